@@ -1,0 +1,99 @@
+"""Everything that can be wrong with bytes a peer sent.
+
+The family is small on purpose: a server only has to know *which treatment* a fault deserves, and
+the treatments are few. A broken frame ends the connection, a broken request ends it too (its
+answer cannot be trusted to line up), an unknown version is answered where the protocol has an
+answer, and bad records fail one partition. Kafka's numeric codes are not mentioned here; the
+broker owns that translation.
+
+    ProtocolError
+    ├── MalformedFrame               the size prefix itself cannot be true
+    ├── MalformedRequest             a header or body does not match its declared layout
+    ├── UnsupportedVersion           a (key, version) pair nobody declared
+    └── RecordsError                 the records payload; the request around it is fine
+        ├── CorruptRecords           checksum, short data, sizes that contradict each other
+        ├── InvalidRecords           readable, yet against the rules of the format
+        ├── UnsupportedCompression   a codec number or library that is not there
+        └── DecompressionLimitExceeded
+
+Messages never carry payload bytes: they name the place, what was expected and what was found.
+"""
+
+from __future__ import annotations
+
+
+class ProtocolError(Exception):
+    """Base of every fault found while turning bytes into values or values into bytes."""
+
+
+class MalformedFrame(ProtocolError):
+    """A size prefix is negative or above the configured limit; the stream cannot be resumed.
+
+    Attributes:
+        size: the claimed size in bytes.
+        limit: the largest size accepted, in bytes.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        """Say what was claimed and what would have been accepted."""
+        super().__init__(f"frame of {size} bytes is outside 0..{limit}")
+        self.size = size
+        self.limit = limit
+
+
+class MalformedRequest(ProtocolError):
+    """A header or body does not match the layout declared for its key and version.
+
+    Used for both directions: a client that reads a broken answer raises it as well.
+
+    Attributes:
+        message: the message type, for example ``FetchRequest v12``.
+        field: dotted path of the field, empty when no single field is to blame.
+        position: byte position inside the frame, or -1 when unknown.
+        problem: what was expected and what was found.
+    """
+
+    def __init__(self, message: str, field: str, position: int, problem: str) -> None:
+        """Build the one-line explanation from its parts."""
+        place = f"{message}.{field}" if field else message
+        where = f" at byte {position}" if position >= 0 else ""
+        super().__init__(f"{place}{where}: {problem}")
+        self.message = message
+        self.field = field
+        self.position = position
+        self.problem = problem
+
+
+class UnsupportedVersion(ProtocolError):
+    """No layout is declared for this API key and version.
+
+    Attributes:
+        api_key: the key as received, possibly unknown.
+        api_version: the version as received.
+    """
+
+    def __init__(self, api_key: int, api_version: int) -> None:
+        """Name the pair that nobody speaks."""
+        super().__init__(f"API key {api_key} has no version {api_version}")
+        self.api_key = api_key
+        self.api_version = api_version
+
+
+class RecordsError(ProtocolError):
+    """Base of the faults of a records payload; they fail a partition, never a connection."""
+
+
+class CorruptRecords(RecordsError):
+    """The bytes contradict themselves: checksum, truncated data, sizes that do not add up."""
+
+
+class InvalidRecords(RecordsError):
+    """The bytes are intact but break a rule of the record format."""
+
+
+class UnsupportedCompression(RecordsError):
+    """The codec is unknown, forbidden for this format, or its library is missing."""
+
+
+class DecompressionLimitExceeded(RecordsError):
+    """Decompressed output would pass the caller's cap; nothing beyond the cap was produced."""
