@@ -1,0 +1,1 @@
+"""The broker: composes protocol and storage, and is the only part that waits."""

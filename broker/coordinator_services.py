@@ -1,0 +1,42 @@
+"""What the group and transaction coordinators are built from, before a `Context` exists.
+
+The coordinators are members of `Context`, so they cannot be given one.  They get this smaller
+bundle at construction and are driven by the server: `start()` once the logs are open and before
+any client is accepted, `tick()` about once a second from housekeeping, `stop()` when no request
+is left.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from broker.clock import Clock
+
+if TYPE_CHECKING:
+    from broker.group_commit import GroupCommit
+    from broker.topics import TopicRegistry
+    from config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorServices:
+    """The collaborators of a coordinator."""
+
+    config: "BrokerConfig"
+    clock: Clock
+    random: random.Random
+    topics: "TopicRegistry"
+    commits: "GroupCommit"
+
+
+class Coordinator(Protocol):
+    """The life cycle the server drives."""
+
+    def start(self) -> None:
+        """Load state from the internal topics; runs before the first connection."""
+
+    def tick(self) -> None:
+        """Do what is due by the clock: expire offsets, transactions, tombstones."""
+
+    def stop(self) -> None:
+        """Release every parked request; runs after the last connection has gone."""

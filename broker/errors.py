@@ -1,0 +1,104 @@
+"""The broker's own refusals: requests that are well formed but cannot be granted.
+
+Storage and protocol have error families of their own; this one covers what only the composed
+broker can know (which topics exist, who leads a partition, what an operator may change) and the
+start-up errors an operator reads.  Like theirs, these exceptions carry fields and a finished
+sentence, and know no wire codes: `broker.error_mapping` is the only translator.
+"""
+
+
+class BrokerError(Exception):
+    """Base of everything the broker itself refuses."""
+
+
+class UnknownTopicOrPartition(BrokerError):
+    """No such topic, or the topic has no such partition."""
+
+    def __init__(self, topic: str, partition: int | None = None) -> None:
+        """Name what was asked for."""
+        self.topic = topic
+        self.partition = partition
+        what = topic if partition is None else f"{topic}-{partition}"
+        super().__init__(f"This broker hosts no topic-partition {what!r}.")
+
+
+class UnknownTopicId(BrokerError):
+    """No topic has this id."""
+
+    def __init__(self, topic_id: bytes) -> None:
+        """Name the id that was asked for."""
+        self.topic_id = topic_id
+        super().__init__(f"No topic has the id {topic_id.hex()}.")
+
+
+class InconsistentTopicId(BrokerError):
+    """The partition exists, but under another topic id than the requester believes."""
+
+
+class NotLeader(BrokerError):
+    """The partition exists, but another broker leads it."""
+
+    def __init__(self, topic: str, partition: int, leader_id: int) -> None:
+        """Name the partition and who leads it."""
+        self.topic = topic
+        self.partition = partition
+        self.leader_id = leader_id
+        super().__init__(f"Partition {topic}-{partition} is led by broker {leader_id}.")
+
+
+class LeaderEpochFenced(BrokerError):
+    """The requester's leader epoch is older than ours."""
+
+
+class LeaderEpochUnknown(BrokerError):
+    """The requester's leader epoch is newer than ours."""
+
+
+class InvalidTopicName(BrokerError):
+    """The topic name breaks the naming rules."""
+
+
+class TopicAlreadyExists(BrokerError):
+    """A topic of that name exists."""
+
+
+class InvalidPartitions(BrokerError):
+    """The partition count is zero, negative, too large or a decrease."""
+
+
+class InvalidReplicationFactor(BrokerError):
+    """More replicas were asked for than there are brokers."""
+
+
+class InvalidReplicaAssignment(BrokerError):
+    """The manual replica assignment does not fit this cluster."""
+
+
+class InvalidConfig(BrokerError):
+    """A configuration key or value is not acceptable; the message lists every problem."""
+
+
+class InvalidRequest(BrokerError):
+    """The request contradicts itself or asks for something undefined."""
+
+
+class PolicyViolation(BrokerError):
+    """The operation is against the topic's policy."""
+
+
+class InternalTopic(BrokerError):
+    """Clients may not write to or delete an internal topic."""
+
+
+class TopicDeletionDisabled(BrokerError):
+    """The operator has switched topic deletion off."""
+
+
+class StartError(BrokerError):
+    """The broker cannot start; the message is one sentence with its cure, for an operator."""
+
+    def __init__(self, problem: str, cure: str) -> None:
+        """Join what is wrong and what to do about it."""
+        self.problem = problem
+        self.cure = cure
+        super().__init__(f"{problem}; {cure}")
