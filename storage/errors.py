@@ -1,0 +1,205 @@
+"""Everything that storage refuses or fails to do, as typed exceptions.
+
+Owns the `StorageError` family. Three branches, because callers treat them in three ways:
+
+* `AppendRejected`: the batch is at fault. Nothing was written, the log goes on.
+* `StorageFailed`: the world is at fault (disk full, I/O error, a file that is not what it was).
+  `LogOffline` is the final form of it: the log answers nothing more until it is opened again.
+* `DataDirError`: the broker must not start on this directory; one sentence says why and what helps.
+
+Refuses to know protocol error codes: the broker owns one total table from these classes to codes.
+
+Every exception carries its facts as attributes; messages are built from them in the order
+what, where, expected, found, cure. No record payload ever gets into a message.
+
+Source: the error table of Kafka's produce path (`LogValidator`, `UnifiedLog`); the split by
+treatment is ours. Read next: `storage.files`, which raises plain `OSError`, and `storage.log`,
+which turns those into `StorageFailed`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class StorageError(Exception):
+    """Base of everything that this package raises on purpose."""
+
+
+# --- the reader asked for something that is not there -------------------------------------------
+
+
+class OffsetOutOfRange(StorageError):
+    """The offset lies outside of what the log holds or may show."""
+
+    def __init__(self, offset: int, *, start: int, end: int) -> None:
+        """Remember the offset asked for and the range `[start, end]` that would be answered."""
+        super().__init__(f"offset {offset} is out of range: the log holds {start} to {end}")
+        self.offset = offset
+        self.start = start
+        self.end = end
+
+
+class PolicyViolation(StorageError):
+    """The topic's configuration forbids the operation."""
+
+
+# --- the batch is at fault ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordError:
+    """Why one record made its batch be refused; `batch_index` counts records from 0."""
+
+    batch_index: int
+    message: str | None = None
+
+
+class AppendRejected(StorageError):
+    """The records were not appended, and no byte of the log has changed.
+
+    `record_errors` lists every offending record when the cause lies in single records; it is empty
+    when the batch as a whole is wrong.
+    """
+
+    def __init__(self, message: str, record_errors: Sequence[RecordError] = ()) -> None:
+        """Remember the sentence for the client and the records at fault."""
+        super().__init__(message)
+        self.message = message
+        self.record_errors = tuple(record_errors)
+
+
+class InvalidTimestamp(AppendRejected):
+    """A record's timestamp is outside of the topic's bounds, or of a type that it may not have."""
+
+
+class InvalidRecord(AppendRejected):
+    """The batch, or a record in it, breaks a rule of its format or of the topic."""
+
+
+class CorruptBatch(AppendRejected):
+    """The bytes disagree with their checksum or with their own lengths."""
+
+
+class MessageTooLarge(AppendRejected):
+    """A batch is larger than `max.message.bytes`."""
+
+
+class RecordListTooLarge(AppendRejected):
+    """The records of one append do not fit into one segment (`segment.bytes`)."""
+
+
+class UnsupportedForMessageFormat(AppendRejected):
+    """The feature (idempotence, transactions) does not exist in the batch's message format."""
+
+
+class UnsupportedCompressionType(AppendRejected):
+    """The codec is unknown, or may not be used at this request version or message format."""
+
+
+class ProducerStateError(AppendRejected):
+    """What the batch says of its producer does not continue what the log knows of it."""
+
+
+class OutOfOrderSequence(ProducerStateError):
+    """The first sequence number is not the one after the last that was appended."""
+
+
+class DuplicateSequence(ProducerStateError):
+    """The sequence was appended before, but too long ago to know at which offset."""
+
+
+class InvalidProducerEpoch(ProducerStateError):
+    """The producer's epoch is older than the newest one seen: another instance has replaced it."""
+
+
+class InvalidTxnState(ProducerStateError):
+    """The batch is transactional where none may be, or the reverse."""
+
+
+class TransactionCoordinatorFenced(ProducerStateError):
+    """A marker comes from a coordinator older than the last one that wrote a marker."""
+
+
+# --- the world is at fault ----------------------------------------------------------------------
+
+
+class StorageFailed(StorageError):
+    """A file operation failed; `path` and `operation` say where, `__cause__` is the OS error."""
+
+    def __init__(self, operation: str, path: str, reason: str) -> None:
+        """Remember what was tried on which file, and what came back."""
+        super().__init__(f"{operation} failed on {path}: {reason}")
+        self.operation = operation
+        self.path = path
+        self.reason = reason
+
+
+class DiskFull(StorageFailed):
+    """No space was left. Nothing was appended; the log resumes by itself once there is space."""
+
+
+class CorruptLog(StorageFailed):
+    """Committed data is not what was written: found while reading, never repaired silently."""
+
+    def __init__(self, path: str, *, position: int, expected: str, found: str) -> None:
+        """Remember the file, the byte position in it, and what disagreed."""
+        super().__init__("read", path, f"at byte {position} expected {expected}, found {found}")
+        self.position = position
+        self.expected = expected
+        self.found = found
+
+
+class LogOffline(StorageFailed):
+    """The log stopped for good after an error that may not be retried (a failed fsync, mostly)."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        """Remember the partition directory and the first error."""
+        super().__init__("log is offline, every operation", path, reason)
+
+
+class LogQuarantined(LogOffline):
+    """Durable data of the log is corrupt; what lies below the corruption can still be read."""
+
+    def __init__(self, path: str, *, good_until: int, reason: str) -> None:
+        """Remember the offset (exclusive) up to which the log can be read."""
+        super().__init__(path, f"{reason}; offsets below {good_until} can still be read")
+        self.good_until = good_until
+
+
+# --- the directory is at fault ------------------------------------------------------------------
+
+
+class DataDirError(StorageError):
+    """The broker cannot start on this data directory.
+
+    The message is one sentence made of what is wrong, where, what was found and what helps.
+    """
+
+    def __init__(self, what: str, *, path: str, found: str = "", cure: str = "") -> None:
+        """Remember the parts and join those that are not empty."""
+        text = f"{what}: {path}"
+        if found:
+            text += f" ({found})"
+        if cure:
+            text += f"; {cure}"
+        super().__init__(text)
+        self.what = what
+        self.path = path
+        self.found = found
+        self.cure = cure
+
+
+class DataDirLocked(DataDirError):
+    """Another process is using the directory."""
+
+
+class DataDirNotWritable(DataDirError):
+    """The directory cannot be created, or files in it cannot be created and synced."""
+
+
+class ForeignDataDir(DataDirError):
+    """The directory belongs to another cluster or node, or its format is newer than this code."""
+
+
+class HalfWrittenDataDir(DataDirError):
+    """A file that the directory cannot do without is missing, cut short or contradicts another."""
