@@ -1,0 +1,24 @@
+"""Configuration: text and mappings in, frozen values out. Reads no file, environment or clock
+itself.
+
+`load` builds a `BrokerConfig`, `topic_config` a `TopicConfig`; the settings themselves are the two
+tables `config.broker_keys` and `config.topic_keys`.
+"""
+
+from config.errors import ConfigErrors, Problem
+from config.load import load, with_dynamic
+from config.model import BrokerConfig, Listener, Setting, TopicConfig
+from config.topic import check_topic_overrides, topic_config
+
+__all__ = [
+    "BrokerConfig",
+    "ConfigErrors",
+    "Listener",
+    "Problem",
+    "Setting",
+    "TopicConfig",
+    "check_topic_overrides",
+    "load",
+    "topic_config",
+    "with_dynamic",
+]

@@ -1,0 +1,362 @@
+"""Every setting of the broker: one row each, and those of Kafka's that mean nothing here.
+
+Names, defaults and ranges are Apache Kafka's (4.3 unless a doc line says otherwise), so that a
+user's server.properties works unchanged; a setting of our own says so. The defaults of topic
+settings are broker settings too; their rows are derived from `config.topic_keys`. `NOT_APPLICABLE`
+lists Kafka settings without meaning for one node without a JVM: they are accepted and reported, not
+refused.
+"""
+
+from types import MappingProxyType
+
+from config.rows import flag, number
+from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
+from config.values import INT32_MAX, Key, Value, ValueType
+
+
+def _retention_check(value: Value) -> str | None:
+    return "0 would delete everything at once; use -1 for no limit" if value == 0 else None
+
+
+def _synonym_keys() -> list[Key]:
+    """The broker settings that supply topics' defaults, one for each synonym of a topic setting."""
+    keys: dict[str, Key] = {}
+    for topic_key in TOPIC_KEYS.values():
+        for name, factor in topic_key.synonyms:
+            default = topic_key.default
+            if factor > 1 and isinstance(default, int):
+                default = default // factor
+            low = topic_key.low if factor == 1 or topic_key.low != 1 else 1
+            keys[name] = Key(
+                name=name,
+                type=topic_key.type if factor == 1 else ValueType.INT,
+                default=default,
+                low=low,
+                high=topic_key.high if factor == 1 else INT32_MAX,
+                choices=topic_key.choices,
+                doc=f"Default of the topic setting {topic_key.name}. {topic_key.doc}",
+                dynamic=factor == 1,
+                check=_retention_check if topic_key.name == "retention.ms" else topic_key.check,
+                aliases=("log.max.message.time.difference.ms", "max.message.time.difference.ms")
+                if name == "log.message.timestamp.difference.max.ms"
+                else (),
+            )
+    return list(keys.values())
+
+
+_IDENTITY = (
+    Key(
+        name="node.id",
+        type=ValueType.INT,
+        default=1,
+        low=0,
+        high=INT32_MAX,
+        aliases=("broker.id",),
+        doc="This broker's number, as clients see it.",
+    ),
+    Key(
+        name="broker.rack", type=ValueType.STRING, default="", doc="The rack that clients are told."
+    ),
+    Key(
+        name="cluster.id",
+        type=ValueType.STRING,
+        default="",
+        doc=(
+            "Cluster id of a new data directory; empty draws one. Afterwards the directory's own "
+            "counts."
+        ),
+    ),
+    Key(
+        name="log.dirs",
+        type=ValueType.STRING,
+        default="./data",
+        aliases=("log.dir", "data.dir"),
+        doc="The data directory. One only.",
+    ),
+)
+
+_NETWORK = (
+    Key(
+        name="listeners",
+        type=ValueType.LIST,
+        default=("PLAINTEXT://127.0.0.1:9092",),
+        doc=(
+            "Where the broker listens: NAME://HOST:PORT, several separated by commas; port 0 "
+            "picks a free one."
+        ),
+    ),
+    Key(
+        name="advertised.listeners",
+        type=ValueType.LIST,
+        default=(),
+        doc="What clients are told to connect to, by listener name; empty: the same as listeners.",
+    ),
+    Key(
+        name="listener.security.protocol.map",
+        type=ValueType.LIST,
+        default=("PLAINTEXT:PLAINTEXT",),
+        doc="Security protocol of each listener name. Only PLAINTEXT today.",
+    ),
+    number("socket.request.max.bytes", 104_857_600, "The largest request accepted.", low=64),
+    number("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", low=1),
+    number(
+        "connections.max.idle.ms",
+        600_000,
+        "A connection silent for this long is closed.",
+        low=1,
+        wide=True,
+    ),
+    number(
+        "max.connections",
+        10_000,
+        "Connections open at once; further ones are closed at once.",
+        low=1,
+    ),
+    number("max.connections.per.ip", 10_000, "Connections open at once from one address.", low=1),
+    number(
+        "queued.max.request.bytes",
+        268_435_456,
+        "Bytes of requests held at once, over all connections; reading pauses above it.",
+        low=1_048_576,
+        wide=True,
+    ),
+    number("fetch.max.bytes", 57_671_680, "The most that one fetch returns.", low=1024),
+    number(
+        "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at once.", low=0
+    ),
+    Key(
+        name="metrics.listener",
+        type=ValueType.STRING,
+        default="127.0.0.1:9464",
+        doc=(
+            "Tidelog's own. HOST:PORT of /metrics, /healthz and /readyz; port 0 picks a free "
+            "one, empty serves none."
+        ),
+    ),
+)
+
+_TOPICS = (
+    flag(
+        "auto.create.topics.enable",
+        True,
+        "Create a topic when a client asks for one that does not exist.",
+    ),
+    flag("delete.topic.enable", True, "Allow topics to be deleted."),
+    number(
+        "num.partitions", 1, "Partitions of a topic created without a number.", low=1, high=100_000
+    ),
+    number(
+        "default.replication.factor",
+        1,
+        "Accepted for compatibility: one node has one replica.",
+        low=1,
+    ),
+    number("max.partitions", 100_000, "Tidelog's own. Partitions that may exist in all.", low=1),
+)
+
+_LOG = (
+    number(
+        "log.retention.check.interval.ms",
+        300_000,
+        "How often retention is checked.",
+        low=1,
+        wide=True,
+    ),
+    number(
+        "log.initial.task.delay.ms",
+        30_000,
+        "How long after start the first background job runs.",
+        low=0,
+        wide=True,
+    ),
+    number(
+        "log.flush.offset.checkpoint.interval.ms",
+        60_000,
+        "How often recovery points are written.",
+        low=1,
+        wide=True,
+    ),
+    number(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        60_000,
+        "How often log start offsets are written.",
+        low=1,
+        wide=True,
+    ),
+    flag("log.cleaner.enable", True, "Whether compacted topics are compacted."),
+    number(
+        "log.cleaner.backoff.ms",
+        15_000,
+        "Pause of the cleaner when nothing is to be done.",
+        low=0,
+        wide=True,
+    ),
+    number("log.cleaner.threads", 1, "Accepted for compatibility: one cleaner works.", low=1),
+    number(
+        "log.cleaner.dedupe.buffer.size",
+        134_217_728,
+        "Memory that one cleaning may use for its key map.",
+        low=1_048_576,
+        wide=True,
+    ),
+    number(
+        "producer.id.expiration.ms",
+        MS_PER_DAY,
+        "A producer whose last timestamp is older than this is forgotten.",
+        low=1,
+    ),
+)
+
+_GROUPS = (
+    number(
+        "group.initial.rebalance.delay.ms",
+        0,
+        "How long the first member of an empty group waits for others. Kafka's own files set 0 "
+        "too.",
+        low=0,
+    ),
+    number(
+        "group.min.session.timeout.ms",
+        6_000,
+        "The shortest session timeout that a member may ask for.",
+        low=1,
+    ),
+    number(
+        "group.max.session.timeout.ms",
+        1_800_000,
+        "The longest session timeout that a member may ask for.",
+        low=1,
+    ),
+    number("group.max.size", INT32_MAX, "Members that a group may have.", low=1),
+    number(
+        "offsets.topic.num.partitions",
+        1,
+        "Partitions of __consumer_offsets when it is created. Kafka has 50; one commits groups "
+        "together.",
+        low=1,
+        high=1000,
+    ),
+    number(
+        "offsets.topic.replication.factor",
+        1,
+        "Accepted for compatibility: one node has one replica.",
+        low=1,
+    ),
+    number(
+        "offsets.topic.segment.bytes", 104_857_600, "Segment size of __consumer_offsets.", low=1024
+    ),
+    number(
+        "offsets.retention.minutes", 10_080, "How long an empty group's offsets are kept.", low=1
+    ),
+    number(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "How often expired offsets are looked for.",
+        low=1,
+        wide=True,
+    ),
+    number("offset.metadata.max.bytes", 4096, "The largest metadata of a committed offset.", low=0),
+    number(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        "Session timeout of the new group protocol.",
+        low=1,
+    ),
+    number(
+        "group.consumer.heartbeat.interval.ms",
+        5_000,
+        "Heartbeat interval of the new group protocol.",
+        low=1,
+    ),
+    number(
+        "group.consumer.max.size",
+        INT32_MAX,
+        "Members that a group of the new protocol may have.",
+        low=1,
+    ),
+    number(
+        "transaction.state.log.num.partitions",
+        1,
+        "Partitions of __transaction_state when it is created.",
+        low=1,
+        high=1000,
+    ),
+    number("transaction.state.log.replication.factor", 1, "Accepted for compatibility.", low=1),
+    number("transaction.state.log.min.isr", 1, "Accepted for compatibility.", low=1),
+    number(
+        "transaction.state.log.segment.bytes",
+        104_857_600,
+        "Segment size of __transaction_state.",
+        low=1024,
+    ),
+    number(
+        "transaction.max.timeout.ms",
+        900_000,
+        "The longest transaction timeout that a producer may ask for.",
+        low=1,
+    ),
+    number(
+        "transactional.id.expiration.ms",
+        604_800_000,
+        "An unused transactional id is forgotten after this.",
+        low=1,
+    ),
+    number(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        10_000,
+        "How often timed-out transactions are aborted.",
+        low=1,
+    ),
+)
+
+BROKER_KEYS = MappingProxyType(
+    {key.name: key for key in (*_IDENTITY, *_NETWORK, *_TOPICS, *_LOG, *_synonym_keys(), *_GROUPS)}
+)
+"""Every broker setting by its name."""
+
+BROKER_ALIASES = MappingProxyType(
+    {alias: key.name for key in BROKER_KEYS.values() for alias in key.aliases}
+)
+"""Older names of broker settings, each with the name it stands for."""
+
+_ONE_NODE = "one process is broker and controller; there is no quorum to configure"
+_NO_REPLICAS = "one node has no replicas"
+_NO_THREADS = "one event loop serves all; there are no thread pools to size"
+
+NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
+    {
+        "process.roles": _ONE_NODE,
+        "controller.quorum.voters": _ONE_NODE,
+        "controller.quorum.bootstrap.servers": _ONE_NODE,
+        "controller.listener.names": _ONE_NODE,
+        "inter.broker.listener.name": _NO_REPLICAS,
+        "inter.broker.protocol.version": _NO_REPLICAS,
+        "log.message.format.version": (
+            "every message format is kept readable; new records are stored as v2"
+        ),
+        "zookeeper.connect": "there is no ZooKeeper",
+        "zookeeper.connection.timeout.ms": "there is no ZooKeeper",
+        "zookeeper.session.timeout.ms": "there is no ZooKeeper",
+        "broker.id.generation.enable": "set node.id",
+        "num.network.threads": _NO_THREADS,
+        "num.io.threads": _NO_THREADS,
+        "num.replica.fetchers": _NO_REPLICAS,
+        "num.recovery.threads.per.data.dir": _NO_THREADS,
+        "background.threads": _NO_THREADS,
+        "queued.max.requests": "bounded by queued.max.request.bytes",
+        "socket.send.buffer.bytes": "the kernel sizes socket buffers",
+        "socket.receive.buffer.bytes": "the kernel sizes socket buffers",
+        "replica.lag.time.max.ms": _NO_REPLICAS,
+        "replica.fetch.max.bytes": _NO_REPLICAS,
+        "auto.leader.rebalance.enable": _NO_REPLICAS,
+        "log.flush.scheduler.interval.ms": "flushing is driven by appends",
+        "share.coordinator.state.topic.replication.factor": "share groups are not served",
+        "share.coordinator.state.topic.min.isr": "share groups are not served",
+        "confluent.support.metrics.enable": "not a setting of Apache Kafka",
+        "advertised.host.name": "use advertised.listeners",
+        "advertised.port": "use advertised.listeners",
+    }
+)
+"""Kafka settings that a server.properties may hold and that mean nothing here, each with the
+reason.
+"""

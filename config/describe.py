@@ -1,0 +1,99 @@
+"""Settings as `DescribeConfigs` shows them: value, where it came from, and every level it could
+come from.
+
+Source numbers are Kafka's (`DescribeConfigsResponse.ConfigSource`). A level that is unset does not
+appear among the synonyms, except the default, which always closes the list.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from config.broker_keys import BROKER_KEYS
+from config.model import BrokerConfig
+from config.topic import canonical_topic_key, inherit
+from config.topic_keys import TOPIC_KEYS
+from config.values import Key, format_value
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value came from, as numbered on the wire."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synonym:
+    """One level at which a setting has a value."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One setting: the winning level first in `synonyms`, the default last."""
+
+    key: Key
+    synonyms: tuple[Synonym, ...]
+
+    @property
+    def value(self) -> str:
+        """The text of the value in force."""
+        return self.synonyms[0].value
+
+    @property
+    def source(self) -> ConfigSource:
+        """Where the value in force came from."""
+        return self.synonyms[0].source
+
+
+def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[Entry]:
+    """Every setting of a topic whose own settings are `overrides`, in the table's order."""
+    own = {canonical_topic_key(name): text for name, text in overrides.items()}
+    return [_describe_topic_key(key, own, broker) for key in TOPIC_KEYS.values()]
+
+
+def describe_broker(broker: BrokerConfig) -> list[Entry]:
+    """Every broker setting, in the table's order."""
+    return [
+        Entry(
+            key=key,
+            synonyms=(*_broker_levels(key.name, broker), _default(key.name, key)),
+        )
+        for key in BROKER_KEYS.values()
+    ]
+
+
+def _describe_topic_key(key: Key, own: Mapping[str, str], broker: BrokerConfig) -> Entry:
+    levels: list[Synonym] = []
+    if key.name in own:
+        levels.append(Synonym(name=key.name, value=own[key.name], source=ConfigSource.TOPIC))
+    inherited = inherit(key, broker)
+    for name, _ in key.synonyms:
+        for level in _broker_levels(name, broker):
+            value = format_value(inherited) if inherited is not None and not levels else level.value
+            levels.append(Synonym(name=name, value=value, source=level.source))
+    levels.append(_default(key.synonyms[0][0] if key.synonyms else key.name, key))
+    return Entry(key=key, synonyms=tuple(levels))
+
+
+def _broker_levels(name: str, broker: BrokerConfig) -> list[Synonym]:
+    levels = []
+    if name in broker.dynamic:
+        levels.append(
+            Synonym(name=name, value=broker.dynamic[name], source=ConfigSource.DYNAMIC_BROKER)
+        )
+    if name in broker.settings:
+        text = broker.settings[name].text
+        levels.append(Synonym(name=name, value=text, source=ConfigSource.STATIC_BROKER))
+    return levels
+
+
+def _default(name: str, key: Key) -> Synonym:
+    return Synonym(name=name, value=format_value(key.default), source=ConfigSource.DEFAULT)

@@ -1,0 +1,80 @@
+"""Addresses as Kafka writes them: `NAME://HOST:PORT`, in lists, with a map of names to protocols.
+
+An empty or `0.0.0.0` host in `listeners` means all interfaces; what clients are told is then the
+host name, which is the broker's to find out (`broker.server`). IPv6 hosts stand in brackets.
+"""
+
+import re
+from collections.abc import Mapping
+
+from config.model import Listener
+from config.values import InvalidValue, Value
+
+_LISTENER = re.compile(
+    r"^(?P<name>[A-Za-z][A-Za-z0-9_.-]*)://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)$"
+)
+_ADDRESS = re.compile(r"^(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)$")
+_SERVED_PROTOCOL = "PLAINTEXT"
+
+
+def parse_protocol_map(value: Value) -> tuple[tuple[str, str], ...]:
+    """(listener name, security protocol) pairs from a list of `NAME:PROTOCOL`.
+
+    Raises:
+        InvalidValue: not of that form.
+    """
+    pairs = []
+    for item in value if isinstance(value, tuple) else ():
+        name, colon, protocol = item.partition(":")
+        if not colon or not name or not protocol:
+            raise InvalidValue(f"{item!r} is not NAME:PROTOCOL")
+        pairs.append((name.upper(), protocol.upper()))
+    return tuple(pairs)
+
+
+def parse_listeners(value: Value, protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    """The listeners of a list, in its order.
+
+    Raises:
+        InvalidValue: an entry that is no listener, a name or a fixed port used twice, or a protocol
+            that is not served.
+    """
+    listeners: list[Listener] = []
+    for item in value if isinstance(value, tuple) else ():
+        match = _LISTENER.match(item)
+        if match is None:
+            raise InvalidValue(f"{item!r} is not NAME://HOST:PORT")
+        name = match["name"].upper()
+        if protocols.get(name, name) != _SERVED_PROTOCOL:
+            raise InvalidValue(
+                f"listener {name} has protocol {protocols.get(name, name)}, only "
+                f"{_SERVED_PROTOCOL} is served"
+            )
+        if any(name == other.name for other in listeners):
+            raise InvalidValue(f"listener name {name} stands twice")
+        listeners.append(
+            Listener(name=name, host=match["host"].strip("[]"), port=_port(match["port"]))
+        )
+    return tuple(listeners)
+
+
+def parse_address(value: Value) -> Listener | None:
+    """The address `HOST:PORT`, or None for an empty text.
+
+    Raises:
+        InvalidValue: not of that form.
+    """
+    text = str(value)
+    if not text:
+        return None
+    match = _ADDRESS.match(text)
+    if match is None:
+        raise InvalidValue(f"{text!r} is not HOST:PORT")
+    return Listener(name="METRICS", host=match["host"].strip("[]"), port=_port(match["port"]))
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if port > 65535:
+        raise InvalidValue(f"port {port} is above 65535")
+    return port

@@ -1,0 +1,263 @@
+"""From text and mappings to a `BrokerConfig`; pure: the caller reads files and the environment.
+
+Order, later wins: defaults < file < environment < command line < settings changed at run time.
+Every problem of every source is collected and raised together. A file is a Kafka server.properties
+or TOML, told apart by its name. In the environment `TIDELOG_LOG_RETENTION_MS` stands for
+`log.retention.ms`.
+"""
+
+import io
+import tomllib
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from config.broker_keys import BROKER_ALIASES, BROKER_KEYS, NOT_APPLICABLE
+from config.errors import ConfigErrors, Problem
+from config.listeners import parse_address, parse_listeners, parse_protocol_map
+from config.model import BrokerConfig, Setting
+from config.suggest import nearest
+from config.topic_keys import TOPIC_KEYS
+from config.values import InvalidValue, Key, Value
+
+ENVIRONMENT_PREFIX = "TIDELOG_"
+
+_SPECIAL = ("log.dirs", "listeners", "advertised.listeners", "listener.security.protocol.map")
+
+
+def load(
+    *,
+    file_text: str | None = None,
+    file_name: str = "",
+    environment: Mapping[str, str] | None = None,
+    command_line: Mapping[str, str] | None = None,
+) -> BrokerConfig:
+    """The broker's configuration from all sources.
+
+    Args:
+        file_text: contents of a .properties or .toml file; None when there is none.
+        file_name: its name, which decides the syntax and appears in messages.
+        environment: the process environment; names without the prefix `TIDELOG_` are ignored.
+        command_line: settings given as KEY=VALUE, already split.
+
+    Raises:
+        ConfigErrors: everything wrong in any source, at once.
+    """
+    problems: list[Problem] = []
+    notices: list[str] = []
+    given: list[tuple[str, Setting]] = []
+    if file_text is not None:
+        given += _read_file(file_text, file_name, problems)
+    given += _read_environment(environment or {}, problems)
+    for name, text in (command_line or {}).items():
+        given.append((name, Setting(text=text, origin="command line")))
+    settings: dict[str, Setting] = {}
+    for name, setting in given:
+        _accept(name, setting, settings, problems, notices)
+    config = _build(settings, {}, problems, notices)
+    if problems or config is None:
+        raise ConfigErrors(problems)
+    return config
+
+
+def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
+    """`config` with the settings changed at run time replaced by `dynamic`, which win over all
+    others.
+
+    Raises:
+        ConfigErrors: an unknown key, one that cannot change at run time, or a bad value.
+    """
+    problems: list[Problem] = []
+    for name, text in dynamic.items():
+        key = BROKER_KEYS.get(name)
+        if key is None or not key.dynamic:
+            reason = (
+                "no such broker setting" if key is None else "cannot change while the broker runs"
+            )
+            cure = "see docs/configuration.md" if key is None else "set it at start"
+            problems.append(Problem(key=name, value=text, origin="", reason=reason, cure=cure))
+    built = _build(config.settings, dynamic, problems, list(config.notices))
+    if problems or built is None:
+        raise ConfigErrors(problems)
+    return built
+
+
+def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[str, Setting]]:
+    if name.endswith(".toml"):
+        try:
+            pairs = list(_flatten("", tomllib.loads(text)))
+        except tomllib.TOMLDecodeError as error:
+            problems.append(_problem(name, "", "", f"not valid TOML: {error}", "correct the file"))
+            return []
+        return [(key, Setting(text=value, origin=name)) for key, value in pairs]
+    import javaproperties
+
+    found = javaproperties.load(io.StringIO(text))
+    return [(key, Setting(text=value, origin=name)) for key, value in found.items()]
+
+
+def _flatten(prefix: str, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for name, value in table.items():
+        dotted = f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from _flatten(f"{dotted}.", value)
+        elif isinstance(value, bool):
+            yield dotted, "true" if value else "false"
+        elif isinstance(value, list):
+            yield dotted, ",".join(str(item) for item in value)
+        else:
+            yield dotted, str(value)
+
+
+def _read_environment(
+    environment: Mapping[str, str], problems: list[Problem]
+) -> Iterable[tuple[str, Setting]]:
+    known = {
+        _environment_name(name): name for name in (*BROKER_KEYS, *BROKER_ALIASES, *NOT_APPLICABLE)
+    }
+    for variable, text in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        name = known.get(variable)
+        if name is None:
+            cure = nearest(variable, known, "unset it, or see docs/configuration.md")
+            problems.append(_problem(variable, text, "environment", "no such setting", cure))
+        else:
+            yield name, Setting(text=text, origin=f"environment {variable}")
+
+
+def _environment_name(name: str) -> str:
+    return ENVIRONMENT_PREFIX + name.upper().replace(".", "_").replace("-", "_")
+
+
+def _accept(
+    given: str,
+    setting: Setting,
+    settings: dict[str, Setting],
+    problems: list[Problem],
+    notices: list[str],
+) -> None:
+    name = BROKER_ALIASES.get(given, given)
+    if name in BROKER_KEYS:
+        settings[name] = setting
+    elif name in NOT_APPLICABLE:
+        notices.append(f"{given} ({setting.origin}) does not apply: {NOT_APPLICABLE[name]}")
+    else:
+        problems.append(
+            _problem(
+                given, setting.text, setting.origin, "no such setting", _cure_for_unknown(given)
+            )
+        )
+
+
+def _cure_for_unknown(name: str) -> str:
+    if name in TOPIC_KEYS:
+        return (
+            f"it is a topic setting; the broker's default for it is "
+            f"{TOPIC_KEYS[name].synonyms[0][0]}"
+        )
+    return nearest(name, [*BROKER_KEYS, *BROKER_ALIASES], "see docs/configuration.md for the list")
+
+
+def _build(
+    settings: Mapping[str, Setting],
+    dynamic: Mapping[str, str],
+    problems: list[Problem],
+    notices: list[str],
+) -> BrokerConfig | None:
+    values: dict[str, Value] = {}
+    for key in BROKER_KEYS.values():
+        setting = settings.get(key.name)
+        if key.name in dynamic:
+            setting = Setting(text=dynamic[key.name], origin="set at run time")
+        values[key.name] = key.default if setting is None else _parse(key, setting, problems)
+    fields: dict[str, Any] = {
+        key.field: values[key.name]
+        for key in BROKER_KEYS.values()
+        if key.field in BrokerConfig.__slots__ and key.name not in _SPECIAL
+    }
+    fields |= _addresses(values, settings, problems)
+    _check_together(values, settings, problems)
+    if problems:
+        return None
+    return BrokerConfig(
+        **fields,
+        settings=MappingProxyType(dict(settings)),
+        dynamic=MappingProxyType(dict(dynamic)),
+        notices=tuple(notices),
+    )
+
+
+def _parse(key: Key, setting: Setting, problems: list[Problem]) -> Value:
+    try:
+        return key.parse(setting.text)
+    except InvalidValue as error:
+        cure = f"give {key.allowed()}"
+        problems.append(_problem(key.name, setting.text, setting.origin, str(error), cure))
+        return key.default
+
+
+def _addresses(
+    values: Mapping[str, Value], settings: Mapping[str, Setting], problems: list[Problem]
+) -> dict[str, Any]:
+    def attempt(name: str, parse: Any, *more: Any) -> Any:
+        try:
+            return parse(values[name], *more)
+        except InvalidValue as error:
+            setting = settings.get(name)
+            text = setting.text if setting else str(values[name])
+            cure = "write NAME://HOST:PORT" if "listeners" in name else "see docs/configuration.md"
+            problems.append(
+                _problem(name, text, setting.origin if setting else "", str(error), cure)
+            )
+            return ()
+
+    protocols = attempt("listener.security.protocol.map", parse_protocol_map)
+    listeners = attempt("listeners", parse_listeners, dict(protocols))
+    return {
+        "listeners": listeners,
+        "advertised_listeners": attempt("advertised.listeners", parse_listeners, dict(protocols)),
+        "metrics_listener": attempt("metrics.listener", parse_address),
+        "data_dir": attempt("log.dirs", _one_directory),
+    }
+
+
+def _one_directory(value: Value) -> str:
+    text = str(value).strip()
+    if not text:
+        raise InvalidValue("empty")
+    if "," in text:
+        raise InvalidValue("several directories; Tidelog keeps all partitions in one")
+    return text
+
+
+def _check_together(
+    values: Mapping[str, Value], settings: Mapping[str, Setting], problems: list[Problem]
+) -> None:
+    low, high = values["group.min.session.timeout.ms"], values["group.max.session.timeout.ms"]
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        problems.append(
+            _problem(
+                "group.min.session.timeout.ms",
+                str(low),
+                "",
+                f"more than group.max.session.timeout.ms = {high}",
+                "lower it, or raise the other",
+            )
+        )
+    factor = values["default.replication.factor"]
+    if isinstance(factor, int) and factor > 1:
+        origin = settings["default.replication.factor"].origin
+        problems.append(
+            _problem(
+                "default.replication.factor",
+                str(factor),
+                origin,
+                "one node holds one replica",
+                "set it to 1",
+            )
+        )
+
+
+def _problem(key: str, value: str, origin: str, reason: str, cure: str) -> Problem:
+    return Problem(key=key, value=value, origin=origin, reason=reason, cure=cure)

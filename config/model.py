@@ -1,0 +1,159 @@
+"""The values a running broker reads: frozen, typed, units in the names.
+
+One field per row of the tables (`Key.field` gives its name), so a field and its key cannot drift
+apart; `tests/unit/config/test_model.py` compares the two. Models are built by `config.load` and
+`config.topic`, never by hand outside tests.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What somebody wrote for one key, and where ("server.properties line 7", "--set",
+    "environment").
+    """
+
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One address to listen on or to advertise. Port 0 means: pick a free one."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """The form in which it is configured."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """Every setting of one topic, resolved: topic, else broker, else default.
+
+    The two timestamp bounds are final: `message.timestamp.difference.max.ms` has already been
+    applied. Durations are milliseconds; -1 in a retention field means no limit.
+    """
+
+    message_timestamp_type: str
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    retention_ms: int
+    segment_ms: int
+    segment_jitter_ms: int
+    cleanup_policy: frozenset[str]
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    flush_policy: str
+    index_interval_bytes: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_downconversion_enable: bool
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    retention_bytes: int
+    segment_bytes: int
+    segment_index_bytes: int
+    unclean_leader_election_enable: bool
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the cleanup policy contains compact."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted_by_retention(self) -> bool:
+        """Whether the cleanup policy contains delete."""
+        return "delete" in self.cleanup_policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Every setting of the broker, and what was set explicitly.
+
+    `settings` keeps the text and origin of each explicit broker setting under its canonical name;
+    `dynamic` those set through the protocol at run time, which win. Topic defaults are resolved
+    from both by `config.topic`. `notices` are sentences for the operator about settings that do not
+    apply.
+    """
+
+    node_id: int
+    broker_rack: str
+    cluster_id: str
+    data_dir: str
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    socket_request_max_bytes: int
+    socket_listen_backlog_size: int
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    queued_max_request_bytes: int
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    metrics_listener: Listener | None
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    num_partitions: int
+    default_replication_factor: int
+    max_partitions: int
+    log_retention_check_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_cleaner_enable: bool
+    log_cleaner_backoff_ms: int
+    log_cleaner_threads: int
+    log_cleaner_dedupe_buffer_size: int
+    producer_id_expiration_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offset_metadata_max_bytes: int
+    group_consumer_session_timeout_ms: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_size: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_segment_bytes: int
+    transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
+    dynamic: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    notices: tuple[str, ...] = ()
+
+    def is_set(self, name: str) -> bool:
+        """Whether the broker setting `name` was given by anybody, statically or at run time."""
+        return name in self.settings or name in self.dynamic
+
+    def text_of(self, name: str) -> str | None:
+        """The text given for the broker setting `name`, the run-time one first; None when nobody
+        set it.
+        """
+        if name in self.dynamic:
+            return self.dynamic[name]
+        setting = self.settings.get(name)
+        return None if setting is None else setting.text

@@ -1,0 +1,80 @@
+"""Short forms for the rows of the two tables of settings; what a row means is in
+`config.values.Key`.
+"""
+
+from config.values import INT32_MAX, INT64_MAX, Key, ValueType
+
+
+def flag(name: str, default: bool, doc: str, *, dynamic: bool = False) -> Key:
+    """A yes-or-no setting of the broker."""
+    return Key(name=name, type=ValueType.BOOLEAN, default=default, doc=doc, dynamic=dynamic)
+
+
+def number(
+    name: str,
+    default: int,
+    doc: str,
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    dynamic: bool = False,
+    wide: bool = False,
+) -> Key:
+    """A whole-number setting of the broker; `wide` gives it 64 bits."""
+    kind = ValueType.LONG if wide else ValueType.INT
+    limit = high if high is not None else (INT64_MAX if wide else INT32_MAX)
+    return Key(name=name, type=kind, default=default, low=low, high=limit, doc=doc, dynamic=dynamic)
+
+
+def topic_number(
+    name: str,
+    default: int,
+    doc: str,
+    *synonyms: tuple[str, int],
+    low: int = 0,
+    wide: bool = True,
+    aliases: tuple[str, ...] = (),
+) -> Key:
+    """A whole-number setting of a topic; without synonyms the broker's name is `log.` + it."""
+    return Key(
+        name=name,
+        type=ValueType.LONG if wide else ValueType.INT,
+        default=default,
+        low=low,
+        high=INT64_MAX if wide else INT32_MAX,
+        doc=doc,
+        dynamic=True,
+        synonyms=synonyms or ((f"log.{name}", 1),),
+        aliases=aliases,
+    )
+
+
+def topic_word(
+    name: str,
+    default: str,
+    choices: tuple[str, ...],
+    doc: str,
+    synonym: str | None = None,
+) -> Key:
+    """A topic setting that is one of a few words."""
+    return Key(
+        name=name,
+        type=ValueType.STRING,
+        default=default,
+        choices=choices,
+        doc=doc,
+        dynamic=True,
+        synonyms=((synonym or f"log.{name}", 1),),
+    )
+
+
+def topic_flag(name: str, default: bool, doc: str, synonym: str | None = None) -> Key:
+    """A yes-or-no setting of a topic."""
+    return Key(
+        name=name,
+        type=ValueType.BOOLEAN,
+        default=default,
+        doc=doc,
+        dynamic=True,
+        synonyms=((synonym or f"log.{name}", 1),),
+    )

@@ -1,0 +1,139 @@
+"""Resolution of a topic's settings: the topic's own, else the broker's, else the default.
+
+The timestamp bounds follow Kafka 3.6 to 3.9 (KIP-937): where `message.timestamp.before.max.ms` or
+`message.timestamp.after.max.ms` is not set, `message.timestamp.difference.max.ms` stands in when it
+is set, on the topic before on the broker. KIP-32's first name, `max.message.time.difference.ms`, is
+an alias.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from config.broker_keys import BROKER_KEYS
+from config.errors import ConfigErrors, Problem
+from config.model import BrokerConfig, TopicConfig
+from config.suggest import nearest
+from config.topic_keys import TOPIC_ALIASES, TOPIC_KEYS
+from config.values import InvalidValue, Key, Value
+
+_BEFORE = "message.timestamp.before.max.ms"
+_AFTER = "message.timestamp.after.max.ms"
+_DIFFERENCE = "message.timestamp.difference.max.ms"
+
+
+def canonical_topic_key(name: str) -> str:
+    """The present name of the topic setting `name`, which may be an older one."""
+    return TOPIC_ALIASES.get(name, name)
+
+
+def check_topic_overrides(overrides: Mapping[str, str], origin: str = "") -> list[Problem]:
+    """Everything wrong with a topic's own settings; empty when they are good."""
+    problems = []
+    parsed: dict[str, Value] = {}
+    for given, text in overrides.items():
+        key = TOPIC_KEYS.get(canonical_topic_key(given))
+        if key is None:
+            problems.append(_unknown(given, text, origin))
+            continue
+        try:
+            parsed[key.name] = key.parse(text)
+        except InvalidValue as error:
+            problems.append(
+                Problem(
+                    key=given,
+                    value=text,
+                    origin=origin,
+                    reason=str(error),
+                    cure=f"give {key.allowed()}",
+                )
+            )
+    problems.extend(_check_lags(parsed, overrides, origin))
+    return problems
+
+
+def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+    """The resolved settings of a topic whose own settings are `overrides`.
+
+    Raises:
+        ConfigErrors: with every unknown key, bad value and contradiction in `overrides`.
+    """
+    problems = check_topic_overrides(overrides)
+    if problems:
+        raise ConfigErrors(problems)
+    own = {canonical_topic_key(name): text for name, text in overrides.items()}
+    values: dict[str, Any] = {
+        key.field: resolve(key, own, broker)
+        for key in TOPIC_KEYS.values()
+        if key.name != _DIFFERENCE
+    }
+    for name in (_BEFORE, _AFTER):
+        values[TOPIC_KEYS[name].field] = _timestamp_bound(name, own, broker)
+    values["cleanup_policy"] = frozenset(cast("tuple[str, ...]", values["cleanup_policy"]))
+    return TopicConfig(**values)
+
+
+def resolve(key: Key, own: Mapping[str, str], broker: BrokerConfig) -> Value:
+    """The value of one topic setting: from `own`, else the first broker synonym set, else the
+    default.
+    """
+    if key.name in own:
+        return key.parse(own[key.name])
+    inherited = inherit(key, broker)
+    return key.default if inherited is None else inherited
+
+
+def inherit(key: Key, broker: BrokerConfig) -> Value | None:
+    """The value that the broker's settings give to a topic setting, in the topic's unit; None if
+    none is set.
+    """
+    for name, factor in key.synonyms:
+        text = broker.text_of(name)
+        if text is None:
+            continue
+        value = BROKER_KEYS[name].parse(text)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value if value < 0 else value * factor
+        return value
+    return None
+
+
+def _timestamp_bound(name: str, own: Mapping[str, str], broker: BrokerConfig) -> int:
+    key, difference = TOPIC_KEYS[name], TOPIC_KEYS[_DIFFERENCE]
+    for value in (
+        key.parse(own[name]) if name in own else None,
+        difference.parse(own[_DIFFERENCE]) if _DIFFERENCE in own else None,
+        inherit(key, broker),
+        inherit(difference, broker),
+    ):
+        if value is not None:
+            return cast("int", value)
+    return cast("int", key.default)
+
+
+def _unknown(given: str, text: str, origin: str) -> Problem:
+    return Problem(
+        key=given,
+        value=text,
+        origin=origin,
+        reason="no such topic setting",
+        cure=nearest(
+            given, [*TOPIC_KEYS, *TOPIC_ALIASES], "see docs/configuration.md for the list"
+        ),
+    )
+
+
+def _check_lags(
+    parsed: Mapping[str, Value], given: Mapping[str, str], origin: str
+) -> list[Problem]:
+    low, high = parsed.get("min.compaction.lag.ms"), parsed.get("max.compaction.lag.ms")
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        return [
+            Problem(
+                key="min.compaction.lag.ms",
+                value=given["min.compaction.lag.ms"],
+                origin=origin,
+                reason=f"more than max.compaction.lag.ms = {high}",
+                cure="give a value no larger than that, or raise the other",
+            )
+        ]
+    return []

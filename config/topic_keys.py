@@ -1,0 +1,248 @@
+"""Every setting of a topic: one row each.
+
+Names, defaults and ranges are Apache Kafka's (4.3 unless a doc line says otherwise), so that
+existing topic definitions and `kafka-configs` work unchanged; a setting of our own says so.
+
+A topic setting takes its value from the topic, else from its first broker synonym that is set, else
+from its default (Kafka: `ServerTopicConfigSynonyms`). Resolution is in `config.topic`.
+"""
+
+from types import MappingProxyType
+
+from config.rows import topic_flag, topic_number, topic_word
+from config.values import INT64_MAX, Key, ValueType
+
+MS_PER_MINUTE = 60_000
+MS_PER_HOUR = 3_600_000
+MS_PER_DAY = 86_400_000
+
+UNSET_DIFFERENCE_MS = INT64_MAX
+
+_TOPIC_TIME = (
+    topic_word(
+        "message.timestamp.type",
+        "CreateTime",
+        ("CreateTime", "LogAppendTime"),
+        "Who stamps a record: its producer (CreateTime) or the broker on arrival (LogAppendTime). "
+        "Changing it leaves stored records as they are.",
+    ),
+    topic_number(
+        "message.timestamp.difference.max.ms",
+        UNSET_DIFFERENCE_MS,
+        "How far a record's CreateTime may differ from the broker's clock, either way (KIP-32). "
+        "Stands in "
+        "for message.timestamp.before.max.ms and message.timestamp.after.max.ms where those are "
+        "not set.",
+        aliases=("max.message.time.difference.ms",),
+    ),
+    topic_number(
+        "message.timestamp.before.max.ms",
+        INT64_MAX,
+        "How far a record's CreateTime may lie behind the broker's clock; older ones are refused "
+        "with "
+        "INVALID_TIMESTAMP.",
+    ),
+    topic_number(
+        "message.timestamp.after.max.ms",
+        MS_PER_HOUR,
+        "How far a record's CreateTime may lie ahead of the broker's clock; later ones are "
+        "refused with "
+        "INVALID_TIMESTAMP. One future timestamp would otherwise hold back retention.",
+    ),
+    topic_number(
+        "retention.ms",
+        7 * MS_PER_DAY,
+        "A closed segment is deleted when its largest timestamp is older than this. -1 keeps all.",
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", MS_PER_MINUTE),
+        ("log.retention.hours", MS_PER_HOUR),
+        low=-1,
+    ),
+    topic_number(
+        "segment.ms",
+        7 * MS_PER_DAY,
+        "A segment is closed when an append's largest timestamp is more than this past the "
+        "timestamp of "
+        "the segment's first batch.",
+        ("log.roll.ms", 1),
+        ("log.roll.hours", MS_PER_HOUR),
+        low=1,
+    ),
+    topic_number(
+        "segment.jitter.ms",
+        0,
+        "The most by which segment.ms is shortened, at random per segment, to spread the work of "
+        "rolling.",
+        ("log.roll.jitter.ms", 1),
+        ("log.roll.jitter.hours", MS_PER_HOUR),
+    ),
+)
+
+_TOPIC_STORAGE = (
+    Key(
+        name="cleanup.policy",
+        type=ValueType.LIST,
+        default=("delete",),
+        choices=("delete", "compact"),
+        doc="delete: old segments go by retention. compact: the last value of each key stays. "
+        "Both may be given.",
+        dynamic=True,
+        synonyms=(("log.cleanup.policy", 1),),
+    ),
+    topic_word(
+        "compression.type",
+        "producer",
+        ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        "How batches are stored; producer keeps whatever the producer chose, which costs nothing.",
+        "compression.type",
+    ),
+    topic_number(
+        "compression.gzip.level",
+        -1,
+        "Level of gzip when the broker compresses; -1 is gzip's own default.",
+        ("compression.gzip.level", 1),
+        low=-1,
+        wide=False,
+    ),
+    topic_number(
+        "compression.lz4.level",
+        9,
+        "Level of lz4 when the broker compresses.",
+        ("compression.lz4.level", 1),
+        low=1,
+        wide=False,
+    ),
+    topic_number(
+        "compression.zstd.level",
+        3,
+        "Level of zstd when the broker compresses.",
+        ("compression.zstd.level", 1),
+        low=-131072,
+        wide=False,
+    ),
+    topic_number(
+        "delete.retention.ms",
+        MS_PER_DAY,
+        "How long a compacted topic keeps a tombstone.",
+        ("log.cleaner.delete.retention.ms", 1),
+    ),
+    topic_number(
+        "file.delete.delay.ms",
+        60_000,
+        "How long a deleted segment's files stay, renamed, before they go.",
+        ("log.segment.delete.delay.ms", 1),
+    ),
+    topic_number(
+        "flush.messages",
+        INT64_MAX,
+        "Flush after this many records, under flush.policy=os.",
+        ("log.flush.interval.messages", 1),
+        low=1,
+    ),
+    topic_number(
+        "flush.ms",
+        INT64_MAX,
+        "Flush at least this often, under flush.policy=os.",
+        ("log.flush.interval.ms", 1),
+    ),
+    topic_word(
+        "flush.policy",
+        "batch",
+        ("batch", "os"),
+        "Tidelog's own. batch: acks=all is answered, and records become visible, only once they "
+        "are on disk. "
+        "os: when they are in the page cache, as in Apache Kafka.",
+        "log.flush.policy",
+    ),
+    topic_number(
+        "index.interval.bytes",
+        4096,
+        "Log bytes between two index entries.",
+        wide=False,
+    ),
+    topic_number(
+        "max.compaction.lag.ms",
+        INT64_MAX,
+        "The longest a record stays uncompacted.",
+        ("log.cleaner.max.compaction.lag.ms", 1),
+        low=1,
+    ),
+    topic_number(
+        "max.message.bytes",
+        1_048_588,
+        "The largest batch accepted, in bytes as sent.",
+        ("message.max.bytes", 1),
+        wide=False,
+    ),
+    topic_flag(
+        "message.downconversion.enable",
+        True,
+        "Whether records are converted for clients that read only older message formats.",
+    ),
+    Key(
+        name="min.cleanable.dirty.ratio",
+        type=ValueType.DOUBLE,
+        default=0.5,
+        low=0,
+        high=1,
+        doc="The share of a compacted log that must be uncompacted before it is compacted again.",
+        dynamic=True,
+        synonyms=(("log.cleaner.min.cleanable.ratio", 1),),
+    ),
+    topic_number(
+        "min.compaction.lag.ms",
+        0,
+        "The shortest a record stays uncompacted.",
+        ("log.cleaner.min.compaction.lag.ms", 1),
+    ),
+    topic_number(
+        "min.insync.replicas",
+        1,
+        "Accepted for compatibility: one node has one replica.",
+        ("min.insync.replicas", 1),
+        low=1,
+        wide=False,
+    ),
+    topic_flag(
+        "preallocate",
+        False,
+        "Accepted for compatibility: files grow as they are written.",
+        "log.preallocate",
+    ),
+    topic_number(
+        "retention.bytes",
+        -1,
+        "The size a partition may reach before its oldest segments go. -1: no limit.",
+        ("log.retention.bytes", 1),
+        low=-1,
+    ),
+    topic_number(
+        "segment.bytes",
+        1_073_741_824,
+        "The size at which a segment is closed.",
+        low=14,
+        wide=False,
+    ),
+    topic_number(
+        "segment.index.bytes",
+        10_485_760,
+        "The size at which an index counts as full and its segment closes.",
+        ("log.index.size.max.bytes", 1),
+        low=24,
+        wide=False,
+    ),
+    topic_flag(
+        "unclean.leader.election.enable",
+        False,
+        "Accepted for compatibility: one node has one replica.",
+        "unclean.leader.election.enable",
+    ),
+)
+
+TOPIC_KEYS = MappingProxyType({key.name: key for key in (*_TOPIC_TIME, *_TOPIC_STORAGE)})
+"""Every topic setting by its name."""
+
+TOPIC_ALIASES = MappingProxyType(
+    {alias: key.name for key in TOPIC_KEYS.values() for alias in key.aliases}
+)
+"""Older names of topic settings, each with the name it stands for."""

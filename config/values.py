@@ -1,0 +1,166 @@
+"""How one setting is written, parsed and bounded.
+
+A `Key` states everything about one setting once: its Kafka name, type, default, range, whether it
+may change at run time, and the sentence that documents it. Parsing text to a value, the range in an
+error message, `DescribeConfigs` and the generated documentation all read the same `Key`.
+
+This module knows no particular setting; the tables are in `config.keys`. Source of the types and of
+the number that each type has on the wire: Kafka's `ConfigDef.Type` and
+`DescribeConfigsResponse.ConfigType`.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+Value = bool | int | float | str | tuple[str, ...]
+
+
+class ValueType(enum.IntEnum):
+    """The type of a setting; the number is the one `DescribeConfigs` reports."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class InvalidValue(ValueError):
+    """A value that cannot be parsed or is out of range; the message says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One setting.
+
+    Attributes:
+        name: Kafka's property name, or ours where Kafka has none.
+        type: how the text is parsed.
+        default: the value when nobody sets it.
+        low, high: inclusive bounds of a number; None leaves that side open.
+        choices: the words allowed (for a list: in it); empty leaves it open.
+        dynamic: may be changed through the protocol while the broker runs.
+        doc: one or two sentences for `DescribeConfigs` and docs/configuration.md.
+        synonyms: for a topic setting, the broker settings that supply its default, most specific
+            first, each with the factor that turns its unit into this key's.
+        aliases: other names under which this very setting is accepted.
+        check: a further test that returns a complaint, or None.
+    """
+
+    name: str
+    type: ValueType
+    default: Value
+    doc: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    dynamic: bool = False
+    synonyms: tuple[tuple[str, int], ...] = ()
+    aliases: tuple[str, ...] = ()
+    check: Callable[[Value], str | None] | None = None
+
+    @property
+    def field(self) -> str:
+        """The attribute of a model that holds the value: the name with dots as underscores."""
+        return self.name.replace(".", "_").replace("-", "_")
+
+    def allowed(self) -> str:
+        """What may be written, in words, for error messages and documentation."""
+        if self.choices:
+            words = ", ".join(self.choices)
+            return f"a list of: {words}" if self.type is ValueType.LIST else f"one of: {words}"
+        if self.type is ValueType.BOOLEAN:
+            return "true or false"
+        if self.type in (ValueType.STRING, ValueType.LIST):
+            return "text" if self.type is ValueType.STRING else "a comma-separated list"
+        kind = "a number" if self.type is ValueType.DOUBLE else "a whole number"
+        low, high = _bound(self.low), _bound(self.high)
+        if low and high:
+            return f"{kind} from {low} to {high}"
+        if low or high:
+            return f"{kind}, at {'least' if low else 'most'} {low or high}"
+        return kind
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` denotes.
+
+        Raises:
+            InvalidValue: not of the type, out of range, or not one of the choices.
+        """
+        value = _PARSERS[self.type](text.strip())
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if self.low is not None and value < self.low:
+                raise InvalidValue("too small")
+            if self.high is not None and value > self.high:
+                raise InvalidValue("too large")
+        words = value if isinstance(value, tuple) else (value,)
+        if self.choices and any(word not in self.choices for word in words):
+            raise InvalidValue("not a known word")
+        complaint = self.check(value) if self.check else None
+        if complaint:
+            raise InvalidValue(complaint)
+        return value
+
+
+def format_value(value: Value) -> str:
+    """The text that parses back to `value`, in the form Kafka's tools print."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def _bound(limit: float | None) -> str:
+    if limit is None or limit >= INT64_MAX:
+        return ""
+    return str(int(limit)) if limit == int(limit) else str(limit)
+
+
+def _parse_bool(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise InvalidValue("not true or false")
+    return lowered == "true"
+
+
+def _parse_int(width: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise InvalidValue("not a whole number") from None
+        if not -(1 << (width - 1)) <= value < 1 << (width - 1):
+            raise InvalidValue(f"does not fit {width} bits")
+        return value
+
+    return parse
+
+
+def _parse_float(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InvalidValue("not a number") from None
+    if value != value or value in (float("inf"), float("-inf")):
+        raise InvalidValue("not a finite number")
+    return value
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+_PARSERS: dict[ValueType, Callable[[str], Value]] = {
+    ValueType.BOOLEAN: _parse_bool,
+    ValueType.STRING: str,
+    ValueType.INT: _parse_int(32),
+    ValueType.LONG: _parse_int(64),
+    ValueType.DOUBLE: _parse_float,
+    ValueType.LIST: _parse_list,
+}
