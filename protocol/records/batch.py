@@ -1,0 +1,267 @@
+"""`RecordBatch`: a magic 2 batch seen in place, and the few bytes of it a broker may rewrite.
+
+A batch is borrowed, never copied: the view remembers a buffer and a position and unpacks the
+61-byte header once. It refuses to know records (see `record`), other magics (see `legacy`) and
+whether the content is allowed (see `storage.append`).
+
+Invariant: after any method that rewrites bytes, the unpacked attributes and the bytes agree, and
+the CRC is right if it was right before. What may be rewritten is what Kafka's broker rewrites:
+
+| method                 | bytes                    | under the CRC?        |
+|------------------------|--------------------------|-----------------------|
+| `stamp_position`       | 0-7 offset, 12-15 epoch  | no, so no CRC is spent|
+| `stamp_timestamps`     | 21-22, 35-42, 17-20 crc  | yes, recomputed       |
+
+Base timestamp and deltas always stay the producer's. With type LOG_APPEND_TIME every record
+therefore *reads* the header's max timestamp whatever its delta says.
+
+Source: Kafka `DefaultRecordBatch` (setLastOffset, setPartitionLeaderEpoch, setMaxTimestamp).
+Read next: `scan`, which finds batches in a buffer; `builder`, which makes them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.errors import CorruptRecords, UnsupportedCompression
+from protocol.records.checksums import Buffer, crc32c
+from protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_AT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    INT16,
+    INT32,
+    INT32_MAX,
+    INT64,
+    LEADER_EPOCH_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    MAX_TIMESTAMP_AT,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    OFFSET_AT,
+    RECORDS_AT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    UINT32,
+    Codec,
+    TimestampType,
+)
+
+_KNOWN_FLAGS: Final = (
+    CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
+)
+_CODECS = tuple(Codec)
+
+
+def advance_sequence(sequence: int, records: int) -> int:
+    """The sequence number `records` after `sequence`; numbers wrap from 2^31-1 to 0.
+
+    Source: Kafka `DefaultRecordBatch.incrementSequence`.
+    """
+    if sequence > INT32_MAX - records:
+        return records - (INT32_MAX - sequence) - 1
+    return sequence + records
+
+
+def codec_of(attributes: int) -> Codec:
+    """The codec in bits 0-2 of `attributes`.
+
+    Raises:
+        UnsupportedCompression: the number is 5, 6 or 7, which nobody has defined.
+    """
+    number = attributes & CODEC_MASK
+    if number >= len(_CODECS):
+        raise UnsupportedCompression(f"codec number {number} is not defined")
+    return _CODECS[number]
+
+
+class RecordBatch:
+    """A magic 2 batch inside a borrowed buffer.
+
+    The buffer must outlive the view and must be writable for the `stamp_*` methods. Not
+    thread-safe. The header is read once: someone else's writes to it are not seen.
+
+    Attributes:
+        buffer: the memory that holds the batch; `position` is where in it the batch starts.
+        size: bytes of the whole batch, header included.
+        base_offset: offset of the first record.
+        last_offset_delta: `last_offset` minus `base_offset`.
+        base_timestamp: ms that the records' deltas count from, or the delete horizon.
+        max_timestamp: ms as the header claims; only a broker-written batch is to be believed.
+        records_count: the header's count, not verified here.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "records_count",
+        "size",
+    )
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        """Unpack the header at `position`.
+
+        Raises:
+            CorruptRecords: fewer than 61 bytes are there, the magic is not 2, or the size field
+                is below a header's size or runs past the end of `buffer`.
+        """
+        available = len(buffer) - position
+        if available < BATCH_OVERHEAD:
+            raise CorruptRecords(f"a batch header needs {BATCH_OVERHEAD} bytes, found {available}")
+        self.buffer = buffer
+        self.position = position
+        self.base_offset: int
+        self.partition_leader_epoch: int
+        self.magic: int
+        self.crc: int
+        self.attributes: int
+        self.last_offset_delta: int
+        self.base_timestamp: int
+        self.max_timestamp: int
+        self.producer_id: int
+        self.producer_epoch: int
+        self.base_sequence: int
+        self.records_count: int
+        (
+            self.base_offset,
+            size,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.records_count,
+        ) = HEADER.unpack_from(buffer, position)
+        self.size: int = size + LOG_OVERHEAD
+        if self.magic != MAGIC_V2:
+            raise CorruptRecords(f"byte {MAGIC_AT} of a batch must be magic 2, found {self.magic}")
+        if not BATCH_OVERHEAD <= self.size <= available:
+            raise CorruptRecords(
+                f"batch of {self.size} bytes is outside {BATCH_OVERHEAD}..{available}"
+            )
+
+    def __repr__(self) -> str:
+        """One line for logs and assertion messages; no payload."""
+        return (
+            f"RecordBatch(offsets {self.base_offset}..{self.last_offset}, {self.records_count} "
+            f"records, {self.size} bytes, attributes {self.attributes:#x}, "
+            f"max_timestamp {self.max_timestamp})"
+        )
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record (inclusive); compaction keeps it when records vanish."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset behind this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        """How the records are compressed; raises UnsupportedCompression for numbers 5 to 7."""
+        return codec_of(self.attributes)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whether the records carry the producer's time or all the broker's."""
+        if self.attributes & TIMESTAMP_TYPE_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction (data or marker)."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Holds one control record that clients skip."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Written by an idempotent or transactional producer."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def delete_horizon_ms(self) -> int:
+        """When tombstones in here may go (ms since the epoch), or NO_TIMESTAMP."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else NO_TIMESTAMP
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, or NO_SEQUENCE; wraps at 2^31-1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return advance_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def bytes(self) -> memoryview:
+        """The whole batch, borrowed."""
+        return memoryview(self.buffer)[self.position : self.position + self.size]
+
+    @property
+    def payload(self) -> memoryview:
+        """Everything behind the header, borrowed: the records, or their compressed blob."""
+        return memoryview(self.buffer)[self.position + RECORDS_AT : self.position + self.size]
+
+    def compute_crc(self) -> int:
+        """CRC-32C of the batch as its bytes are now."""
+        covered = memoryview(self.buffer)[self.position + ATTRIBUTES_AT : self.position + self.size]
+        return crc32c(covered)
+
+    def crc_ok(self) -> bool:
+        """Whether the header's CRC is that of the bytes; one pass over the batch, no copy."""
+        return self.compute_crc() == self.crc
+
+    def stamp_position(self, base_offset: int, leader_epoch: int) -> None:
+        """Give the batch its place in the log; both fields lie outside the CRC."""
+        assert base_offset >= 0, "offsets of a log start at 0"
+        INT64.pack_into(self.buffer, self.position + OFFSET_AT, base_offset)
+        INT32.pack_into(self.buffer, self.position + LEADER_EPOCH_AT, leader_epoch)
+        self.base_offset = base_offset
+        self.partition_leader_epoch = leader_epoch
+
+    def stamp_timestamps(self, timestamp_type: TimestampType, max_timestamp: int) -> bool:
+        """Set the type bit and the max timestamp (ms); True if bytes had to change.
+
+        Nothing is touched when both already hold. Otherwise the attributes are made anew from
+        the known flags (unknown bits are dropped, as Kafka does) and the CRC is recomputed.
+        """
+        if max_timestamp == self.max_timestamp and timestamp_type == self.timestamp_type:
+            return False
+        attributes = self.attributes & _KNOWN_FLAGS & ~TIMESTAMP_TYPE_BIT
+        if timestamp_type == TimestampType.LOG_APPEND_TIME:
+            attributes |= TIMESTAMP_TYPE_BIT
+        INT16.pack_into(self.buffer, self.position + ATTRIBUTES_AT, attributes)
+        INT64.pack_into(self.buffer, self.position + MAX_TIMESTAMP_AT, max_timestamp)
+        self.attributes = attributes
+        self.max_timestamp = max_timestamp
+        self.crc = self.compute_crc()
+        UINT32.pack_into(self.buffer, self.position + CRC_AT, self.crc)
+        return True

@@ -1,0 +1,55 @@
+"""CRC-32C and CRC-32 over a buffer, borrowed and never copied.
+
+CRC-32C (Castagnoli) guards magic 2 batches, index snapshots and journals; CRC-32 (zlib's) guards
+magic 0 and 1 messages. The `crc32c` package uses the processor's instruction where there is one;
+where it cannot be imported, `crcmod` (whose predefined polynomial is our portable definition)
+takes its place, and a test holds the two against each other.
+
+Source: RFC 3720 appendix B.4 for the polynomial; Kafka `Crc32C`.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+
+
+def _portable_crc32c() -> Callable[[Buffer, int], int]:
+    """The pure definition, by crcmod; its table is built once per process."""
+    from crcmod.predefined import mkPredefinedCrcFun
+
+    function = mkPredefinedCrcFun("crc-32c")
+
+    def portable(buffer: Buffer, seed: int = 0) -> int:
+        # crcmod's C extension takes contiguous buffers, but not read-only memoryviews of all kinds.
+        return int(function(bytes(buffer), seed))
+
+    return portable
+
+
+def _fastest_crc32c() -> tuple[Callable[[Buffer, int], int], bool]:
+    """(function, hardware?): the `crc32c` package when it can be imported, else crcmod."""
+    try:
+        from crc32c import crc32c as package_crc32c
+        from crc32c import hardware_based
+    except ImportError:
+        return _portable_crc32c(), False
+    return package_crc32c, bool(hardware_based)
+
+
+_crc32c, HARDWARE_CRC32C = _fastest_crc32c()
+
+
+def crc32c(buffer: Buffer, seed: int = 0) -> int:
+    """CRC-32C of `buffer`, continuing from `seed`, the CRC of what came before it."""
+    return _crc32c(buffer, seed)
+
+
+def crc32(buffer: Buffer, seed: int = 0) -> int:
+    """CRC-32 of `buffer` as an unsigned number, continuing from `seed`."""
+    return zlib.crc32(buffer, seed)
+
+
+ALGORITHM: Final = "hardware" if HARDWARE_CRC32C else "software"
+"""How CRC-32C is computed here, for start-up messages and benchmark tables."""
