@@ -32,11 +32,11 @@ class CoordinatorServices:
 class Coordinator(Protocol):
     """The life cycle the server drives."""
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Load state from the internal topics; runs before the first connection."""
 
     def tick(self) -> None:
         """Do what is due by the clock: expire offsets, transactions, tombstones."""
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Release every parked request; runs after the last connection has gone."""

@@ -1,0 +1,252 @@
+"""The topics this broker knows: lookup by name and id, the leadership check, every change.
+
+`TopicRegistry` stands between the handlers and `storage.data_dir`: it answers "which log is that"
+in one dictionary lookup, holds the naming and counting rules of topics, and is the one place that
+decides whether this broker leads a partition.  Files, ids and durability of the changes are the
+data directory's.
+
+Invariant: a name and the id of the same topic always resolve to the same `Topic` object, and no
+handler keeps a `Log` across a wait without asking again.
+
+Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrError`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from broker.clock import Clock
+from broker.errors import (
+    InvalidPartitions,
+    InvalidTopicName,
+    LeaderEpochFenced,
+    LeaderEpochUnknown,
+    NotLeader,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from config import BrokerConfig
+    from storage.data_dir import DataDir, Topic
+    from storage.log import Log
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+
+NO_TOPIC_ID = bytes(16)
+"""The id that means "none" on the wire."""
+
+NO_LEADER_EPOCH = -1
+"""A requester that does not know the leader epoch and asks for no check."""
+
+_NAME_LENGTH_MAX = 249
+_NAME_PATTERN = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Accept `name` as the name of a topic.
+
+    Raises:
+        InvalidTopicName: with the name, the allowed form and a cure.
+    """
+    if not name:
+        raise InvalidTopicName("Topic name is empty; give it 1 to 249 of a-z A-Z 0-9 . _ -")
+    if name in (".", ".."):
+        raise InvalidTopicName(
+            f"Topic name {name!r} would be a directory of its own; add at least one other character"
+        )
+    if len(name) > _NAME_LENGTH_MAX:
+        raise InvalidTopicName(
+            f"Topic name {name[:40]!r}... has {len(name)} characters; "
+            f"at most {_NAME_LENGTH_MAX} are allowed, shorten it"
+        )
+    if _NAME_PATTERN.fullmatch(name) is None:
+        wrong = sorted(set(_NAME_PATTERN.sub("", name)))[:5]
+        raise InvalidTopicName(
+            f"Topic name {name[:80]!r} contains {', '.join(map(repr, wrong))}; "
+            "allowed are a-z A-Z 0-9 . _ -, replace the others"
+        )
+
+
+def is_internal(name: str) -> bool:
+    """Whether `name` is a topic the broker keeps for itself."""
+    return name in INTERNAL_TOPICS
+
+
+class TopicRegistry:
+    """Lookup and change of topics.  Loop thread only; the data directory outlives it."""
+
+    def __init__(self, data_dir: "DataDir", *, config: "BrokerConfig", clock: Clock) -> None:
+        """Serve the topics of `data_dir`."""
+        self._data_dir = data_dir
+        self._config = config
+        self._clock = clock
+        self._node_id = data_dir.node_id
+        self._by_id: dict[bytes, Topic] = {
+            topic.topic_id: topic for topic in data_dir.topics.values()
+        }
+        self.on_log_removed: Callable[[Log], object] = lambda _log: None
+
+    def find(self, name: str) -> "Topic | None":
+        """The topic of that name, or None."""
+        return self._data_dir.topics.get(name)
+
+    def find_by_id(self, topic_id: bytes) -> "Topic | None":
+        """The topic with that id, or None."""
+        return self._by_id.get(topic_id)
+
+    def get_by_id(self, topic_id: bytes) -> "Topic":
+        """The topic with that id.
+
+        Raises:
+            UnknownTopicId: there is none.
+        """
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(topic_id)
+        return topic
+
+    def __iter__(self) -> Iterator["Topic"]:
+        """All topics, internal ones included, in no particular order."""
+        return iter(list(self._data_dir.topics.values()))
+
+    def __len__(self) -> int:
+        """How many topics there are."""
+        return len(self._data_dir.topics)
+
+    def logs(self) -> Iterator["Log"]:
+        """Every partition of every topic."""
+        for topic in self:
+            yield from topic.partitions
+
+    def leader_id(self, topic: "Topic", partition: int) -> int:
+        """The node that leads the partition: this one, for as long as there is one node."""
+        return self._node_id
+
+    def led_log(self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> "Log":
+        """The log of a partition that this broker leads.
+
+        Every read and write of a partition's data passes here.  `leader_epoch` is the requester's
+        idea of the current epoch, `NO_LEADER_EPOCH` when it has none.
+
+        Raises:
+            UnknownTopicOrPartition: it does not exist.
+            NotLeader: another broker leads it.
+            LeaderEpochFenced: the requester's epoch is older than ours.
+            LeaderEpochUnknown: the requester's epoch is newer than ours.
+        """
+        topic = self._data_dir.topics.get(name)
+        if topic is None or not 0 <= partition < len(topic.partitions):
+            raise UnknownTopicOrPartition(name, partition)
+        leader_id = self.leader_id(topic, partition)
+        if leader_id != self._node_id:
+            raise NotLeader(name, partition, leader_id)
+        log = topic.partitions[partition]
+        if leader_epoch >= 0 and leader_epoch != log.leader_epoch:
+            _check_epoch(log, leader_epoch)
+        return log
+
+    async def create(
+        self,
+        name: str,
+        partitions: int,
+        overrides: Mapping[str, str] | None = None,
+    ) -> "Topic":
+        """A new, empty topic, durable when this returns.
+
+        Raises:
+            InvalidTopicName: the name breaks the rules.
+            TopicAlreadyExists: there is one.
+            InvalidPartitions: the count is below 1, or the broker would pass `max.partitions`.
+            ConfigErrors: the overrides are not acceptable.
+        """
+        self.check_new(name, partitions)
+        topic = self._data_dir.create_topic(
+            name, partitions, dict(overrides or {}), self._clock.wall_ms()
+        )
+        self._by_id[topic.topic_id] = topic
+        return topic
+
+    def check_new(self, name: str, partitions: int) -> None:
+        """Whether `create` would accept the name and the count; raises what it would raise."""
+        check_topic_name(name)
+        if name in self._data_dir.topics:
+            raise TopicAlreadyExists(f"Topic {name!r} exists already.")
+        self._check_partition_count(partitions, partitions)
+
+    async def delete(self, name: str) -> None:
+        """Remove a topic; its files go later.
+
+        Raises:
+            UnknownTopicOrPartition: there is no such topic.
+            PolicyViolation: it is an internal topic.
+        """
+        topic = self._data_dir.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(name)
+        if is_internal(name):
+            raise PolicyViolation(f"Topic {name!r} belongs to the broker and cannot be deleted.")
+        logs = list(topic.partitions)
+        self._data_dir.delete_topic(name, self._clock.wall_ms())
+        self._by_id.pop(topic.topic_id, None)
+        for log in logs:
+            self.on_log_removed(log)
+
+    async def add_partitions(self, name: str, total: int) -> None:
+        """Grow a topic to `total` partitions.
+
+        Raises:
+            UnknownTopicOrPartition: there is no such topic.
+            InvalidPartitions: `total` is not above the present count, or is too large.
+        """
+        self.check_growth(name, total)
+        self._data_dir.add_partitions(name, total, self._clock.wall_ms())
+
+    def check_growth(self, name: str, total: int) -> None:
+        """Whether `add_partitions` would accept the count; raises what it would raise."""
+        topic = self._data_dir.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(name)
+        count = len(topic.partitions)
+        if total <= count:
+            verb = "already has" if total == count else "cannot shrink from"
+            raise InvalidPartitions(f"Topic {name!r} {verb} {count} partitions (asked: {total}).")
+        self._check_partition_count(total, total - count)
+
+    async def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Replace the topic's own settings; open logs take them up with their next operation.
+
+        Raises:
+            UnknownTopicOrPartition: there is no such topic.
+            ConfigErrors: a setting is not acceptable; nothing was changed.
+        """
+        if name not in self._data_dir.topics:
+            raise UnknownTopicOrPartition(name)
+        self._data_dir.set_topic_overrides(name, dict(overrides))
+
+    def _check_partition_count(self, total: int, added: int) -> None:
+        if total < 1:
+            raise InvalidPartitions(f"A topic has at least 1 partition (asked: {total}).")
+        existing = sum(len(topic.partitions) for topic in self._data_dir.topics.values())
+        limit = self._config.max_partitions
+        if existing + added > limit:
+            raise InvalidPartitions(
+                f"{added} more partitions would make {existing + added} on this broker; "
+                f"max.partitions allows {limit}, raise it or delete topics first."
+            )
+
+
+def _check_epoch(log: "Log", leader_epoch: int) -> None:
+    if leader_epoch < log.leader_epoch:
+        raise LeaderEpochFenced(
+            f"{log.topic}-{log.partition} is at leader epoch {log.leader_epoch}, "
+            f"the request believes {leader_epoch}."
+        )
+    raise LeaderEpochUnknown(
+        f"{log.topic}-{log.partition} is at leader epoch {log.leader_epoch}, "
+        f"the request is ahead with {leader_epoch}."
+    )
