@@ -1,0 +1,108 @@
+"""What can go wrong for a user of the client, in few classes.
+
+Every message says which broker, what was asked and how to help it. `BrokerRefused` carries
+Kafka's error code for programs; all other classes mean that no broker judged the request.
+This module knows the codes and their cures, and nothing about sockets or retries.
+"""
+
+from protocol.error_codes import ErrorCode
+
+
+class ClientError(Exception):
+    """Anything the client reports; catch this to catch all of it.
+
+    `broker` is ``host:port`` where one was involved, else None.
+    """
+
+    def __init__(self, message: str, *, broker: str | None = None) -> None:
+        """Keep the sentence and the broker it concerns."""
+        super().__init__(message)
+        self.broker = broker
+
+
+class InvalidUse(ClientError, ValueError):
+    """The caller asked for something that cannot be meant; nothing was sent."""
+
+
+class InvalidTime(InvalidUse):
+    """A text or number that is no usable time."""
+
+
+class BrokerUnreachable(ClientError):
+    """No connection, a lost connection, or no answer in time."""
+
+
+class UnsupportedByBroker(ClientError):
+    """The broker does not offer the request, or no version of it that this client speaks."""
+
+
+class BadRecords(ClientError):
+    """Record bytes from the broker that fail their check sum or do not parse."""
+
+
+class BrokerRefused(ClientError):
+    """The broker answered with an error code.
+
+    `code` is the Kafka error; `detail` is the broker's own sentence, if it sent one.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        code: int,
+        *,
+        broker: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """Build the sentence: what was asked, the code, the broker's words, the cure."""
+        self.code = error_code_of(code)
+        self.detail = detail or None
+        where = f" (broker {broker})" if broker else ""
+        said = f": {self.detail.rstrip('.')}" if self.detail else ""
+        cure = CURES.get(self.code)
+        hint = f"; {cure}" if cure else ""
+        super().__init__(f"{what}: {self.code.name}{said}{where}{hint}", broker=broker)
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later, by Kafka's own classification."""
+        return self.code.retriable
+
+
+def error_code_of(code: int) -> ErrorCode:
+    """The `ErrorCode` of a wire value; a code unknown here reads as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+CURES: dict[ErrorCode, str] = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: "choose an offset between the earliest and the latest one",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic first, or check its name and partition",
+    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted or created anew; try again",
+    ErrorCode.MESSAGE_TOO_LARGE: "send smaller records, or raise max.message.bytes of the topic",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "send smaller batches, or raise segment.bytes of the topic",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (
+        "use 1 to 249 letters, digits, '.', '_' or '-', and not just '.' or '..'"
+    ),
+    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or delete the topic first",
+    ErrorCode.INVALID_TIMESTAMP: (
+        "give timestamps in milliseconds, or widen message.timestamp.before.max.ms and "
+        "message.timestamp.after.max.ms of the topic"
+    ),
+    ErrorCode.INVALID_PARTITIONS: "partitions can only grow; give a larger number",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "a single broker can only keep one replica",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "lower min.insync.replicas of the topic",
+    ErrorCode.NON_EMPTY_GROUP: "stop the members of the group first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "check the name with the list of groups",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has gone on without this member; poll more often",
+    ErrorCode.ILLEGAL_GENERATION: "the group has gone on without this member; poll more often",
+    ErrorCode.FENCED_INSTANCE_ID: "another consumer uses the same group_instance_id",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "all members of a group need an assignor in common",
+    ErrorCode.PRODUCER_FENCED: "another producer uses the same transactional_id",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the same transactional_id",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
+    ErrorCode.INVALID_CONFIG: "correct the named setting",
+    ErrorCode.KAFKA_STORAGE_ERROR: "look into the broker's log: its disk has failed",
+}

@@ -1,0 +1,119 @@
+"""The values that users of the client hold: partitions, records, and what became of them.
+
+Plain data, no behaviour and no connection: these may be kept, compared and sent elsewhere.
+Times are milliseconds since the epoch in fields that end in ``_ms``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from protocol.records.layout import TimestampType
+
+Header = tuple[str, bytes | None]
+
+
+class TopicPartition(NamedTuple):
+    """A named log: the unit of order, of offsets and of assignment."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """``topic-partition``, as Kafka writes it in messages."""
+        return f"{self.topic}-{self.partition}"
+
+
+class ConsumerRecord(NamedTuple):
+    """One record as it was read.
+
+    `timestamp_ms` is what `timestamp_type` says: the producer's time or the broker's; it is
+    ``NO_TIMESTAMP`` (-1) for records of format 0. `leader_epoch` is -1 where the record's
+    format carries none.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    leader_epoch: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The log this record was read from."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class RecordMetadata(NamedTuple):
+    """Where a produced record ended up.
+
+    `offset` is -1 with acks=0, where nobody says. `timestamp_ms` is the time that was stored:
+    the broker's own under LogAppendTime.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: TimestampType
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time: its offset, its own timestamp, its leader epoch."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A group's position: the next offset to read, with a note of the committer's choice."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """One broker of the cluster, where clients reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port``, with brackets around an IPv6 address."""
+        return format_address(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """Who serves a partition; `leader` is a node id, -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic as the cluster describes it; `topic_id` is 16 zero bytes where brokers have none."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: Mapping[int, PartitionInfo]
+
+
+def format_address(host: str, port: int) -> str:
+    """``host:port``, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
