@@ -1,0 +1,92 @@
+# One word for each habit. A fresh machine needs Python 3.11 or newer, make and git; the rest is installed
+# into .venv in the checkout. `make help` lists the words.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+LISTEN ?= 127.0.0.1:9092
+DATA ?= ./data
+CODE := config protocol storage broker client cli tidelog
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the words
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidelog needs Python 3.11 or newer; this is %d.%d (set PYTHON=...)" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -U pip
+
+$(VENV)/.run: pyproject.toml setup.py $(wildcard protocol/records/record_loops.py) | $(BIN)/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml setup.py $(wildcard protocol/records/record_loops.py) | $(BIN)/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/.run
+
+.PHONY: setup
+setup: $(VENV)/.dev ## the virtual environment with everything for development
+
+.PHONY: run
+run: $(VENV)/.run ## a broker on 127.0.0.1:9092 with ./data (LISTEN=, DATA= change that)
+	@$(BIN)/tidelog serve --listen $(LISTEN) --data-dir $(DATA)
+
+.PHONY: fmt
+fmt: setup ## format, and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: lint
+lint: setup ## style, import contracts, spelling
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+.PHONY: types
+types: setup ## mypy strict over packages and tests
+	$(BIN)/mypy
+	$(BIN)/mypy tests
+
+.PHONY: quick
+quick: setup ## unit tests only, stop at the first failure
+	$(PYTEST) -x -q -n auto tests/unit
+
+.PHONY: test
+test: setup ## everything but the clients that need other languages
+	$(PYTEST) -q -n auto tests --ignore=tests/compat
+
+.PHONY: compat
+compat: setup ## real clients of every kind against the broker (installs them)
+	$(PYTEST) -q tests/compat
+
+.PHONY: demo
+demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour
+	$(BIN)/python -m demo.flights
+
+.PHONY: crash
+crash: setup ## a long campaign of simulated power cuts (STATES=, default 100000)
+	$(BIN)/python -m tests.crash.campaign --states $(or $(STATES),100000)
+
+.PHONY: bench
+bench: setup ## beside Apache Kafka, one table
+	$(BIN)/python -m benchmarks.compare
+
+.PHONY: bench-smoke
+bench-smoke: setup ## the benchmark's machinery, in a minute; asserts that it runs, not how fast
+	$(BIN)/python -m benchmarks.compare --smoke
+
+.PHONY: docs
+docs: setup ## regenerate the tables in docs/
+	$(BIN)/python -m tests.tidy.generate_docs
+
+.PHONY: ci
+ci: lint types test compat bench-smoke ## what CI runs
+
+.PHONY: clean
+clean: ## remove what was built, never ./data
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find config protocol storage broker client cli tidelog -name '*.so' -delete

@@ -1,0 +1,138 @@
+"""Loading: the order of sources, the syntax of each, and errors that come all at once."""
+
+import pytest
+
+from config import BrokerConfig, ConfigErrors, load, topic_config, with_dynamic
+from config.model import Listener
+
+
+def problems_of(**sources: object) -> list[str]:
+    with pytest.raises(ConfigErrors) as caught:
+        load(**sources)  # type: ignore[arg-type]
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_defaults_listen_on_loopback() -> None:
+    config = load()
+    assert config.listeners == (Listener(name="PLAINTEXT", host="127.0.0.1", port=9092),)
+    assert config.data_dir == "./data"
+    assert config.node_id == 1
+
+
+def test_later_sources_win() -> None:
+    config = load(
+        file_text="num.partitions=2\nnode.id=7\nbroker.rack=a\n",
+        file_name="server.properties",
+        environment={"TIDELOG_NUM_PARTITIONS": "3", "TIDELOG_BROKER_RACK": "b", "HOME": "/root"},
+        command_line={"num.partitions": "4"},
+    )
+    assert (config.node_id, config.broker_rack, config.num_partitions) == (7, "b", 4)
+
+
+def test_toml_tables_spell_dotted_names() -> None:
+    text = (
+        'listeners = ["PLAINTEXT://[::1]:0"]\n[log]\nretention.hours = 2\ncleaner.enable = false\n'
+    )
+    config = load(file_text=text, file_name="broker.toml")
+    assert config.listeners == (Listener(name="PLAINTEXT", host="::1", port=0),)
+    assert topic_config({}, config).retention_ms == 7_200_000
+    assert config.log_cleaner_enable is False
+
+
+def test_invalid_toml_is_one_problem() -> None:
+    [problem] = problems_of(file_text="a = = b", file_name="broker.toml")
+    assert "not valid TOML" in problem
+
+
+def test_old_names_are_accepted() -> None:
+    config = load(command_line={"broker.id": "0", "log.dir": "/var/lib/x"})
+    assert (config.node_id, config.data_dir) == (0, "/var/lib/x")
+
+
+def test_all_problems_of_all_sources_come_at_once() -> None:
+    problems = problems_of(
+        file_text="log.retention.mss=5\nnode.id=-3\nlog.flush.policy=never\n",
+        file_name="server.properties",
+        environment={"TIDELOG_NUM_PARTITIONSS": "4"},
+        command_line={"retention.ms": "5", "listeners": "foo", "auto.create.topics.enable": "yes"},
+    )
+    text = "\n".join(problems)
+    assert len(problems) == 7
+    assert "did you mean log.retention.ms?" in text
+    assert "did you mean TIDELOG_NUM_PARTITIONS?" in text
+    assert "the broker's default for it is log.retention.ms" in text
+    assert "a whole number from 0 to 2147483647" in text
+    assert "one of: batch, os" in text
+    assert "'foo' is not NAME://HOST:PORT" in text
+    assert "true or false" in text
+    assert "server.properties" in text
+
+
+def test_kafka_settings_without_meaning_are_notices() -> None:
+    config = load(file_text="zookeeper.connect=localhost:2181\n", file_name="server.properties")
+    assert config.notices == (
+        "zookeeper.connect (server.properties) does not apply: there is no ZooKeeper",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("listeners", "SSL://h:1", "only PLAINTEXT is served"),
+        ("listeners", "A://h:1,A://h:2", "protocol A"),
+        ("listeners", "PLAINTEXT://h:70000", "above 65535"),
+        ("listeners", "PLAINTEXT://h:1,PLAINTEXT://h:2", "stands twice"),
+        ("metrics.listener", "nowhere", "is not HOST:PORT"),
+        ("listener.security.protocol.map", "A", "is not NAME:PROTOCOL"),
+        ("log.dirs", "/a,/b", "several directories"),
+        ("log.dirs", "", "empty"),
+        ("default.replication.factor", "3", "one node holds one replica"),
+        ("group.min.session.timeout.ms", "1800001", "more than group.max.session.timeout.ms"),
+        ("log.retention.ms", "0", "use -1 for no limit"),
+        ("log.cleaner.min.cleanable.ratio", "1.5", "from 0 to 1"),
+        ("log.cleaner.min.cleanable.ratio", "nan", "not a finite number"),
+        ("log.segment.bytes", "99999999999", "does not fit 32 bits"),
+        ("num.partitions", "many", "not a whole number"),
+        ("log.cleanup.policy", "delete,shred", "a list of: delete, compact"),
+    ],
+)
+def test_a_bad_value_is_explained(name: str, text: str, complaint: str) -> None:
+    assert complaint in "\n".join(problems_of(command_line={name: text}))
+
+
+def test_named_listeners_map_to_plaintext() -> None:
+    config = load(
+        command_line={
+            "listeners": "IN://0.0.0.0:9092,OUT://0.0.0.0:9093",
+            "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
+            "advertised.listeners": "IN://broker:9092,OUT://localhost:9093",
+        }
+    )
+    assert [str(listener) for listener in config.advertised_listeners] == [
+        "IN://broker:9092",
+        "OUT://localhost:9093",
+    ]
+    assert str(Listener(name="A", host="::1", port=1)) == "A://[::1]:1"
+
+
+def test_metrics_can_be_switched_off() -> None:
+    assert load(command_line={"metrics.listener": ""}).metrics_listener is None
+
+
+def test_dynamic_settings_win_and_can_be_taken_back() -> None:
+    config = load(command_line={"log.retention.ms": "1000"})
+    changed = with_dynamic(config, {"log.retention.ms": "2000"})
+    assert topic_config({}, changed).retention_ms == 2000
+    assert topic_config({}, with_dynamic(changed, {})).retention_ms == 1000
+
+
+@pytest.mark.parametrize("name", ["node.id", "no.such.key"])
+def test_only_dynamic_settings_change_at_run_time(name: str) -> None:
+    config: BrokerConfig = load()
+    with pytest.raises(ConfigErrors, match=name):
+        with_dynamic(config, {name: "5"})
+
+
+def test_a_bad_dynamic_value_is_refused() -> None:
+    with pytest.raises(ConfigErrors, match="whole number"):
+        with_dynamic(load(), {"log.retention.ms": "soon"})

@@ -1,0 +1,74 @@
+"""The tables and the models state the same settings, and descriptions show every level."""
+
+import dataclasses
+
+from config import load, with_dynamic
+from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE
+from config.describe import ConfigSource, describe_broker, describe_topic
+from config.model import BrokerConfig, TopicConfig
+from config.topic_keys import TOPIC_KEYS
+from config.values import ValueType, format_value
+
+_RESOLVED_AWAY = {"message_timestamp_difference_max_ms"}
+_RENAMED = {"log_dirs": "data_dir", "listener_security_protocol_map": "listeners"}
+_DERIVED = {"settings", "dynamic", "notices"}
+
+
+def test_every_topic_key_is_a_field_and_every_field_a_key() -> None:
+    fields = {field.name for field in dataclasses.fields(TopicConfig)}
+    assert fields == {key.field for key in TOPIC_KEYS.values()} - _RESOLVED_AWAY
+
+
+def test_every_broker_key_is_a_field_or_a_topic_default() -> None:
+    fields = {field.name for field in dataclasses.fields(BrokerConfig)} - _DERIVED
+    synonyms = {name for key in TOPIC_KEYS.values() for name, _ in key.synonyms}
+    own = {
+        _RENAMED.get(key.field, key.field)
+        for key in BROKER_KEYS.values()
+        if key.name not in synonyms
+    }
+    assert own == fields
+
+
+def test_every_default_is_within_its_own_range() -> None:
+    for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values()):
+        assert key.parse(format_value(key.default)) == key.default, key.name
+        assert key.doc.endswith("."), key.name
+        assert key.allowed(), key.name
+
+
+def test_no_setting_is_both_served_and_not_applicable() -> None:
+    assert not set(BROKER_KEYS) & set(NOT_APPLICABLE)
+
+
+def test_a_topic_description_shows_every_level_most_specific_first() -> None:
+    broker = with_dynamic(
+        load(command_line={"log.retention.hours": "1", "log.retention.ms": "5"}),
+        {"log.retention.ms": "6"},
+    )
+    entries = {entry.key.name: entry for entry in describe_topic({"retention.ms": "7"}, broker)}
+    entry = entries["retention.ms"]
+    assert (entry.value, entry.source) == ("7", ConfigSource.TOPIC)
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == [
+        ("retention.ms", "7", ConfigSource.TOPIC),
+        ("log.retention.ms", "6", ConfigSource.DYNAMIC_BROKER),
+        ("log.retention.ms", "5", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "1", ConfigSource.STATIC_BROKER),
+        ("log.retention.ms", "604800000", ConfigSource.DEFAULT),
+    ]
+
+
+def test_an_inherited_value_is_shown_in_the_topics_unit() -> None:
+    entries = {
+        entry.key.name: entry
+        for entry in describe_topic({}, load(command_line={"log.retention.hours": "2"}))
+    }
+    assert entries["retention.ms"].value == "7200000"
+    assert entries["retention.ms"].source is ConfigSource.STATIC_BROKER
+
+
+def test_an_untouched_setting_is_a_default() -> None:
+    entries = {entry.key.name: entry for entry in describe_broker(load())}
+    assert entries["num.partitions"].source is ConfigSource.DEFAULT
+    assert entries["num.partitions"].value == "1"
+    assert entries["listeners"].key.type is ValueType.LIST
