@@ -322,6 +322,9 @@ BROKER_ALIASES = MappingProxyType(
 _ONE_NODE = "one process is broker and controller; there is no quorum to configure"
 _NO_REPLICAS = "one node has no replicas"
 _NO_THREADS = "one event loop serves all; there are no thread pools to size"
+_NO_ZOOKEEPER = "there is no ZooKeeper"
+_NO_AUTHORIZER = "there is no authorizer; every client that can connect may do everything"
+_ONE_CLEANER = "the cleaner paces itself"
 
 NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
     {
@@ -330,33 +333,76 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "controller.quorum.bootstrap.servers": _ONE_NODE,
         "controller.listener.names": _ONE_NODE,
         "inter.broker.listener.name": _NO_REPLICAS,
+        "security.inter.broker.protocol": _NO_REPLICAS,
         "inter.broker.protocol.version": _NO_REPLICAS,
-        "log.message.format.version": (
-            "every message format is kept readable; new records are stored as v2"
-        ),
-        "zookeeper.connect": "there is no ZooKeeper",
-        "zookeeper.connection.timeout.ms": "there is no ZooKeeper",
-        "zookeeper.session.timeout.ms": "there is no ZooKeeper",
+        "log.message.format.version": "all formats are readable; new records are stored as v2",
         "broker.id.generation.enable": "set node.id",
         "num.network.threads": _NO_THREADS,
         "num.io.threads": _NO_THREADS,
-        "num.replica.fetchers": _NO_REPLICAS,
         "num.recovery.threads.per.data.dir": _NO_THREADS,
         "background.threads": _NO_THREADS,
         "queued.max.requests": "bounded by queued.max.request.bytes",
         "socket.send.buffer.bytes": "the kernel sizes socket buffers",
         "socket.receive.buffer.bytes": "the kernel sizes socket buffers",
-        "replica.lag.time.max.ms": _NO_REPLICAS,
-        "replica.fetch.max.bytes": _NO_REPLICAS,
+        "num.replica.fetchers": _NO_REPLICAS,
         "auto.leader.rebalance.enable": _NO_REPLICAS,
+        "leader.imbalance.check.interval.seconds": _NO_REPLICAS,
+        "leader.imbalance.per.broker.percentage": _NO_REPLICAS,
         "log.flush.scheduler.interval.ms": "flushing is driven by appends",
-        "share.coordinator.state.topic.replication.factor": "share groups are not served",
-        "share.coordinator.state.topic.min.isr": "share groups are not served",
-        "confluent.support.metrics.enable": "not a setting of Apache Kafka",
+        "log.cleaner.io.max.bytes.per.second": _ONE_CLEANER,
+        "log.cleaner.io.buffer.size": _ONE_CLEANER,
+        "log.cleaner.io.buffer.load.factor": _ONE_CLEANER,
+        "offsets.topic.compression.codec": "offsets are stored uncompressed",
+        "offsets.commit.timeout.ms": "a commit is answered once it is on disk",
+        "offsets.load.buffer.size": "offsets are loaded at start",
+        "super.users": _NO_AUTHORIZER,
+        "allow.everyone.if.no.acl.found": _NO_AUTHORIZER,
         "advertised.host.name": "use advertised.listeners",
         "advertised.port": "use advertised.listeners",
+        "host.name": "use listeners",
+        "port": "use listeners",
     }
 )
-"""Kafka settings that a server.properties may hold and that mean nothing here, each with the
-reason.
-"""
+"""Kafka settings that a server.properties may hold and that mean nothing here, with the reason."""
+
+NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
+    {
+        "zookeeper.": _NO_ZOOKEEPER,
+        "replica.": _NO_REPLICAS,
+        "controller.": _ONE_NODE,
+        "remote.log.": "there is no tiered storage",
+        "share.": "share groups are not served",
+        "group.share.": "share groups are not served",
+        "streams.": "streams groups are not served",
+        "group.streams.": "streams groups are not served",
+        "group.coordinator.": "the coordinator runs on the one event loop",
+        "ssl.": "only PLAINTEXT is served",
+        "sasl.": "only PLAINTEXT is served",
+        "metric.": "metrics are Prometheus's; see metrics.listener",
+        "metrics.num.": "metrics are Prometheus's; see metrics.listener",
+        "metrics.sample.": "metrics are Prometheus's; see metrics.listener",
+        "kafka.": "there is no JVM to plug into",
+        "confluent.": "not a setting of Apache Kafka",
+    }
+)
+"""Families of such settings, by the start of their names."""
+
+REFUSED: MappingProxyType[str, tuple[str, str]] = MappingProxyType(
+    {
+        "authorizer.class.name": (
+            "there is no authorizer, so nothing would be protected",
+            "remove it, and let only trusted clients reach the listeners",
+        ),
+    }
+)
+"""Settings that promise a protection which would silently be missing: (why refused, the cure)."""
+
+
+def reason_not_applicable(name: str) -> str | None:
+    """Why the Kafka setting `name` means nothing here; None when it is not such a setting."""
+    if name in NOT_APPLICABLE:
+        return NOT_APPLICABLE[name]
+    return next(
+        (reason for prefix, reason in NOT_APPLICABLE_PREFIXES.items() if name.startswith(prefix)),
+        None,
+    )

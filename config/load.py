@@ -12,7 +12,13 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from config.broker_keys import BROKER_ALIASES, BROKER_KEYS, NOT_APPLICABLE
+from config.broker_keys import (
+    BROKER_ALIASES,
+    BROKER_KEYS,
+    NOT_APPLICABLE,
+    REFUSED,
+    reason_not_applicable,
+)
 from config.errors import ConfigErrors, Problem
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
@@ -54,6 +60,7 @@ def load(
     settings: dict[str, Setting] = {}
     for name, setting in given:
         _accept(name, setting, settings, problems, notices)
+    notices += _replication_notices(settings)
     config = _build(settings, {}, problems, notices)
     if problems or config is None:
         raise ConfigErrors(problems)
@@ -138,10 +145,13 @@ def _accept(
     notices: list[str],
 ) -> None:
     name = BROKER_ALIASES.get(given, given)
+    reason = reason_not_applicable(name)
     if name in BROKER_KEYS:
         settings[name] = setting
-    elif name in NOT_APPLICABLE:
-        notices.append(f"{given} ({setting.origin}) does not apply: {NOT_APPLICABLE[name]}")
+    elif name in REFUSED:
+        problems.append(_problem(given, setting.text, setting.origin, *REFUSED[name]))
+    elif reason is not None:
+        notices.append(f"{given} ({setting.origin}) does not apply: {reason}")
     else:
         problems.append(
             _problem(
@@ -177,7 +187,7 @@ def _build(
         if key.field in BrokerConfig.__slots__ and key.name not in _SPECIAL
     }
     fields |= _addresses(values, settings, problems)
-    _check_together(values, settings, problems)
+    _check_together(values, problems)
     if problems:
         return None
     return BrokerConfig(
@@ -231,9 +241,7 @@ def _one_directory(value: Value) -> str:
     return text
 
 
-def _check_together(
-    values: Mapping[str, Value], settings: Mapping[str, Setting], problems: list[Problem]
-) -> None:
+def _check_together(values: Mapping[str, Value], problems: list[Problem]) -> None:
     low, high = values["group.min.session.timeout.ms"], values["group.max.session.timeout.ms"]
     if isinstance(low, int) and isinstance(high, int) and low > high:
         problems.append(
@@ -245,18 +253,15 @@ def _check_together(
                 "lower it, or raise the other",
             )
         )
-    factor = values["default.replication.factor"]
-    if isinstance(factor, int) and factor > 1:
-        origin = settings["default.replication.factor"].origin
-        problems.append(
-            _problem(
-                "default.replication.factor",
-                str(factor),
-                origin,
-                "one node holds one replica",
-                "set it to 1",
-            )
-        )
+
+
+def _replication_notices(settings: Mapping[str, Setting]) -> list[str]:
+    """What to tell an operator whose file asks for replicas."""
+    return [
+        f"{name} = {setting.text} ({setting.origin}) does not apply: one node holds one replica"
+        for name, setting in settings.items()
+        if name.endswith("replication.factor") and setting.text.strip() != "1"
+    ]
 
 
 def _problem(key: str, value: str, origin: str, reason: str, cure: str) -> Problem:

@@ -69,9 +69,14 @@ def test_all_problems_of_all_sources_come_at_once() -> None:
 
 
 def test_kafka_settings_without_meaning_are_notices() -> None:
-    config = load(file_text="zookeeper.connect=localhost:2181\n", file_name="server.properties")
+    text = "zookeeper.connect=localhost:2181\nnum.io.threads=8\ndefault.replication.factor=3\n"
+    config = load(file_text=text, file_name="server.properties")
     assert config.notices == (
         "zookeeper.connect (server.properties) does not apply: there is no ZooKeeper",
+        "num.io.threads (server.properties) does not apply: "
+        "one event loop serves all; there are no thread pools to size",
+        "default.replication.factor = 3 (server.properties) does not apply: "
+        "one node holds one replica",
     )
 
 
@@ -86,7 +91,7 @@ def test_kafka_settings_without_meaning_are_notices() -> None:
         ("listener.security.protocol.map", "A", "is not NAME:PROTOCOL"),
         ("log.dirs", "/a,/b", "several directories"),
         ("log.dirs", "", "empty"),
-        ("default.replication.factor", "3", "one node holds one replica"),
+        ("authorizer.class.name", "x.Y", "nothing would be protected"),
         ("group.min.session.timeout.ms", "1800001", "more than group.max.session.timeout.ms"),
         ("log.retention.ms", "0", "use -1 for no limit"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "from 0 to 1"),

@@ -1,0 +1,116 @@
+"""Writes the generated parts of the documents: `make docs`.
+
+A page marks a generated part with `<!-- generated: NAME -->` and `<!-- end -->`; what stands
+between is replaced by what the code says now. A test compares, so a page cannot fall behind.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+
+from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE, NOT_APPLICABLE_PREFIXES, REFUSED
+from config.topic_keys import TOPIC_KEYS
+from config.values import Key, format_value
+from protocol.api_keys import SUPPORTED
+from tests.tidy.tree import ROOT
+
+_PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _default(key: Key) -> str:
+    text = format_value(key.default)
+    return f"`{text}`" if text else "(empty)"
+
+
+def topic_settings() -> str:
+    """Every topic setting with its broker default's name."""
+    return _table(
+        ("setting", "default", "allowed", "broker setting for its default", "meaning"),
+        (
+            (
+                f"`{key.name}`",
+                _default(key),
+                key.allowed(),
+                ", ".join(f"`{name}`" for name, _ in key.synonyms),
+                key.doc,
+            )
+            for key in TOPIC_KEYS.values()
+        ),
+    )
+
+
+def broker_settings() -> str:
+    """Every broker setting that is not merely a topic default."""
+    synonyms = {name for key in TOPIC_KEYS.values() for name, _ in key.synonyms}
+    return _table(
+        ("setting", "default", "allowed", "at run time", "meaning"),
+        (
+            (f"`{key.name}`", _default(key), key.allowed(), "yes" if key.dynamic else "", key.doc)
+            for key in BROKER_KEYS.values()
+            if key.name not in synonyms
+        ),
+    )
+
+
+def not_applicable() -> str:
+    """Kafka's settings that mean nothing here."""
+    return _table(
+        ("setting", "why it does not apply"),
+        [
+            *((f"`{name}`", reason) for name, reason in NOT_APPLICABLE.items()),
+            *((f"`{name}*`", reason) for name, reason in NOT_APPLICABLE_PREFIXES.items()),
+            *((f"`{name}`", f"refused: {reason}") for name, (reason, _) in REFUSED.items()),
+        ],
+    )
+
+
+def api_versions() -> str:
+    """What the broker advertises."""
+    return _table(
+        ("key", "API", "versions"),
+        (
+            (
+                str(int(key)),
+                "".join(word.capitalize() for word in key.name.split("_")),
+                f"{versions.min} to {versions.max}",
+            )
+            for key, versions in sorted(SUPPORTED.items())
+        ),
+    )
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "topic-settings": topic_settings,
+    "broker-settings": broker_settings,
+    "not-applicable": not_applicable,
+    "api-versions": api_versions,
+}
+
+PAGES = ("docs/configuration.md", "docs/compatibility.md")
+
+
+def regenerate(page: str) -> str:
+    """The text that `page` should have now."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return _PART.sub(lambda part: f"{part[1]}{PARTS[part[2]]()}{part[3]}", text)
+
+
+def main() -> int:
+    """Rewrites the pages that changed."""
+    for page in PAGES:
+        text = regenerate(page)
+        if text != (ROOT / page).read_text(encoding="utf-8"):
+            (ROOT / page).write_text(text, encoding="utf-8")
+            sys.stdout.write(f"wrote {page}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Rules of the house that no linter knows. Each failure names file, line and rule."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import PACKAGES, ROOT, body_lines, python_files, source, tracked_files, tree
+
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+BROAD_EXCEPTS_MAX = 2
+
+_CODE = python_files(*PACKAGES)
+_ALL = python_files(*PACKAGES, "tests", "benchmarks", "demo")
+
+
+def _functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [
+        node
+        for node in ast.walk(tree(path))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+
+
+def test_there_is_code_to_check() -> None:
+    assert len(_CODE) > 50
+
+
+def test_modules_fit_in_a_sitting() -> None:
+    long = {str(path): source(path).count("\n") for path in _CODE}
+    assert {name: lines for name, lines in long.items() if lines > MODULE_LINES_MAX} == {}
+
+
+def test_functions_fit_on_a_screen() -> None:
+    long = [
+        f"{path}:{function.lineno} {function.name} has {body_lines(function)} lines"
+        for path in _CODE
+        for function in _functions(path)
+        if body_lines(function) > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def test_every_module_says_what_it_owns() -> None:
+    silent = [
+        str(path) for path in _CODE if source(path).strip() and not ast.get_docstring(tree(path))
+    ]
+    assert silent == []
+
+
+def test_packages_are_imported_by_from() -> None:
+    """`import storage.log` cannot be rewritten for the wheel, where the packages live under
+    tidelog.
+    """
+    wrong = [
+        f"{path}:{node.lineno} import {alias.name}"
+        for path in _ALL
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name.split(".")[0] in set(PACKAGES) - {"tidelog"}
+        and not (path.parts[0] not in PACKAGES and "." not in alias.name)
+    ]
+    assert wrong == []
+
+
+def test_module_names_do_not_hide_in_strings() -> None:
+    """A name in a string survives the wheel's rewriting and then names a module that is not there."""
+    pattern = re.compile(rf"^({'|'.join(set(PACKAGES) - {'tidelog'})})(\.\w+)+$")
+    wrong = [
+        f"{path}:{node.lineno} {node.value!r}"
+        for path in _CODE
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and pattern.match(node.value)
+        and (ROOT / Path(*node.value.split("."))).with_suffix(".py").exists()
+    ]
+    assert wrong == []
+
+
+def test_broad_excepts_stand_only_at_the_boundaries() -> None:
+    places = [
+        f"{path}:{node.lineno}"
+        for path in _CODE
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or _names(node.type) & {"Exception", "BaseException"})
+    ]
+    assert len(places) <= BROAD_EXCEPTS_MAX, places
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+
+
+def test_nothing_is_left_for_later_in_comments() -> None:
+    marks = re.compile(r"#.*\b(TODO|FIXME|XXX|HACK)\b")
+    found = [
+        f"{path}:{number}"
+        for path in _ALL
+        for number, line in enumerate(source(path).splitlines(), 1)
+        if marks.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, "tests"])
+def test_no_package_is_partial(folder: str) -> None:
+    """A folder of modules without __init__.py becomes a namespace package and hides others."""
+    folders = {path.parent for path in python_files(folder)}
+    missing = [str(name) for name in folders if not (ROOT / name / "__init__.py").exists()]
+    assert missing == []
+
+
+def test_every_package_is_typed_for_its_users() -> None:
+    packages = {path.parts[0] for path in _CODE}
+    assert [name for name in packages if not (ROOT / name / "py.typed").exists()] == []
+
+
+def test_text_files_end_with_one_newline_and_have_no_trailing_space() -> None:
+    wrong = []
+    for path in tracked_files():
+        if path.suffix not in {".py", ".md", ".toml", ".yml", ".yaml", ".txt", ".json"}:
+            continue
+        text = source(path)
+        if text and (not text.endswith("\n") or text.endswith("\n\n")):
+            wrong.append(f"{path}: end of file")
+        wrong += [
+            f"{path}:{number} trailing space"
+            for number, line in enumerate(text.splitlines(), 1)
+            if line != line.rstrip()
+        ]
+    assert wrong == []
