@@ -67,7 +67,7 @@ def test_packages_are_imported_by_from() -> None:
 
 
 def test_module_names_do_not_hide_in_strings() -> None:
-    """A name in a string survives the wheel's rewriting and then names a module that is not there."""
+    """A name in a string survives the rewriting for the wheel and then names no module."""
     pattern = re.compile(rf"^({'|'.join(set(PACKAGES) - {'tidelog'})})(\.\w+)+$")
     wrong = [
         f"{path}:{node.lineno} {node.value!r}"

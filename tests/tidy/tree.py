@@ -11,7 +11,7 @@ PACKAGES = ("config", "protocol", "storage", "broker", "client", "cli", "tidelog
 
 @functools.cache
 def tracked_files() -> tuple[Path, ...]:
-    """Files that git tracks or would track, relative to the root; every file where there is no git."""
+    """Files that git tracks or would track, relative to the root; all files without git."""
     try:
         listing = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
