@@ -1,0 +1,123 @@
+"""The names of files and directories, both directions.
+
+Owns the rule that a segment's files are called after its base offset, written with 20 digits so
+that sorting names sorts offsets, followed by one suffix for the kind of content and at most one for
+the stage of life:
+
+| stage suffix | meaning                                            | at start-up            |
+|--------------|----------------------------------------------------|------------------------|
+| (none)       | in use                                             | loaded                 |
+| `.deleted`   | renamed away, to be unlinked later                 | unlinked               |
+| `.cleaned`   | output of a rewrite that did not get to its end    | unlinked               |
+| `.swap`      | output of a finished rewrite, about to replace     | replaces what it covers|
+
+Directories of partitions are `<topic>-<partition>`; one that is to be removed is renamed to end in
+`-delete` first, with random digits so that the topic can be created again at once.
+
+Source: Kafka `LogFileUtils`, `LocalLog`. Read next: `storage.segment`, `storage.recovery`.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+OFFSET_DIGITS: Final = 20
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
+
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+STAGE_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+
+MANIFEST_NAME: Final = "segment-manifest"
+
+DELETED_DIRECTORY_SUFFIX: Final = "-delete"
+DIRECTORY_NAME_MAX: Final = 255
+
+_SEGMENT_FILE = re.compile(
+    r"(?P<base>\d{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
+    r"(?P<stage>\.deleted|\.cleaned|\.swap)?"
+)
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFileName:
+    """What the name of a segment's file says; `stage` is empty for a file in use."""
+
+    base_offset: int
+    kind: str
+    stage: str = ""
+
+    def format(self) -> str:
+        """The name, without directory."""
+        return f"{self.base_offset:020d}{self.kind}{self.stage}"
+
+
+def parse_segment_file_name(name: str) -> SegmentFileName | None:
+    """What `name` says, or None when it is not the name of a segment's file.
+
+    >>> parse_segment_file_name("00000000000000000042.timeindex").base_offset
+    42
+    """
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None:
+        return None
+    return SegmentFileName(
+        base_offset=int(match["base"]), kind=match["kind"], stage=match["stage"] or ""
+    )
+
+
+def segment_file_path(directory: str, base_offset: int, kind: str) -> str:
+    """The path of one file of a segment; `kind` is one of the suffixes above.
+
+    >>> segment_file_path("d", 7, LOG_SUFFIX)
+    'd/00000000000000000007.log'
+    """
+    return f"{directory}/{base_offset:020d}{kind}"
+
+
+def offset_file_name(offset: int, suffix: str) -> str:
+    """The name of a file that is called after an offset.
+
+    >>> offset_file_name(7, SNAPSHOT_SUFFIX)
+    '00000000000000000007.snapshot'
+    """
+    return f"{offset:020d}{suffix}"
+
+
+def parse_offset_file_name(name: str, suffix: str) -> int | None:
+    """The offset in a name made by `offset_file_name` with this suffix, or None."""
+    digits = name.removesuffix(suffix)
+    if name == digits or len(digits) != OFFSET_DIGITS or not digits.isdecimal():
+        return None
+    return int(digits)
+
+
+def partition_directory_name(topic: str, partition: int) -> str:
+    """The directory of a partition, relative to the data directory."""
+    return f"{topic}-{partition}"
+
+
+def parse_partition_directory_name(name: str) -> tuple[str, int] | None:
+    """Topic and partition, or None when `name` is not the directory of a partition in use."""
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    if match is None:
+        return None
+    return match["topic"], int(match["partition"])
+
+
+def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
+    """The name under which a partition's directory waits for its removal.
+
+    `unique` is 32 hexadecimal digits; the topic is cut where the name would be too long.
+    """
+    ending = f"-{partition}.{unique}{DELETED_DIRECTORY_SUFFIX}"
+    return topic[: DIRECTORY_NAME_MAX - len(ending)] + ending

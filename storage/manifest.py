@@ -1,0 +1,171 @@
+"""`segment-manifest`: what is known of a partition's closed segments, so that nobody has to look.
+
+Owns one small text file per partition. It answers, without opening a segment, the questions whose
+answers Kafka reads from places that lie: the largest timestamp (from the last entry of an index
+that may be damaged) and the age of records without timestamp (from the file's modification time,
+which a copied directory does not keep). It is a journal: one line is appended when a segment is
+closed or the log's start moves, and the file is rewritten without the outdated lines at open.
+
+    tidelog segment manifest 1
+    segment base_offset=0 next_offset=1500 size_bytes=1048301 ... 5f1c9e02
+    start offset=1500 77aa0b13
+
+Each line ends with the CRC-32C of the text before it, in hexadecimal. Of several lines about one
+segment the last one counts; a line whose checksum is wrong ends the reading, since only a torn tail
+can look like that. Unknown fields are kept out, unknown kinds of line are skipped.
+
+The file is a cache: facts are believed only while the sizes of the segment's files are still what
+they say, and everything but `appended_ms` can be found again in the log.
+
+Differs from Kafka: has no such file; Kafka ignores it.
+
+Read next: `storage.segment`, `storage.recovery`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Final
+
+from protocol.records.checksums import crc32c
+from protocol.records.layout import NO_OFFSET
+from storage.file_names import MANIFEST_NAME
+from storage.files import File, Files
+
+HEADING: Final = "tidelog segment manifest 1"
+UNKNOWN: Final = -1
+
+_SEGMENT: Final = "segment"
+_START: Final = "start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFacts:
+    """What is remembered of a closed segment.
+
+    Attributes:
+        base_offset: the offset that names it.
+        next_offset: one above the last offset in it.
+        size_bytes: size of the `.log`; so do the three index sizes.
+        max_timestamp: the largest timestamp, or NO_TIMESTAMP.
+        max_timestamp_offset: last offset of the first batch that has it.
+        first_timestamp: max timestamp of the first batch, for rolling by time.
+        appended_ms: the broker's clock at the last append; stands in for absent timestamps.
+        records: how many records it holds, or UNKNOWN.
+        offset_index_crc: CRC-32C of the `.index`; likewise `time_index_crc`.
+    """
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    first_timestamp: int
+    appended_ms: int
+    records: int
+    offset_index_bytes: int
+    time_index_bytes: int
+    txn_index_bytes: int
+    offset_index_crc: int
+    time_index_crc: int
+
+
+_FIELDS: Final = tuple(field.name for field in fields(SegmentFacts))
+
+
+class Manifest:
+    """The manifest of one partition directory. One writer.
+
+    A crash loses at most what was appended since the last sync; nothing depends on more.
+    """
+
+    __slots__ = ("_file", "_files", "_path", "facts", "log_start_offset")
+
+    def __init__(self, directory: str, files: Files) -> None:
+        """Read the file if there is one; `facts` are by base offset."""
+        self._files = files
+        self._path = f"{directory}/{MANIFEST_NAME}"
+        self._file: File | None = None
+        self.facts: dict[int, SegmentFacts] = {}
+        self.log_start_offset = NO_OFFSET
+        if files.exists(self._path):
+            self._read(files.read_all(self._path))
+
+    @property
+    def file(self) -> File | None:
+        """The file, for syncing; None while nothing was written in this run."""
+        return self._file
+
+    def remember(self, facts: SegmentFacts) -> None:
+        """Append the facts of a segment. Raises OSError."""
+        self.facts[facts.base_offset] = facts
+        self._append(_segment_line(facts))
+
+    def remember_start(self, log_start_offset: int) -> None:
+        """Append that the log starts here from now on. Raises OSError."""
+        self.log_start_offset = log_start_offset
+        self._append(_start_line(log_start_offset))
+
+    def forget(self, base_offsets: Iterable[int]) -> None:
+        """Drop segments that are gone; the file follows at the next `rewrite`."""
+        for base_offset in base_offsets:
+            self.facts.pop(base_offset, None)
+
+    def rewrite(self) -> None:
+        """The file holds exactly what is known now, durably. Raises OSError."""
+        self.close()
+        lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
+        if self.log_start_offset != NO_OFFSET:
+            lines.append(_start_line(self.log_start_offset))
+        self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _append(self, line: str) -> None:
+        if self._file is None:
+            exists = self._files.exists(self._path)
+            self._file = self._files.open(self._path) if exists else self._files.create(self._path)
+            if not self._file.size:
+                self._file.append(f"{HEADING}\n".encode())
+        size = self._file.size
+        try:
+            self._file.append(line.encode())
+        except OSError:
+            self._file.truncate(size)
+            raise
+
+    def _read(self, content: bytes) -> None:
+        heading, _, rest = content.partition(b"\n")
+        if heading != HEADING.encode():
+            return
+        for kind, values in _parse_lines(rest):
+            if kind == _SEGMENT and all(name in values for name in _FIELDS):
+                facts = SegmentFacts(**{name: values[name] for name in _FIELDS})
+                self.facts[facts.base_offset] = facts
+            elif kind == _START and "offset" in values:
+                self.log_start_offset = values["offset"]
+
+
+def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
+    for line in content.split(b"\n"):
+        body, _, checksum = line.rpartition(b" ")
+        if f"{crc32c(body):08x}".encode() != checksum:
+            return
+        kind, *pairs = body.decode().split(" ")
+        yield kind, {name: int(value) for name, value in (pair.split("=") for pair in pairs)}
+
+
+def _segment_line(facts: SegmentFacts) -> str:
+    return _line(_SEGMENT, ((name, getattr(facts, name)) for name in _FIELDS))
+
+
+def _start_line(log_start_offset: int) -> str:
+    return _line(_START, (("offset", log_start_offset),))
+
+
+def _line(kind: str, pairs: Iterable[tuple[str, int]]) -> str:
+    body = " ".join([kind, *(f"{name}={value}" for name, value in pairs)])
+    return f"{body} {crc32c(body.encode()):08x}\n"
