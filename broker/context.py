@@ -16,7 +16,7 @@ needs several waits; they cost a task.  A handler that raises loses only its own
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from broker.clock import Clock
 from broker.pending import Pending
@@ -60,9 +60,8 @@ class Context:
     transactions: "TransactionCoordinator"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestContext:
-    """The facts about one request that are not in its body."""
+class RequestContext(NamedTuple):
+    """The facts about one request that are not in its body; a tuple, as one is made per request."""
 
     api_key: int
     api_version: int

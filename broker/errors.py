@@ -82,6 +82,22 @@ class InvalidRequest(BrokerError):
     """The request contradicts itself or asks for something undefined."""
 
 
+class UnsupportedByVersion(BrokerError):
+    """The request's version has no way to say or receive this."""
+
+
+class UnsupportedForClient(BrokerError):
+    """The data is compressed with a codec that came after the request's version."""
+
+
+class ResourceNotFound(BrokerError):
+    """The named resource (a broker id, a logger) does not exist here."""
+
+
+class ConnectionMustClose(BrokerError):
+    """No answer is possible or allowed; the message is the reason that is logged."""
+
+
 class PolicyViolation(BrokerError):
     """The operation is against the topic's policy."""
 

@@ -62,6 +62,11 @@ class Pending(Generic[T]):
         if self.settled:
             self._deliver()
 
+    @property
+    def error(self) -> BaseException | None:
+        """The error it failed with, or None."""
+        return self._error
+
     def result(self) -> T:
         """The delivered value.
 

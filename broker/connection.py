@@ -1,0 +1,300 @@
+"""One client connection: frames in, ordered answers out, and every reason to close it.
+
+Owns the transport of one client, the requests that are being answered on it and the back-pressure
+between the two.  It refuses to know what a request means: bytes of a frame go to `broker.dispatch`
+and bytes of an answer come back, now or later.
+
+Order.  Answers leave in the order of their requests; most clients drop a connection that breaks
+this.  A request that is answered at once is written at once; one that waits takes a *slot*, and
+everything behind it waits in its own slot until the head is there.
+
+Pipelining.  A Produce that waits for its group commit lets the next request start, so that one
+connection can fill a commit.  Any other waiting request (a long poll, a join) blocks the
+connection, as every request does in Kafka; frames that arrive meanwhile stay in the backlog, at
+most one read's worth, because reading is paused.
+
+Back-pressure.  Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
+does not read its answers, or the process holds too much request memory.
+
+Invariants: bytes of the answer to request n are handed to the transport before any of request n+1;
+nothing is written after `close`.
+
+Source: Kafka's `SocketServer.Processor`, which mutes a channel while it has a request in flight.
+Read next: `broker.connections`, the limits over all connections, and `broker.dispatch`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from broker.errors import ConnectionMustClose
+from broker.receive import FrameReceiver
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from broker.connections import Connections
+    from broker.dispatch import Dispatcher, Exchange
+
+logger = logging.getLogger(__name__)
+
+PIPELINE_MAX = 1024
+"""Requests of one connection that may wait for their group commit; librdkafka keeps a million."""
+
+WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
+"""Unsent answers above which no further request is started; one large fetch may pass it."""
+
+PROGRESS_WINDOW_TICKS = 10
+PROGRESS_MIN_BYTES = 1024
+"""A started frame must grow by this much in each window of seconds, or the peer is a slow loris."""
+
+STALL_TICKS = 60
+"""Seconds a peer may leave its answers unread before the connection is cut."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket; lives until `connection_lost`."""
+
+    def __init__(self, dispatcher: "Dispatcher", connections: "Connections") -> None:
+        """Join `connections` when the transport is there; serve requests with `dispatcher`."""
+        self._dispatcher = dispatcher
+        self._connections = connections
+        self._receiver = FrameReceiver(connections.max_frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._slots: deque[Exchange] = deque()
+        self._backlog: deque[bytearray] = deque()
+        self._blocked_by: Exchange | None = None
+        self._starting = False
+        self._write_paused = False
+        self._read_paused = False
+        self._out: list[Any] = []
+        self._close_reason: str | None = None
+        self.held_bytes = 0
+        self.id = 0
+        self.peer_host = ""
+        self.peer = ""
+        # What the once-a-second sweep looks at; ticks are seconds of the sweep's own count.
+        self.active_tick = 0
+        self._bytes_received = 0
+        self._window_tick = -1
+        self._window_bytes = 0
+        self._stalled_tick = -1
+        self._stalled_bytes = 0
+        self._starved_tick = -1
+
+    # --- called by the transport ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Join the connections, or refuse the peer when a limit is reached."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer_host = str(peer[0]) if peer else "unknown"
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        refusal = self._connections.admit(self)
+        if refusal is not None:
+            self._close_reason = refusal
+            transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the transport shall put the next bytes."""
+        return self._receiver.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """`nbytes` have arrived: serve the frames they complete."""
+        connections = self._connections
+        self.active_tick = connections.tick
+        self._bytes_received += nbytes
+        connections.bytes_received += nbytes
+        if self._close_reason is not None:
+            return
+        try:
+            frames = self._receiver.received(nbytes)
+        except ProtocolError as error:
+            self.close(str(error))
+            return
+        if frames:
+            self._backlog.extend(frames)
+            self._start_requests()
+        if self._receiver.held_bytes != self.held_bytes:
+            connections.hold_memory(self, self._receiver.held_bytes)
+
+    def eof_received(self) -> None:
+        """The peer has sent its last byte: nothing it asked can be answered usefully."""
+
+    def pause_writing(self) -> None:
+        """The peer reads slower than it asks."""
+        self._write_paused = True
+        self._stalled_tick = self._connections.tick
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._write_paused = False
+        self._stalled_tick = -1
+        self._start_requests()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone: abandon what waits and leave the connections."""
+        if self._close_reason is None:
+            logger.debug("%s disconnected (%s)", self.peer, exc or "end of stream")
+            self._close_reason = "disconnected"
+        self._transport = None
+        self._backlog.clear()
+        slots, self._slots = self._slots, deque()
+        for exchange in slots:
+            exchange.abandon()
+        self._connections.leave(self)
+
+    # --- requests -------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return bool(self._slots) or bool(self._backlog)
+
+    def _may_start(self) -> bool:
+        return (
+            self._blocked_by is None
+            and not self._write_paused
+            and self._close_reason is None
+            and len(self._slots) < PIPELINE_MAX
+        )
+
+    def _start_requests(self) -> None:
+        """Start what may be started, write what is ready, then decide whether to read on."""
+        if self._starting:
+            return
+        self._starting = True
+        backlog = self._backlog
+        try:
+            while backlog and self._may_start():
+                self._start(backlog.popleft())
+        finally:
+            self._starting = False
+        self._write_out()
+        if backlog or not self._may_start():
+            self._pause_reading()
+        elif self._read_paused:
+            self._resume_reading()
+
+    def _start(self, frame: bytearray) -> None:
+        try:
+            outcome = self._dispatcher.dispatch(frame, self)
+        except (ProtocolError, ConnectionMustClose) as error:
+            self.close(str(error))
+            return
+        if outcome is None:
+            return
+        if isinstance(outcome, list):
+            self._connections.bytes_sent += sum(map(len, outcome))
+            self._out += outcome
+            return
+        self._slots.append(outcome)
+        outcome.when_done(self._exchange_done)
+        if not outcome.may_be_overtaken and outcome.parts is None:
+            self._blocked_by = outcome
+
+    def _exchange_done(self, exchange: "Exchange") -> None:
+        """An answer has arrived: write every answer at the head, then start what was blocked."""
+        slots = self._slots
+        if exchange.close_reason is not None:
+            self.close(exchange.close_reason)
+            return
+        while slots and (parts := slots[0].parts) is not None:
+            slots.popleft()
+            self._connections.bytes_sent += sum(map(len, parts))
+            self._out += parts
+        if exchange is self._blocked_by:
+            self._blocked_by = None
+        self.active_tick = self._connections.tick
+        if self._starting:
+            return
+        if self._backlog or self._read_paused:
+            self._start_requests()
+        else:
+            self._write_out()
+
+    def _write_out(self) -> None:
+        out = self._out
+        if out and self._transport is not None and self._close_reason is None:
+            self._out = []
+            self._transport.writelines(out)
+
+    # --- back-pressure and closing --------------------------------------------------------------
+
+    def _pause_reading(self) -> None:
+        if not self._read_paused and self._transport is not None:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._starved_tick >= 0:
+            return
+        self._read_paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def starve(self) -> None:
+        """Stop reading: the process holds too much request memory."""
+        if self._starved_tick < 0:
+            self._starved_tick = self._connections.tick
+            self._pause_reading()
+
+    def feed(self) -> None:
+        """Read on: there is request memory again."""
+        self._starved_tick = -1
+        self._start_requests()
+
+    def close(self, reason: str) -> None:
+        """Answer nothing more, send what is written, and say why in the log."""
+        if self._close_reason is not None:
+            return
+        self._write_out()
+        self._close_reason = reason
+        logger.info("closing %s: %s", self.peer, reason)
+        if self._transport is not None:
+            self._transport.close()
+
+    def cut(self, reason: str) -> None:
+        """Like `close`, but drop what the peer has not read."""
+        self.close(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def sweep(self, tick: int, idle_ticks: int) -> None:
+        """Once a second: close the connection if it idles, trickles, stalls or starves."""
+        if self._close_reason is not None:
+            return
+        if self._starved_tick >= 0:
+            if tick - self._starved_tick >= PROGRESS_WINDOW_TICKS:
+                self.cut("request memory is exhausted (queued.max.request.bytes)")
+        elif self._write_paused:
+            self._sweep_stalled(tick)
+        elif self._receiver.is_mid_frame and not self._read_paused:
+            self._sweep_trickle(tick)
+        else:
+            self._window_tick = -1
+            if not self.is_busy and tick - self.active_tick >= idle_ticks:
+                self.close("idle for connections.max.idle.ms")
+
+    def _sweep_trickle(self, tick: int) -> None:
+        if self._window_tick < 0:
+            self._window_tick, self._window_bytes = tick, self._bytes_received
+        elif tick - self._window_tick >= PROGRESS_WINDOW_TICKS:
+            if self._bytes_received - self._window_bytes < PROGRESS_MIN_BYTES:
+                self.cut(
+                    f"a started request grew by less than {PROGRESS_MIN_BYTES} bytes "
+                    f"in {PROGRESS_WINDOW_TICKS} s"
+                )
+            self._window_tick, self._window_bytes = tick, self._bytes_received
+
+    def _sweep_stalled(self, tick: int) -> None:
+        assert self._transport is not None
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes < self._stalled_bytes or self._stalled_bytes == 0:
+            self._stalled_tick = tick
+        self._stalled_bytes = unsent_bytes
+        if tick - self._stalled_tick >= STALL_TICKS:
+            self.cut(f"answers were left unread for {STALL_TICKS} s")

@@ -1,0 +1,111 @@
+"""All connections together: the limits that only make sense over the sum of them.
+
+Owns the set of open connections, the per-address count, the request-memory budget and the
+once-a-second sweep that finds idle, trickling and stalled peers.  One sweep over all connections
+costs less than a timer per connection, and a connection notes its activity by copying `tick`.
+
+Invariant: `memory_bytes` is the sum of `held_bytes` over all connections.
+
+Source: Kafka's `ConnectionQuotas`, `queued.max.request.bytes` and `connections.max.idle.ms`.
+"""
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.connection import Connection
+from broker.receive import FIRST_STEP_BYTES
+
+if TYPE_CHECKING:
+    from config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+SWEEP_INTERVAL_MS = 1000
+_REFUSALS_LOGGED_PER_SWEEP = 1
+
+
+class Connections:
+    """The open connections of one broker and their limits.  Loop thread only."""
+
+    def __init__(self, config: "BrokerConfig") -> None:
+        """Take the limits from `config`."""
+        self.max_frame_bytes = config.socket_request_max_bytes
+        self._max_connections = config.max_connections
+        self._max_per_host = config.max_connections_per_ip
+        self._memory_limit_bytes = config.queued_max_request_bytes
+        self._idle_ticks = max(1, config.connections_max_idle_ms // SWEEP_INTERVAL_MS)
+        self._open: dict[Connection, None] = {}
+        self._per_host: Counter[str] = Counter()
+        self._starved: dict[Connection, None] = {}
+        self._ids = itertools.count(1)
+        self._refusals_since_sweep = 0
+        self.tick = 0
+        self.memory_bytes = 0
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.accepted = 0
+        self.refused = 0
+
+    def __len__(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        """A snapshot of the open connections."""
+        return iter(list(self._open))
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count `connection` in, or say why it is refused."""
+        if len(self._open) >= self._max_connections:
+            refusal = f"max.connections = {self._max_connections} are open"
+        elif self._per_host[connection.peer_host] >= self._max_per_host:
+            refusal = f"max.connections.per.ip = {self._max_per_host} are open"
+        else:
+            self._open[connection] = None
+            self._per_host[connection.peer_host] += 1
+            self.accepted += 1
+            connection.id = next(self._ids)
+            connection.active_tick = self.tick
+            return None
+        self.refused += 1
+        self._refusals_since_sweep += 1
+        if self._refusals_since_sweep <= _REFUSALS_LOGGED_PER_SWEEP:
+            logger.info("refusing %s: %s", connection.peer, refusal)
+        return refusal
+
+    def leave(self, connection: Connection) -> None:
+        """Count `connection` out; harmless for one that was refused."""
+        if connection not in self._open:
+            return
+        del self._open[connection]
+        self._per_host[connection.peer_host] -= 1
+        if not self._per_host[connection.peer_host]:
+            del self._per_host[connection.peer_host]
+        self._starved.pop(connection, None)
+        self.hold_memory(connection, 0)
+
+    def hold_memory(self, connection: Connection, held_bytes: int) -> None:
+        """`connection` now holds `held_bytes` for an unfinished frame; starve it if that is too much.
+
+        A frame's first step is always granted, so small requests never wait for large ones.
+        """
+        self.memory_bytes += held_bytes - connection.held_bytes
+        connection.held_bytes = held_bytes
+        assert self.memory_bytes >= 0, "request memory was returned twice"
+        if self.memory_bytes > self._memory_limit_bytes and held_bytes > FIRST_STEP_BYTES:
+            self._starved[connection] = None
+            connection.starve()
+        elif self._starved and self.memory_bytes <= self._memory_limit_bytes:
+            next_connection = next(iter(self._starved))
+            del self._starved[next_connection]
+            next_connection.feed()
+
+    def sweep(self) -> None:
+        """One second has passed."""
+        self.tick += 1
+        self._refusals_since_sweep = 0
+        for connection in list(self._open):
+            connection.sweep(self.tick, self._idle_ticks)

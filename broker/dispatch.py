@@ -1,0 +1,301 @@
+"""One frame in, one answer out: header, version, handler, timing, and the request error boundary.
+
+Owns the way from a frame to a handler and back to bytes.  It knows no socket (the connection does)
+and no semantics of any API (the handlers do).
+
+    frame -> key, version, correlation id        too short: close
+          -> version in range?                   no: close, except ApiVersions, which has a fallback
+          -> header, body                        malformed: close, nothing else can line up
+          -> handler                             raises: logged, answered or closed, never spread
+          -> answer: at once | none | Exchange   an Exchange is an answer that comes later
+
+The boundary in `_call` is one of the two places in the broker that catch everything: a bug in one
+handler must cost one request.  `CancelledError` is not an `Exception` and passes through.
+
+Source: Kafka's `RequestContext.parseRequest`, `ApiVersionsRequest.getErrorResponse`, `KafkaApis`.
+"""
+
+import asyncio
+import inspect
+import logging
+import struct
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.context import Context, Handler, RequestContext
+from broker.errors import ConnectionMustClose
+from broker.handlers.group_table import GROUP_HANDLERS
+from broker.handlers.table import HANDLERS
+from broker.pending import Pending
+from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+from protocol.error_codes import ErrorCode
+from protocol.errors import MalformedRequest, UnsupportedVersion
+from protocol.frames import encode_frame
+from protocol.headers import decode_request_header, encode_response_header
+from protocol.registry import decode_request, encode_response, response_class
+
+if TYPE_CHECKING:
+    from broker.metrics import ApiMetrics
+    from protocol.primitives import Buffer
+
+logger = logging.getLogger(__name__)
+
+_HEADER_START = struct.Struct(">hhi")
+"""api_key, api_version, correlation_id: the same in every header version."""
+
+_MAY_BE_OVERTAKEN = frozenset({ApiKey.PRODUCE})
+"""Requests that do not hold up the ones behind them while they wait (answers stay in order)."""
+
+
+class Requester(Protocol):
+    """What the dispatcher has to know of a connection."""
+
+    peer_host: str
+    id: int
+
+
+class Route:
+    """One API as the dispatcher sees it: who handles it, which versions, what was measured."""
+
+    __slots__ = ("api_key", "handler", "max_version", "metrics", "min_version")
+
+    def __init__(
+        self, api_key: ApiKey, handler: Handler, versions: VersionRange, metrics: "ApiMetrics"
+    ) -> None:
+        """Bind the pieces."""
+        self.api_key = api_key
+        self.handler = handler
+        self.min_version = versions.min
+        self.max_version = versions.max
+        self.metrics = metrics
+
+
+class Exchange:
+    """A request whose answer is not there yet.
+
+    `parts` is None until it is, and an empty list when there is nothing to send.  Exactly one of
+    `parts` and `close_reason` is set when the `when_done` callback runs.
+    """
+
+    __slots__ = (
+        "_correlation_id",
+        "_on_done",
+        "_pending",
+        "_route",
+        "_started_ns",
+        "_task",
+        "_version",
+        "close_reason",
+        "may_be_overtaken",
+        "parts",
+    )
+
+    def __init__(self, route: Route, version: int, correlation_id: int, started_ns: int) -> None:
+        """Remember how to answer."""
+        self.parts: list[Buffer] | None = None
+        self.close_reason: str | None = None
+        self.may_be_overtaken = route.api_key in _MAY_BE_OVERTAKEN
+        self._route = route
+        self._version = version
+        self._correlation_id = correlation_id
+        self._started_ns = started_ns
+        self._on_done: Callable[[Exchange], object] | None = None
+        self._pending: Pending[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def when_done(self, callback: Callable[["Exchange"], object]) -> None:
+        """Call `callback(self)` when the answer is there; at once when it is there already."""
+        if self.parts is not None or self.close_reason is not None:
+            callback(self)
+        else:
+            self._on_done = callback
+
+    def abandon(self) -> None:
+        """The client has gone: stop whatever is still working on the answer."""
+        self._on_done = None
+        if self._pending is not None:
+            self._pending.abandon()
+        if self._task is not None:
+            self._task.cancel()
+
+    def follow(self, pending: Pending[Any]) -> None:
+        """Answer with what `pending` delivers."""
+        self._pending = pending
+        pending.subscribe(self._settled)
+
+    def follow_task(self, task: "asyncio.Task[Any]") -> None:
+        """Answer with what `task` returns, directly or through a further `Pending`."""
+        self._task = task
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: "asyncio.Task[Any]") -> None:
+        self._task = None
+        if task.cancelled():
+            self._finish_closing("the request was cancelled")
+            return
+        error = task.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        reply = task.result()
+        if isinstance(reply, Pending):
+            self.follow(reply)
+        else:
+            self._finish(reply)
+
+    def _settled(self, pending: Pending[Any]) -> None:
+        self._pending = None
+        error = pending.error
+        if error is not None:
+            self._fail(error)
+        else:
+            self._finish(pending.result())
+
+    def _finish(self, message: Any) -> None:
+        self.parts = _encode(self._route, self._version, self._correlation_id, message)
+        self._route.metrics.observe(time.perf_counter_ns() - self._started_ns)
+        self._done()
+
+    def _fail(self, error: BaseException) -> None:
+        try:
+            message = _failure_response(self._route, self._version, error)
+        except ConnectionMustClose as must_close:
+            self._finish_closing(str(must_close))
+        else:
+            self._finish(message)
+
+    def _finish_closing(self, reason: str) -> None:
+        self.close_reason = reason
+        self._done()
+
+    def _done(self) -> None:
+        on_done, self._on_done = self._on_done, None
+        if on_done is not None:
+            on_done(self)
+
+
+class Dispatcher:
+    """Routes frames to handlers.  One per broker, loop thread only."""
+
+    def __init__(self, context: Context, handlers: Mapping[ApiKey, Handler] | None = None) -> None:
+        """Serve `handlers`, by default every supported API."""
+        table = all_handlers() if handlers is None else handlers
+        self._context = context
+        self._routes = {
+            int(key): Route(key, handler, SUPPORTED[key], context.metrics.api(key))
+            for key, handler in table.items()
+        }
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def dispatch(self, frame: bytearray, requester: Requester) -> "list[Buffer] | Exchange | None":
+        """The answer's bytes, an `Exchange` for a later answer, or None when there is none.
+
+        `frame` belongs to the request from here on.
+
+        Raises:
+            ProtocolError: the frame cannot be answered; the connection has to close.
+            ConnectionMustClose: likewise, for a reason that lies in the handler.
+        """
+        started_ns = time.perf_counter_ns()
+        if len(frame) < _HEADER_START.size:
+            raise MalformedRequest("RequestHeader", "", 0, f"{len(frame)} bytes are too few")
+        api_key, version, correlation_id = _HEADER_START.unpack_from(frame)
+        route = self._routes.get(api_key)
+        if route is None or not route.min_version <= version <= route.max_version:
+            if api_key == ApiKey.API_VERSIONS and route is not None:
+                return _version_fallback(route, correlation_id)
+            raise UnsupportedVersion(api_key, version)
+        header, position = decode_request_header(frame)
+        message = decode_request(route.api_key, version, memoryview(frame), position)
+        request = RequestContext(
+            api_key,
+            version,
+            correlation_id,
+            header.client_id,
+            requester.peer_host,
+            requester.id,
+        )
+        reply = self._call(route, request, message)
+        if reply is None:
+            route.metrics.observe(time.perf_counter_ns() - started_ns)
+            return None
+        if isinstance(reply, Pending):
+            exchange = Exchange(route, version, correlation_id, started_ns)
+            exchange.follow(reply)
+            return exchange
+        if inspect.iscoroutine(reply):
+            exchange = Exchange(route, version, correlation_id, started_ns)
+            exchange.follow_task(self._spawn(reply))
+            return exchange
+        parts = _encode(route, version, correlation_id, reply)
+        route.metrics.observe(time.perf_counter_ns() - started_ns)
+        return parts
+
+    @property
+    def tasks_running(self) -> int:
+        """Requests that are being worked on by a task of their own."""
+        return len(self._tasks)
+
+    def _call(self, route: Route, request: RequestContext, message: Any) -> Any:
+        try:
+            return route.handler(self._context, request, message)
+        except ConnectionMustClose:
+            raise
+        except Exception as error:  # noqa: BLE001 - the request boundary, see the module docstring
+            return _failure_response(route, request.api_version, error)
+
+    def _spawn(self, coroutine: Any) -> "asyncio.Task[Any]":
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def all_handlers() -> Mapping[ApiKey, Handler]:
+    """Every handler the broker has, by API key."""
+    assert not HANDLERS.keys() & GROUP_HANDLERS.keys(), "an API has one handler"
+    return {**HANDLERS, **GROUP_HANDLERS}
+
+
+def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "list[Buffer]":
+    if message is None:
+        return []
+    header = encode_response_header(route.api_key, version, correlation_id)
+    return encode_frame([header, *encode_response(message, version)])
+
+
+def _version_fallback(route: Route, correlation_id: int) -> "list[Buffer]":
+    """ApiVersions in a version we do not know: the oldest answer, naming the versions we do.
+
+    Every client can read version 0, and finds there what to ask with next time.
+    """
+    response = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersion(
+                api_key=route.api_key,
+                min_version=route.min_version,
+                max_version=route.max_version,
+            )
+        ],
+    )
+    return _encode(route, 0, correlation_id, response)
+
+
+def _failure_response(route: Route, version: int, error: BaseException) -> Any:
+    """The answer to a request whose handler raised what it should not have raised.
+
+    Raises:
+        ConnectionMustClose: the API has no place for an error that concerns the whole request.
+    """
+    if isinstance(error, ConnectionMustClose):
+        raise error
+    route.metrics.failures += 1
+    logger.error("%s v%d failed", route.api_key.name, version, exc_info=error)
+    response = response_class(route.api_key)()
+    if not hasattr(response, "error_code"):
+        raise ConnectionMustClose(f"{route.api_key.name} v{version} failed inside the broker")
+    response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return response

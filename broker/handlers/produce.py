@@ -1,0 +1,228 @@
+"""Produce (key 0, versions 0-13): append record batches, acknowledge as `acks` asks.
+
+| acks | answered when                                                        |
+|------|----------------------------------------------------------------------|
+| 0    | never; an error closes the connection, the only way to tell           |
+| 1    | the batch is written (page cache)                                     |
+| -1   | the batch is on disk (`flush.policy=batch`), or as 1 (`os`)           |
+
+Each partition stands alone: its records are stored whole or not at all, and its error does not
+touch its neighbours.  The records field is a view into the request's own frame; the log stamps
+offsets and timestamps in place and writes from there.
+
+Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly one v2 batch per
+partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v13 topic ids.
+
+Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; KIP-32, KIP-467.
+Read next: `storage.append` for what is checked, `broker.group_commit` for the wait.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from broker.errors import ConnectionMustClose, InternalTopic
+from broker.pending import Pending
+from broker.topics import is_internal
+from protocol.api.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.error_codes import ErrorCode
+from storage.errors import AppendRejected, StorageError
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+ACKS_NONE = 0
+ACKS_WRITTEN = 1
+ACKS_DURABLE = -1
+
+_TOPIC_IDS_SINCE = 13
+_NO_OFFSET = -1
+_ADMIN_CLIENT_ID = "__admin_client"
+"""The client id under which Kafka's own tools may write to internal topics."""
+
+
+def handle(
+    context: Context, request: RequestContext, message: ProduceRequest
+) -> ProduceResponse | Pending[ProduceResponse] | None:
+    """Append every partition's records, then answer as `acks` asks."""
+    if message.acks not in (ACKS_NONE, ACKS_WRITTEN, ACKS_DURABLE):
+        return _refuse_acks(message)
+    wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
+    response = ProduceResponse()
+    for topic in message.topic_data:
+        name = _topic_name(context, request, topic)
+        answers = [
+            _append(context, request, name, partition, wait)
+            if name is not None
+            else PartitionProduceResponse(
+                index=partition.index,
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                base_offset=_NO_OFFSET,
+            )
+            for partition in topic.partition_data
+        ]
+        response.responses.append(
+            TopicProduceResponse(
+                name=name or topic.name, topic_id=topic.topic_id, partition_responses=answers
+            )
+        )
+    if message.acks == ACKS_NONE:
+        _close_on_error(response)
+        return None
+    if wait is not None:
+        return wait.answer(response)
+    return response
+
+
+def _topic_name(context: Context, request: RequestContext, topic: TopicProduceData) -> str | None:
+    """The name the records go to; None when a topic id is unknown."""
+    if request.api_version < _TOPIC_IDS_SINCE:
+        return topic.name
+    found = context.topics.find_by_id(topic.topic_id)
+    return None if found is None else found.name
+
+
+def _append(
+    context: Context,
+    request: RequestContext,
+    name: str,
+    data: PartitionProduceData,
+    wait: "_DurableWait | None",
+) -> PartitionProduceResponse:
+    """Append one partition's records; the answer is complete unless `wait` has to wait for it."""
+    answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
+    log: Log | None = None
+    try:
+        log = context.topics.led_log(name, data.index)
+        if is_internal(name) and request.client_id != _ADMIN_CLIENT_ID:
+            raise InternalTopic(f"Topic {name!r} is written by the broker only.")
+        records = data.records
+        result = log.append(
+            memoryview(b"" if records is None else records),
+            now_ms=context.clock.wall_ms(),
+            produce_version=request.api_version,
+        )
+    except REFUSALS as error:
+        _reject(context, answer, log, error)
+        return answer
+    answer.base_offset = result.first_offset
+    answer.log_append_time_ms = result.log_append_time_ms
+    answer.log_start_offset = result.log_start_offset
+    if result.size_bytes and not result.is_duplicate:
+        metrics = context.metrics
+        metrics.batches_appended += 1
+        metrics.records_appended += result.records_count
+        metrics.bytes_appended += result.size_bytes
+        context.commits.appended(log, result.size_bytes)
+    if wait is not None and log.config.flush_policy != "os" and result.last_offset >= 0:
+        wait.add(log, result.last_offset + 1, answer)
+    return answer
+
+
+def _reject(
+    context: Context, answer: PartitionProduceResponse, log: "Log | None", error: Exception
+) -> None:
+    """Fill `answer` with the refusal `error`."""
+    code = error_code(error)
+    answer.error_code = code
+    context.metrics.appends_rejected[code.name.lower()] += 1
+    if isinstance(error, AppendRejected):
+        if log is not None:
+            answer.log_start_offset = log.log_start_offset
+        if error.record_errors:
+            answer.error_message = str(error)
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(
+                    batch_index=record.batch_index, batch_index_error_message=record.message
+                )
+                for record in error.record_errors
+            ]
+
+
+def _refuse_acks(message: ProduceRequest) -> ProduceResponse:
+    """`acks` is not a value that means anything: nothing is appended."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=partition.index,
+                        error_code=ErrorCode.INVALID_REQUIRED_ACKS,
+                        base_offset=_NO_OFFSET,
+                    )
+                    for partition in topic.partition_data
+                ],
+            )
+            for topic in message.topic_data
+        ]
+    )
+
+
+def _close_on_error(response: ProduceResponse) -> None:
+    """With acks=0 there is no answer, so an error ends the connection.
+
+    Raises:
+        ConnectionMustClose: a partition failed.
+    """
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code != ErrorCode.NONE:
+                code = ErrorCode(partition.error_code)
+                raise ConnectionMustClose(
+                    f"Produce with acks=0 failed for {topic.name}-{partition.index}: {code.name}"
+                )
+
+
+class _DurableWait:
+    """The partitions of one acks=all request that are not on disk yet.
+
+    The appends of a request may become durable while later partitions of it are still being
+    appended, so the count starts at one and `answer` gives that one back.
+    """
+
+    __slots__ = ("_context", "_missing", "_pending", "_response")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._missing = 1
+        self._pending: Pending[ProduceResponse] | None = None
+        self._response: ProduceResponse | None = None
+
+    def add(self, log: "Log", next_offset: int, answer: PartitionProduceResponse) -> None:
+        """Wait until everything of `log` below `next_offset` is on disk."""
+        if log.durable_offset >= next_offset:
+            return
+        self._missing += 1
+
+        def settle(error: StorageError | None) -> None:
+            if error is not None:
+                answer.error_code = error_code(error)
+                answer.base_offset = _NO_OFFSET
+                answer.log_append_time_ms = -1
+            self._one_less()
+
+        self._context.commits.when_durable(log, next_offset, settle)
+
+    def answer(self, response: ProduceResponse) -> ProduceResponse | Pending[ProduceResponse]:
+        """`response` itself when nothing is missing, else a promise of it."""
+        self._response = response
+        self._missing -= 1
+        if self._missing == 0:
+            return response
+        self._pending = Pending()
+        return self._pending
+
+    def _one_less(self) -> None:
+        self._missing -= 1
+        if self._missing == 0 and self._pending is not None and self._response is not None:
+            self._pending.resolve(self._response)

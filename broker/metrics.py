@@ -1,0 +1,342 @@
+"""Every figure the broker shows: what is counted, in which unit, and how it is exported.
+
+Counting happens with plain integers in the event-loop thread: the hot path pays an addition, not a
+lock.  `prometheus_client` is imported by the exporter only, when the metrics listener starts, and
+reads the integers at scrape time through one custom collector; per-partition figures are made from
+the logs at that moment and cost nothing between scrapes.
+
+The names follow Prometheus' rules: base units (seconds, bytes), `_total` for counters.  The list
+with help texts is `docs/metrics.md`, generated from a scrape.
+
+Only this module imports `prometheus_client`.
+"""
+
+import bisect
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from broker.connections import Connections
+    from broker.fetch_sessions import FetchSessions
+    from broker.fetch_waiters import FetchWaiters
+    from broker.topics import TopicRegistry
+
+LATENCY_BOUNDS_S = (
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+SIZE_BOUNDS_BYTES = tuple(1024 * 4**exponent for exponent in range(10))
+
+
+class Distribution:
+    """A histogram of integers: counts per bucket, plus count and sum."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Iterable[int]) -> None:
+        """Count into the buckets that end at `bounds` (inclusive), and one above the last."""
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0
+
+    def observe(self, value: int) -> None:
+        """Count one value."""
+        self.counts[bisect.bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def cumulative(self, scale: float) -> tuple[list[tuple[str, float]], float]:
+        """Prometheus' form: (upper bound, values up to it) pairs, and the sum; divided by scale."""
+        buckets: list[tuple[str, float]] = []
+        running = 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            running += count
+            buckets.append((repr(bound / scale), running))
+        buckets.append(("+Inf", running + self.counts[-1]))
+        return buckets, self.total / scale
+
+
+def latency_distribution() -> Distribution:
+    """A histogram of nanoseconds with bounds for requests and syncs."""
+    return Distribution(int(bound * 1e9) for bound in LATENCY_BOUNDS_S)
+
+
+class ApiMetrics:
+    """The requests of one API."""
+
+    __slots__ = ("failures", "latency_ns")
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.failures = 0
+        self.latency_ns = latency_distribution()
+
+    def observe(self, elapsed_ns: int) -> None:
+        """One request was answered `elapsed_ns` after its last byte had arrived."""
+        self.latency_ns.observe(elapsed_ns)
+
+
+class CommitMetrics:
+    """Group commit: how long syncs take and how much each carries."""
+
+    __slots__ = ("acks_completed", "latency_ns", "size_bytes", "sync_failures")
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.acks_completed = 0
+        self.sync_failures = 0
+        self.latency_ns = latency_distribution()
+        self.size_bytes = Distribution(SIZE_BOUNDS_BYTES)
+
+    def observe_sync(self, elapsed_ns: int, size_bytes: int) -> None:
+        """One sync of `size_bytes` returned after `elapsed_ns`, queueing included."""
+        self.latency_ns.observe(elapsed_ns)
+        self.size_bytes.observe(size_bytes)
+
+
+class Metrics:
+    """The broker's counters.  Written by the loop thread, read by the scrape in the same thread."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._apis: dict[ApiKey, ApiMetrics] = {}
+        self.commits = CommitMetrics()
+        self.batches_appended = 0
+        self.records_appended = 0
+        self.bytes_appended = 0
+        self.bytes_fetched = 0
+        self.appends_rejected: Counter[str] = Counter()
+        self.segments_deleted: Counter[str] = Counter()
+        self.job_failures: Counter[str] = Counter()
+        self.loop_lag_ns = latency_distribution()
+        self.loop_lag_max_ns = 0
+        self.wall_clock_jumps = 0
+
+    def api(self, key: ApiKey) -> ApiMetrics:
+        """The counters of one API, made on first use."""
+        metrics = self._apis.get(key)
+        if metrics is None:
+            metrics = self._apis[key] = ApiMetrics()
+        return metrics
+
+    def apis(self) -> Iterator[tuple[ApiKey, ApiMetrics]]:
+        """All counters of APIs, by key."""
+        return iter(sorted(self._apis.items()))
+
+    def observe_loop_lag(self, lag_ns: int) -> None:
+        """The event loop ran a timer `lag_ns` late."""
+        self.loop_lag_ns.observe(lag_ns)
+        self.loop_lag_max_ns = max(self.loop_lag_max_ns, lag_ns)
+
+
+class BrokerCollector:
+    """Turns the broker's integers into Prometheus' metric families at scrape time."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        topics: "TopicRegistry",
+        connections: "Connections",
+        fetch_waiters: "FetchWaiters",
+        fetch_sessions: "FetchSessions",
+    ) -> None:
+        """Read from these; nothing is copied until a scrape."""
+        self._metrics = metrics
+        self._topics = topics
+        self._connections = connections
+        self._fetch_waiters = fetch_waiters
+        self._fetch_sessions = fetch_sessions
+        self._started_s = time.time()
+
+    def collect(self) -> Iterator[Any]:
+        """All metric families; called by the exporter."""
+        yield from self._requests()
+        yield from self._traffic()
+        yield from self._commits()
+        yield from self._partitions()
+        yield from self._upkeep()
+
+    def _requests(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+        latency = HistogramMetricFamily(
+            "tidelog_request_seconds",
+            "Time from the last byte of a request to its answer, waiting included",
+            labels=["api"],
+        )
+        failures = CounterMetricFamily(
+            "tidelog_request_failures", "Requests that hit a bug in the broker", labels=["api"]
+        )
+        for key, api in self._metrics.apis():
+            buckets, total = api.latency_ns.cumulative(1e9)
+            latency.add_metric([key.name.lower()], buckets, total)
+            failures.add_metric([key.name.lower()], api.failures)
+        yield latency
+        yield failures
+
+    def _traffic(self) -> Iterator[Any]:
+        connections, metrics = self._connections, self._metrics
+        yield _gauge("tidelog_connections", "Connections open now", len(connections))
+        yield _counter("tidelog_connections_accepted", "Connections taken", connections.accepted)
+        yield _counter(
+            "tidelog_connections_refused", "Connections over a limit", connections.refused
+        )
+        yield _counter("tidelog_received_bytes", "Bytes from clients", connections.bytes_received)
+        yield _counter("tidelog_sent_bytes", "Bytes to clients", connections.bytes_sent)
+        yield _gauge(
+            "tidelog_request_memory_bytes",
+            "Memory held for unfinished requests",
+            connections.memory_bytes,
+        )
+        yield _counter("tidelog_batches_appended", "Batches stored", metrics.batches_appended)
+        yield _counter("tidelog_records_appended", "Records stored", metrics.records_appended)
+        yield _counter("tidelog_appended_bytes", "Bytes of batches stored", metrics.bytes_appended)
+        yield _counter("tidelog_fetched_bytes", "Bytes of batches sent", metrics.bytes_fetched)
+        yield _labelled_counter(
+            "tidelog_appends_rejected",
+            "Partition appends refused, by error",
+            "error",
+            metrics.appends_rejected,
+        )
+        yield _gauge("tidelog_fetches_parked", "Fetches that wait", len(self._fetch_waiters))
+        yield _gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self._fetch_sessions))
+
+    def _commits(self) -> Iterator[Any]:
+        commits = self._metrics.commits
+        yield _histogram(
+            "tidelog_sync_seconds",
+            "Time of one group commit, from hand-over to completion",
+            commits.latency_ns,
+            1e9,
+        )
+        yield _histogram(
+            "tidelog_sync_bytes", "Bytes made durable by one group commit", commits.size_bytes, 1
+        )
+        yield _counter(
+            "tidelog_sync_acks", "Acknowledgements completed by syncs", commits.acks_completed
+        )
+        yield _counter("tidelog_sync_failures", "Syncs that failed", commits.sync_failures)
+
+    def _partitions(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        families = [
+            (
+                GaugeMetricFamily(f"tidelog_partition_{name}", help_text, labels=_PARTITION_LABELS),
+                read,
+            )
+            for name, help_text, read in _PARTITION_FIGURES
+        ]
+        for topic in self._topics:
+            for log in topic.partitions:
+                labels = [topic.name, str(log.partition)]
+                for family, read in families:
+                    family.add_metric(labels, read(log))
+        for family, _ in families:
+            yield family
+
+    def _upkeep(self) -> Iterator[Any]:
+        metrics = self._metrics
+        yield _labelled_counter(
+            "tidelog_segments_deleted",
+            "Segments removed, by reason",
+            "reason",
+            metrics.segments_deleted,
+        )
+        yield _labelled_counter(
+            "tidelog_job_failures", "Background jobs that failed", "job", metrics.job_failures
+        )
+        yield _counter(
+            "tidelog_wall_clock_jumps",
+            "Times the wall clock left the monotonic one; retention pauses then",
+            metrics.wall_clock_jumps,
+        )
+        yield _histogram(
+            "tidelog_event_loop_lag_seconds",
+            "How late the event loop runs its timers",
+            metrics.loop_lag_ns,
+            1e9,
+        )
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        yield _counter(
+            "process_cpu_seconds", "CPU time used, user and system", usage.ru_utime + usage.ru_stime
+        )
+        yield _gauge("process_resident_memory_bytes", "Resident memory", resident_bytes())
+        yield _gauge("process_start_time_seconds", "Start, Unix time", self._started_s)
+
+
+_PARTITION_LABELS = ["topic", "partition"]
+_PARTITION_FIGURES: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
+    ("log_start_offset", "Earliest readable offset", lambda log: log.log_start_offset),
+    ("high_watermark", "End of what consumers may read", lambda log: log.high_watermark),
+    ("log_end_offset", "Offset of the next append", lambda log: log.log_end_offset),
+    ("durable_offset", "End of what is on disk", lambda log: log.durable_offset),
+    ("size_bytes", "Size of the log's batches", lambda log: log.size_bytes),
+    ("segments", "Segments of the log", lambda log: log.segments_count),
+    ("time_index_entries", "Entries in time indexes", lambda log: log.time_index_entries),
+)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process, 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def _counter(name: str, help_text: str, value: float) -> Any:
+    from prometheus_client.core import CounterMetricFamily
+
+    return CounterMetricFamily(name, help_text, value=value)
+
+
+def _gauge(name: str, help_text: str, value: float) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(name, help_text, value=value)
+
+
+def _labelled_counter(name: str, help_text: str, label: str, counts: Counter[str]) -> Any:
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(name, help_text, labels=[label])
+    for value, count in sorted(counts.items()):
+        family.add_metric([value], count)
+    return family
+
+
+def _histogram(name: str, help_text: str, distribution: Distribution, scale: float) -> Any:
+    from prometheus_client.core import HistogramMetricFamily
+
+    family = HistogramMetricFamily(name, help_text)
+    buckets, total = distribution.cumulative(scale)
+    family.add_metric([], buckets, total)
+    return family
+
+
+def render(collector: BrokerCollector) -> bytes:
+    """The whole exposition in Prometheus' text format."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return generate_latest(registry)

@@ -1,0 +1,126 @@
+"""Bytes to frames without a copy too many: where received bytes are put.
+
+The sans-I/O half of a connection's input.  The transport asks `buffer()` where the next bytes shall
+go and reports with `received(n)` how many there were; frames come back, each in a `bytearray` of
+its own that belongs to the request from then on (a batch is stamped and written from it).
+
+Two places are handed out:
+
+* the *scratch*, one per process and shared by all connections, while no frame has begun.  A read
+  into it is taken apart before control returns to the event loop, so no two connections can meet
+  in it.  Small frames are copied out of it once; an idle connection owns no buffer at all.
+* the *frame's own buffer*, as soon as a frame is known to go on behind the scratch: the kernel then
+  copies straight into the place the request will be served from.
+
+A size prefix is only a claim.  The frame's buffer starts at `FIRST_STEP_BYTES` (or the largest
+frame this peer has completed before, which it has paid for) and doubles as bytes arrive; a peer
+that claims 100 MiB and sends 10 bytes costs 64 KiB.
+
+Source: the frame format of the Kafka protocol guide: int32 size, then that many bytes.
+"""
+
+from protocol.errors import MalformedFrame
+
+SCRATCH_BYTES = 256 * 1024
+"""Also the largest read: libuv asks for 64 KiB by itself; more saves system calls under load."""
+
+FIRST_STEP_BYTES = 64 * 1024
+
+_PREFIX_BYTES = 4
+_SCRATCH = memoryview(bytearray(SCRATCH_BYTES))
+
+
+class FrameReceiver:
+    """The receiving state of one connection.
+
+    After an exception the stream has no meaning any more and the connection must be closed.
+    """
+
+    __slots__ = ("_filled", "_frame", "_max_frame_bytes", "_prefix", "_size", "_trusted_bytes")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        """Refuse frames above `max_frame_bytes`."""
+        self._max_frame_bytes = max_frame_bytes
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._size = 0
+        self._prefix = b""
+        self._trusted_bytes = FIRST_STEP_BYTES
+
+    @property
+    def is_mid_frame(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return self._frame is not None or bool(self._prefix)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory held for the unfinished frame."""
+        return 0 if self._frame is None else len(self._frame)
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty, valid until `received`."""
+        frame = self._frame
+        if frame is None:
+            return _SCRATCH
+        return memoryview(frame)[self._filled :]
+
+    def received(self, count: int) -> list[bytearray]:
+        """The frames completed by the `count` bytes that were put into `buffer()`.
+
+        Raises:
+            MalformedFrame: a size prefix is negative or above the limit.
+        """
+        frame = self._frame
+        if frame is None:
+            return self._take_apart(_SCRATCH[:count])
+        self._filled += count
+        if self._filled == self._size:
+            self._frame = None
+            self._trusted_bytes = max(self._trusted_bytes, self._size)
+            return [frame]
+        if self._filled == len(frame):
+            self._frame = bytearray(min(self._size, 2 * len(frame)))
+            self._frame[: self._filled] = frame
+        return []
+
+    def _take_apart(self, data: memoryview) -> list[bytearray]:
+        """Cut `data` into frames; the last, unfinished one moves into a buffer of its own."""
+        frames: list[bytearray] = []
+        position = 0
+        end = len(data)
+        if self._prefix:
+            missing = _PREFIX_BYTES - len(self._prefix)
+            prefix = self._prefix + bytes(data[:missing])
+            position = min(missing, end)
+            if len(prefix) < _PREFIX_BYTES:
+                self._prefix = prefix
+                return frames
+            self._prefix = b""
+            position = self._take_frame(data, position, _size(prefix), frames)
+        while self._frame is None and end - position >= _PREFIX_BYTES:
+            size = _size(data[position : position + _PREFIX_BYTES])
+            position = self._take_frame(data, position + _PREFIX_BYTES, size, frames)
+        if self._frame is None and position < end:
+            self._prefix = bytes(data[position:])
+        return frames
+
+    def _take_frame(
+        self, data: memoryview, position: int, size: int, frames: list[bytearray]
+    ) -> int:
+        """Move the frame that starts at `position` out of `data`; return where the next begins."""
+        if not 0 <= size <= self._max_frame_bytes:
+            raise MalformedFrame(size, self._max_frame_bytes)
+        available = len(data) - position
+        if available >= size:
+            frames.append(bytearray(data[position : position + size]))
+            return position + size
+        frame = bytearray(min(size, max(self._trusted_bytes, 2 * available)))
+        frame[:available] = data[position:]
+        self._frame = frame
+        self._filled = available
+        self._size = size
+        return len(data)
+
+
+def _size(prefix: bytes | memoryview) -> int:
+    return int.from_bytes(prefix, "big", signed=True)
