@@ -1,0 +1,38 @@
+"""What `record_loops` needs of the `cython` module when it runs as plain Python without Cython.
+
+The names exist so that the decorators of `record_loops` evaluate; each does nothing. Types appear
+only in annotations there, which are never evaluated, so no type names are needed.
+
+Source: Cython's pure Python mode, whose own run-time module this stands in for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+compiled = False
+"""What Cython replaces by True when it compiles a module."""
+
+
+def cfunc(function: _F) -> _F:
+    """Return `function`; compiled, it becomes a C function."""
+    return function
+
+
+def inline(function: _F) -> _F:
+    """Return `function`; compiled, it may be inlined."""
+    return function
+
+
+def exceptval(value: int, *, check: bool = False) -> Callable[[_F], _F]:
+    """Return a decorator that changes nothing; compiled, `value` is what signals an exception."""
+    del value, check
+    return cfunc
+
+
+def final(cls: _F) -> _F:
+    """Return `cls` unchanged."""
+    return cls
