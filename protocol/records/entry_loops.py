@@ -57,12 +57,14 @@ STOP_CORRUPT = 2
 @cython.exceptval(check=False)
 def _int32(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.longlong:
     """The big-endian i32 at `position`."""
-    # Each byte is widened before it is shifted: in C a byte alone would shift as a 32-bit int.
+    # Each byte is widened before it is shifted: in C a byte alone would shift as a 32-bit int. The
+    # first one carries the sign, so its multiple is added, not shifted in.
     first: cython.longlong = data[position]
     second: cython.longlong = data[position + 1]
     third: cython.longlong = data[position + 2]
-    value: cython.longlong = first << 24 | second << 16 | third << 8 | data[position + 3]
-    return value - 0x100000000 if value >= 0x80000000 else value
+    if first >= 0x80:
+        first -= 0x100
+    return first * 0x1000000 + (second << 16 | third << 8 | data[position + 3])
 
 
 @cython.cfunc
@@ -71,11 +73,17 @@ def _int32(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.lo
 def _int64(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.longlong:
     """The big-endian i64 at `position`."""
     high: cython.longlong = _int32(data, position)
-    low: cython.longlong = _int32(data, position + 4) & 0xFFFFFFFF
-    return high * 0x100000000 + low
+    return high * 0x10000 * 0x10000 + _uint32(data, position + 4)
 
 
-# --- entries of any magic -----------------------------------------------------------------------
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _uint32(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.longlong:
+    """The big-endian u32 at `position`."""
+    value: cython.longlong = _int32(data, position)
+    span: cython.longlong = 0x100000000
+    return value + span if value < 0 else value
 
 
 @cython.cfunc
@@ -109,11 +117,12 @@ def _last_offset(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cyt
     """The last offset of the entry at `position`, whose size has been checked."""
     offset: cython.longlong = _int64(data, position)
     delta: cython.longlong
+    largest: cython.longlong = 0x7FFFFFFF00000000
     if data[position + 16] != 2:
         return offset
     delta = _int32(data, position + 23)
     # No log gets here; a forged header must not overflow, which C leaves undefined.
-    return offset if offset < 0 or offset > 0x7FFFFFFF00000000 else offset + delta
+    return offset if offset < 0 or offset > largest else offset + delta
 
 
 @cython.cfunc
@@ -244,11 +253,11 @@ def check_entries(
             return headers, position, STOP_INCOMPLETE if size == -1 else STOP_CORRUPT
         if data[position + 16] == 2:
             if crc32c is not None:
-                crc = _int32(data, position + 17) & 0xFFFFFFFF
+                crc = _uint32(data, position + 17)
                 if crc32c(whole[position + 21 : position + size]) != crc:
                     return headers, position, STOP_CORRUPT
         elif crc32 is not None:
-            crc = _int32(data, position + 12) & 0xFFFFFFFF
+            crc = _uint32(data, position + 12)
             if crc32(whole[position + 16 : position + size]) != crc:
                 return headers, position, STOP_CORRUPT
         headers.append(_entry_header(data, position, size))
@@ -340,7 +349,7 @@ def check_messages(
         timestamp = wrapper_timestamp if stamped else _max_timestamp(data, position)
         fault = 4 if data[position + 16] != magic else 0
         if fault == 0:
-            crc = _int32(data, position + 12) & 0xFFFFFFFF
+            crc = _uint32(data, position + 12)
             if crc32(whole[position + 16 : position + size]) != crc:
                 raise CorruptRecords(f"inner message {index} has a wrong CRC-32")
             fault = _message_fault(data, position, size, keys_required)

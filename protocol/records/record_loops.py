@@ -14,6 +14,8 @@ must not lie behind the buffer's end; timestamps are ms.
 
 Two rules keep both ways of running equal: every number stays inside 64 bits by construction (a
 sum that Java would wrap is wrapped here explicitly), and no read happens before its bound check.
+Literals wider than 32 bits are assigned to typed locals first: inside an expression Cython would
+make Python objects of them.
 
 The record that the loops walk, behind the 61 bytes of a batch header (varints are zig-zag)::
 
@@ -69,6 +71,7 @@ def _varint(
     No packed result is -1, since that would mean 7 bytes read; so -1 can signal the exception.
     """
     raw: cython.ulonglong = 0
+    mask: cython.ulonglong = 0xFFFFFFFF
     shift: cython.int = 0
     byte: cython.ulonglong
     size: cython.longlong = 0
@@ -79,7 +82,7 @@ def _varint(
         size += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            raw &= 0xFFFFFFFF
+            raw &= mask
             value = raw >> 1
             if raw & 1:
                 value = -value - 1
@@ -116,13 +119,14 @@ def _varlong(
 ) -> cython.longlong:
     """The zig-zag varlong in `[position, end)`, which `_varlong_end` has already delimited."""
     raw: cython.ulonglong = 0
+    mask: cython.ulonglong = 0xFFFFFFFFFFFFFFFF
     shift: cython.int = 0
     byte: cython.ulonglong
     value: cython.longlong
     while position < end:
         byte = data[position]
         # The tenth byte has room for one bit; masking keeps Python's integers at C's width.
-        raw |= ((byte & 0x7F) << shift) & 0xFFFFFFFFFFFFFFFF
+        raw |= ((byte & 0x7F) << shift) & mask
         shift += 7
         position += 1
     value = raw >> 1
@@ -136,10 +140,11 @@ def _varlong(
 @cython.exceptval(check=False)
 def _wrapping_sum(left: cython.longlong, right: cython.longlong) -> cython.longlong:
     """`left + right` modulo 2^64 as a signed number, which is what Java adds."""
-    if left >= 0 and right > 0x7FFFFFFFFFFFFFFF - left:
-        return (left - 0x7FFFFFFFFFFFFFFF - 1) + (right - 0x7FFFFFFFFFFFFFFF - 1)
-    if left < 0 and right < -0x7FFFFFFFFFFFFFFF - 1 - left:
-        return (left + 0x7FFFFFFFFFFFFFFF + 1) + (right + 0x7FFFFFFFFFFFFFFF + 1)
+    largest: cython.longlong = 0x7FFFFFFFFFFFFFFF
+    if left >= 0 and right > largest - left:
+        return (left - largest - 1) + (right - largest - 1)
+    if left < 0 and right < -largest - 1 - left:
+        return (left + largest + 1) + (right + largest + 1)
     return left + right
 
 
