@@ -1,0 +1,118 @@
+"""The broker under judgement: Tidelog as a subprocess, or whatever COMPAT_BROKER names.
+
+COMPAT_BROKER=tidelog (default) starts the `tidelog` console script of this environment;
+`kafka-4.3.1` starts that Apache Kafka, which is how the client programs themselves are proved;
+`host:port` uses a broker that runs already.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.kafka_peer import KafkaPeer
+
+START_TIMEOUT_S = 20
+STOP_TIMEOUT_S = 20
+
+
+class TidelogProcess:
+    """A `tidelog serve` of its own on a free port; a context manager that starts and stops it.
+
+    `ready` is the JSON document that the broker prints when it accepts connections and
+    `ready_ms` the time from spawning it to that line.
+    """
+
+    def __init__(
+        self, data_dir: Path, *, settings: Mapping[str, str] | None = None, python: str = ""
+    ) -> None:
+        self.data_dir = data_dir
+        self.settings = dict(settings or {})
+        self.python = python or sys.executable
+        self.ready: dict[str, Any] = {}
+        self.ready_ms = 0.0
+        self.bootstrap = ""
+        self.process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Returns when the broker says that it is ready.
+
+        Raises:
+            RuntimeError: it ended or stayed silent; carries the end of its log.
+        """
+        self.data_dir.parent.mkdir(parents=True, exist_ok=True)
+        log = self.data_dir.with_suffix(".log")
+        listen = ["--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0", "--json"]
+        pairs = [
+            word for key, value in self.settings.items() for word in ("--set", f"{key}={value}")
+        ]
+        program = Path(self.python).parent / "tidelog"
+        started = time.perf_counter()
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [str(program), "serve", *listen, *pairs],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                stdin=subprocess.DEVNULL,
+                text=True,
+            )
+        watchdog = threading.Timer(START_TIMEOUT_S, self.process.kill)
+        watchdog.start()
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        watchdog.cancel()
+        self.ready_ms = (time.perf_counter() - started) * 1000
+        if not line:
+            self.stop()
+            raise RuntimeError(f"tidelog serve did not start: {log.read_text()[-1500:]}")
+        self.ready = json.loads(line)
+        self.bootstrap = f"{self.ready['host']}:{self.ready['port']}"
+
+    def stop(self) -> None:
+        """Ends the broker (SIGTERM, then SIGKILL) and waits for it."""
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.process = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running broker."""
+        assert self.process is not None, "the broker is not running"
+        return self.process.pid
+
+
+@contextmanager
+def judged_broker(folder: Path) -> Iterator[str]:
+    """Yields the bootstrap address of the broker that COMPAT_BROKER asks for."""
+    wanted = os.environ.get("COMPAT_BROKER", "tidelog")
+    if wanted == "tidelog":
+        settings = {"group.initial.rebalance.delay.ms": "0"}
+        with TidelogProcess(folder / "tidelog", settings=settings) as broker:
+            yield broker.bootstrap
+    elif wanted.startswith("kafka-"):
+        with KafkaPeer(folder / "kafka", version=wanted.removeprefix("kafka-")) as peer:
+            yield peer.bootstrap
+    else:
+        yield wanted

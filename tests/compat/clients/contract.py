@@ -1,0 +1,76 @@
+"""The command line and the records that all Python client programs share (see README.md)."""
+
+# mypy: ignore-errors
+# It runs under interpreters that mypy no longer knows.
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+DEFAULT_TIMEOUT_S = 40
+
+
+class Arguments(dict):
+    """The `key=value` pairs of the command line, with a few of them typed."""
+
+    @property
+    def count(self) -> int:
+        return int(self["count"])
+
+    @property
+    def partitions(self) -> int:
+        return int(self.get("partitions", "1"))
+
+    @property
+    def timestamps(self) -> list:
+        return [int(text) for text in self["timestamps"].split(",")]
+
+    @property
+    def codec(self) -> str:
+        return str(self.get("codec", "none"))
+
+    @property
+    def timeout_s(self) -> float:
+        return float(self.get("timeout", DEFAULT_TIMEOUT_S))
+
+    def record(self, i: int) -> tuple:
+        """(partition, timestamp_ms, key, value, headers) of record `i`."""
+        timestamp = int(self["base"]) + (i * 37 % self.count) * 1000
+        value = "value-{}-{}".format(i, "x" * 64)
+        headers = [("n", str(i).encode())]
+        return i % self.partitions, timestamp, b"key-%d" % i, value.encode(), headers
+
+
+def emit(**document: object) -> None:
+    """Prints one JSON line at once."""
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+def text(data: bytes | None) -> str | None:
+    """Keys and values as JSON can carry them."""
+    return None if data is None else data.decode()
+
+
+def wants_more(arguments: Arguments, seen: int, started: float) -> bool:
+    """Whether a `consume` or `member` run should poll again.
+
+    Raises:
+        SystemExit: the time is over before `count` records came.
+    """
+    overdue = time.monotonic() - started > arguments.timeout_s
+    if "stop" in arguments:
+        return not (os.path.exists(arguments["stop"]) or overdue)
+    if seen < arguments.count and overdue:
+        sys.exit(f"only {seen} of {arguments.count} records came in time")
+    return seen < arguments.count
+
+
+def main(scenarios: dict) -> None:
+    """Runs the scenario that the command line names."""
+    name = sys.argv[1]
+    arguments = Arguments(pair.split("=", 1) for pair in sys.argv[2:])
+    scenarios[name](arguments)

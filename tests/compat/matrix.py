@@ -1,0 +1,213 @@
+"""Which clients are run, how each is obtained, and what each can do.
+
+A client is one release of one library. `scenarios` says what its library offers, so that a cell
+of the published table is empty because the client has no such thing and for no other reason;
+what the broker does not do yet stands in `PENDING` with the issue that will bring it. Client
+programs and their command line are described in tests/compat/clients/README.md.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support import toolchains
+
+PROGRAMS = Path(__file__).parent / "clients"
+ALL_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+OLD_CODECS = ("none", "gzip", "snappy", "lz4")
+EVERYTHING = frozenset({"produce", "consume", "member", "times", "admin", "transact"})
+NO_TRANSACTIONS = EVERYTHING - {"transact"}
+PLAIN = NO_TRANSACTIONS - {"admin"}
+NO_LOOKUP = PLAIN - {"times"}
+
+PENDING: dict[tuple[str, str], str] = {}
+"""(client name or "*", scenario) -> why it is expected to fail, with the issue that brings it."""
+
+_SILENT = "org.slf4j:slf4j-nop:1.7.36"
+_JAXB = "javax.xml.bind:jaxb-api:2.3.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One release of one client library.
+
+    `command` resolves what the client needs and returns the start of its command line.
+    `timestamps` and `headers` tell whether its program can set them; `reads_timestamps` whether
+    consumed records show theirs.
+    """
+
+    name: str
+    language: str
+    command: Callable[[], list[str]]
+    scenarios: frozenset[str] = EVERYTHING
+    codecs: tuple[str, ...] = ALL_CODECS
+    timestamps: bool = True
+    headers: bool = True
+    reads_timestamps: bool = True
+    aborts: bool = True
+    environment: Callable[[], dict[str, str]] = field(default=dict)
+
+
+def _python(program: str, version: str = "", *requirements: str) -> Callable[[], list[str]]:
+    def command() -> list[str]:
+        python = sys.executable
+        if version:
+            python = str(toolchains.python_with(version, *requirements))
+        return [python, str(PROGRAMS / program)]
+
+    return command
+
+
+def _kcat() -> list[str]:
+    toolchains.debian_program("kcat", "kcat")
+    return [sys.executable, str(PROGRAMS / "kcat_client.py")]
+
+
+def _node(program: str) -> Callable[[], list[str]]:
+    cure = "install Node.js 20 or newer"
+    return lambda: [toolchains.find_program("node", cure), str(PROGRAMS / program)]
+
+
+def _node_path(*packages: str) -> Callable[[], dict[str, str]]:
+    return lambda: {"NODE_PATH": str(toolchains.node_modules(*packages) / "node_modules")}
+
+
+def _java(version: str, *programs: str) -> Callable[[], list[str]]:
+    def command() -> list[str]:
+        jars = toolchains.maven_jars(f"org.apache.kafka:kafka-clients:{version}", _SILENT, _JAXB)
+        sources = [PROGRAMS / "java" / f"{name}.java" for name in programs]
+        classes = toolchains.java_classes(sources, jars)
+        path = f"{classes}:{jars}/*"
+        # -Xint would be slower still: these programs live for two seconds, C1 alone starts them.
+        return [toolchains.java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", path, programs[0]]
+
+    return command
+
+
+def _go(folder: str) -> Callable[[], list[str]]:
+    return lambda: [str(toolchains.go_program(PROGRAMS / "go" / folder))]
+
+
+_JAVA_PROGRAMS = ("JavaClient", "JavaAdmin", "JavaTransactions")
+_CODEC_WHEELS = ("lz4", "python-snappy", "zstandard")
+
+CLIENTS = (
+    Client(
+        name="kcat 1.7",
+        language="C",
+        command=_kcat,
+        scenarios=EVERYTHING - {"admin"},
+        timestamps=False,
+        aborts=False,
+    ),
+    Client(
+        name="confluent-kafka newest",
+        language="C, Python",
+        command=_python("confluent_kafka_client.py"),
+    ),
+    Client(
+        name="confluent-kafka 1.9.2",
+        language="C, Python",
+        command=_python("confluent_kafka_client.py", "3.9", "confluent-kafka==1.9.2"),
+    ),
+    Client(
+        name="confluent-kafka 1.0.0",
+        language="C, Python",
+        command=_python("confluent_kafka_client.py", "3.7", "confluent-kafka==1.0.0"),
+        scenarios=NO_TRANSACTIONS,
+        codecs=OLD_CODECS,
+    ),
+    Client(
+        name="confluent-kafka 0.11.6",
+        language="C, Python",
+        command=_python("confluent_kafka_client.py", "3.7", "confluent-kafka==0.11.6"),
+        scenarios=NO_TRANSACTIONS,
+        codecs=OLD_CODECS,
+    ),
+    Client(
+        name="kafka-python 3",
+        language="Python",
+        command=_python(
+            "kafka_python_client.py", "3.11", "kafka-python>=3.0.12,<4", "crc32c", *_CODEC_WHEELS
+        ),
+    ),
+    Client(
+        name="kafka-python 2.0.2",
+        language="Python",
+        command=_python("kafka_python_client.py", "3.9", "kafka-python==2.0.2", *_CODEC_WHEELS),
+        scenarios=NO_TRANSACTIONS,
+    ),
+    Client(
+        name="kafka-python 1.4.7",
+        language="Python",
+        command=_python(
+            "kafka_python_client.py", "3.7", "kafka-python==1.4.7", "lz4", "python-snappy"
+        ),
+        scenarios=NO_TRANSACTIONS,
+        codecs=OLD_CODECS,
+    ),
+    Client(
+        name="aiokafka newest",
+        language="Python",
+        command=_python("aiokafka_client.py", "3.11", "aiokafka", "cramjam"),
+    ),
+    Client(
+        name="aiokafka 0.7.2",
+        language="Python",
+        command=_python(
+            "aiokafka_client.py", "3.9", "aiokafka==0.7.2", "kafka-python==2.0.2", *_CODEC_WHEELS
+        ),
+        scenarios=EVERYTHING - {"admin"},
+        codecs=OLD_CODECS,
+    ),
+    Client(
+        name="kafkajs 2.2.4",
+        language="JavaScript",
+        command=_node("kafkajs_client.js"),
+        environment=_node_path(
+            "kafkajs@2.2.4", "kafkajs-snappy@1.1.0", "lz4js@0.2.0", "zstd-codec@0.1.5"
+        ),
+    ),
+    Client(name="Java 4.3.1", language="Java", command=_java("4.3.1", *_JAVA_PROGRAMS)),
+    Client(name="Java 3.9.1", language="Java", command=_java("3.9.1", *_JAVA_PROGRAMS)),
+    Client(name="Java 2.8.2", language="Java", command=_java("2.8.2", *_JAVA_PROGRAMS)),
+    Client(
+        name="Java 1.1.1",
+        language="Java",
+        command=_java("1.1.1", *_JAVA_PROGRAMS),
+        codecs=OLD_CODECS,
+    ),
+    Client(
+        name="Java 0.11.0.3",
+        language="Java",
+        command=_java("0.11.0.3", *_JAVA_PROGRAMS),
+        codecs=OLD_CODECS,
+    ),
+    Client(
+        name="Java 0.10.2.2",
+        language="Java",
+        command=_java("0.10.2.2", "JavaClient"),
+        scenarios=PLAIN,
+        codecs=OLD_CODECS,
+        headers=False,
+    ),
+    Client(
+        name="Java 0.10.0.1",
+        language="Java",
+        command=_java("0.10.0.1", "JavaClient"),
+        scenarios=NO_LOOKUP,
+        codecs=OLD_CODECS,
+        headers=False,
+    ),
+    Client(
+        name="Java 0.9.0.1",
+        language="Java",
+        command=_java("0.9.0.1", "JavaClient"),
+        scenarios=NO_LOOKUP,
+        codecs=OLD_CODECS,
+        timestamps=False,
+        headers=False,
+        reads_timestamps=False,
+    ),
+)
