@@ -1,0 +1,194 @@
+"""Bytes from records: magic 2 batches, message sets of magic 0 and 1, transaction markers.
+
+Used by the client, by conversion and compaction, and by the broker for its own topics. It always
+builds into fresh memory and knows no limits: how large a batch may become is the caller's policy.
+
+Invariant: what is built passes every check that `storage.append` makes of a client's batch, as
+long as the timestamps are -1 or more. The base timestamp is that of the first record, as Kafka's
+builder has it, so equal records give equal bytes.
+
+Source: Kafka `MemoryRecordsBuilder`, `EndTransactionMarker`. Read next: `convert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from protocol.records.checksums import Buffer, crc32c
+from protocol.records.compression import compress
+from protocol.records.encode_loops import encode_record
+from protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_OVERHEAD,
+    CONTROL_BIT,
+    CONTROL_KEY,
+    CRC_AT,
+    END_TXN_VALUE,
+    HEADER,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    UINT32,
+    Codec,
+    ControlType,
+    TimestampType,
+)
+from protocol.records.legacy import encode_message, encode_wrapper
+from protocol.records.record import Record
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    append_timestamp: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    keep_offsets: bool = False,
+) -> bytes:
+    """One magic 2 batch of `records` with a right CRC.
+
+    Records get the offsets `base_offset`, +1, +2, ...; their own are used only with
+    `keep_offsets` (ascending, not below `base_offset`). With LOG_APPEND_TIME the batch's max
+    timestamp is `append_timestamp` (ms), which is what readers report for every record.
+    """
+    assert records, "a batch that is built holds at least one record"
+    base_timestamp = records[0].timestamp
+    max_timestamp = NO_TIMESTAMP
+    body = bytearray()
+    delta = -1
+    for index, record in enumerate(records):
+        delta = record.offset - base_offset if keep_offsets else index
+        headers = [
+            (name.encode("utf-8", "surrogateescape"), value) for name, value in record.headers
+        ]
+        timestamp_delta = record.timestamp - base_timestamp
+        encode_record(body, delta, timestamp_delta, record.key, record.value, headers)
+        max_timestamp = max(max_timestamp, record.timestamp)
+    attributes = int(codec)
+    if timestamp_type == TimestampType.LOG_APPEND_TIME:
+        attributes |= TIMESTAMP_TYPE_BIT
+        max_timestamp = append_timestamp
+    attributes |= TRANSACTIONAL_BIT if is_transactional else 0
+    attributes |= CONTROL_BIT if is_control else 0
+    return assemble_batch(
+        compress(codec, body, level) if codec else body,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer=(producer_id, producer_epoch, base_sequence),
+        records_count=len(records),
+    )
+
+
+def assemble_batch(
+    payload: Buffer,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer: tuple[int, int, int],
+    records_count: int,
+) -> bytes:
+    """A header with a right CRC in front of `payload`, which is encoded and compressed already.
+
+    `producer` is (id, epoch, base sequence).
+    """
+    size = BATCH_OVERHEAD - LOG_OVERHEAD + len(payload)
+    out = bytearray(
+        HEADER.pack(
+            base_offset, size, leader_epoch, MAGIC_V2, 0, attributes, last_offset_delta,
+            base_timestamp, max_timestamp, *producer, records_count,
+        )
+    )  # fmt: skip
+    out += payload
+    UINT32.pack_into(out, CRC_AT, crc32c(memoryview(out)[ATTRIBUTES_AT:]))
+    return bytes(out)
+
+
+def build_message_set(
+    records: Iterable[Record],
+    magic: int,
+    codec: Codec = Codec.NONE,
+    *,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    append_timestamp: int = NO_TIMESTAMP,
+) -> bytes:
+    """Messages of magic 0 or 1 with the records' own offsets: a plain set, or one wrapper.
+
+    With LOG_APPEND_TIME messages of magic 1 carry bit 3 and `append_timestamp` (ms). Headers are
+    dropped, these formats have none. No records give no bytes.
+    """
+    if codec:
+        whole = list(records)
+        if not whole:
+            return b""
+        return encode_wrapper(
+            magic,
+            whole,
+            codec,
+            level=level,
+            timestamp_type=timestamp_type,
+            append_timestamp=append_timestamp,
+        )
+    stamped = magic > 0 and timestamp_type == TimestampType.LOG_APPEND_TIME
+    return b"".join(
+        encode_message(
+            magic,
+            record.offset,
+            append_timestamp if stamped else record.timestamp,
+            record.key,
+            record.value,
+            TIMESTAMP_TYPE_BIT if stamped else 0,
+        )
+        for record in records
+    )
+
+
+def build_end_txn_marker(
+    *,
+    commit: bool,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp_ms: int,
+    coordinator_epoch: int = 0,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """The 78-byte control batch that ends a producer's transaction in one partition."""
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    marker = Record(
+        base_offset,
+        timestamp_ms,
+        CONTROL_KEY.pack(0, kind),
+        END_TXN_VALUE.pack(0, coordinator_epoch),
+    )
+    return build_batch(
+        [marker],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+        leader_epoch=leader_epoch,
+    )

@@ -1,0 +1,342 @@
+"""The four codecs, both ways, with a cap on what decompression may produce.
+
+Owns framing (what a codec's bytes look like inside a Kafka batch) and limits; the algorithms are
+libraries'. All libraries used release the interpreter lock while they work.
+
+| codec  | framing written                     | also read                                     |
+|--------|-------------------------------------|-----------------------------------------------|
+| gzip   | one member                          | several members                               |
+| snappy | xerial: header, then 32 KiB blocks  | raw snappy without header (librdkafka), several
+|        |                                     | xerial streams in a row                       |
+| lz4    | one frame, 64 KiB blocks, no sizes  | any block size, content size, checksums       |
+| zstd   | one frame                           | several frames; window at most 8 MiB          |
+
+Invariant: no call returns, or holds in memory, more than `max_bytes` plus one library buffer,
+whatever the input claims about itself.
+
+Dependent LZ4 blocks are refused although the library could read them: Kafka's Java clients cannot,
+so a broker that accepted them would store what consumers choke on. librdkafka, kafka-python,
+aiokafka and the Java client all write independent blocks.
+
+LZ4 under magic 0 has a checksum quirk (KIP-57): the header checksum was computed over four bytes
+too many. With `legacy_lz4` it is written so, and not looked at when reading, as Kafka does.
+
+Source: Kafka `CompressionType`, `Lz4BlockInputStream`; snappy-java `SnappyInputStream`; KIP-57.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+import xxhash
+import zstandard
+from lz4 import frame as lz4_frame
+
+from protocol.errors import (
+    CorruptRecords,
+    DecompressionLimitExceeded,
+)
+from protocol.records.checksums import Buffer
+from protocol.records.layout import INT32, Codec
+
+ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Largest zstd window accepted; it is what a decoder must hold beside its output."""
+
+_GZIP_WBITS: Final = 31
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_SNAPPY_RATIO_MAX: Final = 64
+"""Snappy cannot shrink data further than about 21 times; a larger claim is a lie."""
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_DEFAULT_LEVEL: Final = 9
+_ZSTD_SKIPPABLE: Final = 0x184D2A50
+_ZSTD_RLE_BLOCK: Final = 1
+_UINT32_LE: Final = struct.Struct("<I")
+_READ_BYTES: Final = 256 * 1024
+
+
+def compress(
+    codec: Codec, data: Buffer, level: int | None = None, *, legacy_lz4: bool = False
+) -> bytes:
+    """`data` compressed and framed as Kafka expects it inside a batch.
+
+    `level` is the codec's own (gzip 1-9 or -1, lz4 1-17, zstd -131072 to 22); None and Kafka's
+    defaults give the library's default. `legacy_lz4` writes the checksum quirk of magic 0.
+    """
+    if codec == Codec.NONE:
+        return bytes(data)
+    if codec == Codec.GZIP:
+        return zlib.compress(data, -1 if level is None else level, _GZIP_WBITS)
+    if codec == Codec.SNAPPY:
+        return _compress_snappy(data)
+    if codec == Codec.LZ4:
+        return _compress_lz4(data, level, legacy=legacy_lz4)
+    return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+
+
+def decompress(codec: Codec, data: Buffer, *, max_bytes: int, legacy_lz4: bool = False) -> Buffer:
+    """What `data` decompresses to, at most `max_bytes` long; `data` itself for NONE.
+
+    Raises:
+        CorruptRecords: the data is not a complete, sound stream of `codec`.
+        DecompressionLimitExceeded: the output would be longer than `max_bytes`.
+    """
+    if codec == Codec.NONE:
+        return data
+    try:
+        return _DECOMPRESSORS[codec](memoryview(data), max_bytes, legacy_lz4)
+    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError) as error:
+        raise CorruptRecords(f"{codec.name.lower()} data is corrupt: {error}") from error
+
+
+def _limit_exceeded(codec: Codec, max_bytes: int) -> DecompressionLimitExceeded:
+    """The refusal to produce more, naming the cap."""
+    return DecompressionLimitExceeded(
+        f"{codec.name.lower()} data decompresses to more than {max_bytes} bytes"
+    )
+
+
+# --- gzip ---------------------------------------------------------------------------------------
+
+
+def _decompress_gzip(data: memoryview, max_bytes: int, _legacy: bool) -> Buffer:
+    """All members of `data`, one after another."""
+    parts: list[bytes] = []
+    produced = 0
+    rest: Buffer = data
+    while True:
+        member = zlib.decompressobj(_GZIP_WBITS)
+        # One byte more than allowed tells "exactly full" from "too long".
+        part = member.decompress(rest, max_bytes - produced + 1)
+        produced += len(part)
+        parts.append(part)
+        if produced > max_bytes:
+            raise _limit_exceeded(Codec.GZIP, max_bytes)
+        if not member.eof:
+            raise CorruptRecords("gzip data ends before its trailer")
+        rest = member.unused_data
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        if not rest.startswith(_GZIP_MAGIC):
+            raise CorruptRecords(f"{len(rest)} foreign bytes follow the gzip data")
+
+
+# --- snappy -------------------------------------------------------------------------------------
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    """`data` in xerial's framing: a 16-byte header, then length-prefixed snappy blocks."""
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts.append(INT32.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int, _legacy: bool) -> Buffer:
+    """Xerial's framing when `data` starts with its magic, else one raw snappy block.
+
+    The version numbers behind the magic are not looked at: there is one framing, and some
+    producers write them little-endian.
+    """
+    if not data:
+        raise CorruptRecords("snappy data is empty")
+    if not _has_xerial_header(data, 0):
+        return _snappy_blocks([data], max_bytes)
+    blocks: list[memoryview] = []
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if _has_xerial_header(data, position):
+            position += len(_XERIAL_HEADER)
+            continue
+        if len(data) - position < INT32.size:
+            raise CorruptRecords("snappy data ends inside a block length")
+        (size,) = INT32.unpack_from(data, position)
+        position += INT32.size
+        if not 0 < size <= len(data) - position:
+            raise CorruptRecords(f"snappy block of {size} bytes in {len(data) - position}")
+        blocks.append(data[position : position + size])
+        position += size
+    return _snappy_blocks(blocks, max_bytes)
+
+
+def _has_xerial_header(data: memoryview, position: int) -> bool:
+    """Whether a whole xerial header begins at `position`."""
+    magic = bytes(data[position : position + len(_XERIAL_MAGIC)])
+    return magic == _XERIAL_MAGIC and len(data) - position >= len(_XERIAL_HEADER)
+
+
+def _snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffer:
+    """The concatenated content of raw snappy `blocks`, which claim their sizes in advance."""
+    sizes = []
+    for block in blocks:
+        claimed = cramjam.snappy.decompress_raw_len(block)
+        if claimed > _SNAPPY_RATIO_MAX * len(block):
+            raise CorruptRecords(f"snappy block of {len(block)} bytes claims {claimed}")
+        sizes.append(claimed)
+    if sum(sizes) > max_bytes:
+        raise _limit_exceeded(Codec.SNAPPY, max_bytes)
+    out = bytearray(sum(sizes))
+    view = memoryview(out)
+    position = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        if size:
+            produced = cramjam.snappy.decompress_raw_into(block, view[position : position + size])
+            if produced != size:
+                raise CorruptRecords(f"snappy block claims {size} bytes but holds {produced}")
+        position += size
+    view.release()
+    return out
+
+
+# --- lz4 ----------------------------------------------------------------------------------------
+
+
+def _compress_lz4(data: Buffer, level: int | None, *, legacy: bool) -> bytes:
+    """`data` as one LZ4 frame of independent 64 KiB blocks without sizes or checksums."""
+    # Kafka's default level 9 stands for the fast compressor, every other for the thorough one.
+    strength = 0 if level is None or level == _LZ4_DEFAULT_LEVEL else level
+    frame = lz4_frame.compress(
+        data,
+        compression_level=strength,
+        block_size=lz4_frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    if not legacy:
+        return bytes(frame)
+    broken = bytearray(frame)
+    broken[6] = _lz4_header_checksum(broken[0:6])
+    return bytes(broken)
+
+
+def _lz4_header_checksum(covered: Buffer) -> int:
+    """LZ4's header checksum: the second byte of xxHash32 with seed 0."""
+    return (xxhash.xxh32_intdigest(bytes(covered)) >> 8) & 0xFF
+
+
+def _lz4_header_size(data: memoryview) -> int:
+    """Bytes of the frame header, checksum included, after checking what Kafka checks.
+
+    Raises:
+        CorruptRecords: wrong magic or version, reserved bits, dependent blocks, block size code
+            outside 4 to 7, or a header cut short.
+    """
+    if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
+        raise CorruptRecords("lz4 data does not start with a frame header")
+    flags, descriptor = data[4], data[5]
+    if flags >> 6 != 1:
+        raise CorruptRecords(f"lz4 frame has version {flags >> 6}, expected 1")
+    if flags & 0x03 or descriptor & 0x8F:
+        raise CorruptRecords("lz4 frame uses a dictionary or reserved bits")
+    if not flags & 0x20:
+        raise CorruptRecords("lz4 frame has dependent blocks, which Kafka clients cannot read")
+    if not 4 <= descriptor >> 4 <= 7:
+        raise CorruptRecords(f"lz4 frame has block size code {descriptor >> 4}, expected 4 to 7")
+    size = 15 if flags & 0x08 else 7
+    if len(data) < size:
+        raise CorruptRecords("lz4 data ends inside the frame header")
+    return size
+
+
+def _decompress_lz4(data: memoryview, max_bytes: int, legacy: bool) -> Buffer:
+    """The content of one frame; `legacy` frames have any header checksum."""
+    header_size = _lz4_header_size(data)
+    header = bytearray(data[:header_size])
+    checksum = _lz4_header_checksum(header[4:-1])
+    if header[-1] != checksum and not legacy:
+        raise CorruptRecords("lz4 frame header has a wrong checksum")
+    header[-1] = checksum
+    decompressor = lz4_frame.LZ4FrameDecompressor()
+    decompressor.decompress(bytes(header))
+    content: bytes = decompressor.decompress(data[header_size:], max_length=max_bytes + 1)
+    if len(content) > max_bytes:
+        raise _limit_exceeded(Codec.LZ4, max_bytes)
+    if not decompressor.eof:
+        raise CorruptRecords("lz4 data ends before its end mark")
+    if decompressor.unused_data:
+        raise CorruptRecords("foreign bytes follow the lz4 frame")
+    return content
+
+
+# --- zstd ---------------------------------------------------------------------------------------
+
+
+class _ZstdContexts(threading.local):
+    """One decompression context per thread: making one costs as much as a small batch."""
+
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+
+
+_zstd = _ZstdContexts()
+
+
+def _decompress_zstd(data: memoryview, max_bytes: int, _legacy: bool) -> Buffer:
+    """All frames of `data`, one after another."""
+    parts: list[bytes] = []
+    produced = 0
+    # The reader copies a chunk into a fresh object, so ask for about what should come out.
+    wanted = min(max_bytes + 1, max(_READ_BYTES, 8 * len(data)))
+    with _zstd.decompressor.stream_reader(data, read_across_frames=True) as reader:
+        while part := reader.read(wanted):
+            parts.append(part)
+            produced += len(part)
+            if produced > max_bytes:
+                raise _limit_exceeded(Codec.ZSTD, max_bytes)
+    _expect_whole_zstd_frames(data)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _expect_whole_zstd_frames(data: memoryview) -> None:
+    """Refuse data that ends inside a frame, which the library's reader takes for a plain end.
+
+    Follows the block sizes only; the content has been decoded before.
+    """
+    position = 0
+    try:
+        while position < len(data) or position == 0:
+            position = _zstd_frame_end(data, position)
+    except (struct.error, IndexError) as error:
+        raise CorruptRecords("zstd data ends inside a frame header") from error
+    if position != len(data):
+        raise CorruptRecords("zstd data ends inside a frame")
+
+
+def _zstd_frame_end(data: memoryview, position: int) -> int:
+    """The position behind the frame at `position`, which may lie behind the end of `data`.
+
+    Source: RFC 8878, sections 3.1.1 and 3.1.2.
+    """
+    (magic,) = _UINT32_LE.unpack_from(data, position)
+    if magic & 0xFFFFFFF0 == _ZSTD_SKIPPABLE:
+        return position + 8 + int(_UINT32_LE.unpack_from(data, position + 4)[0])
+    descriptor = data[position + 4]
+    is_single_segment = bool(descriptor & 0x20)
+    content_size_bytes = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
+    dictionary_id_bytes = (0, 1, 2, 4)[descriptor & 3]
+    position += 5 + (not is_single_segment) + dictionary_id_bytes + content_size_bytes
+    is_last = False
+    while not is_last:
+        header = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+        is_last = bool(header & 1)
+        # A run-length block stores one byte, whatever length it claims.
+        position += 3 + (1 if header >> 1 & 3 == _ZSTD_RLE_BLOCK else header >> 3)
+    return position + (4 if descriptor & 0x04 else 0)
+
+
+_DECOMPRESSORS: Final[dict[Codec, Callable[[memoryview, int, bool], Buffer]]] = {
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}

@@ -1,0 +1,120 @@
+"""Conversion between magics: up for producers of Kafka 0.8 to 0.10, down for their consumers.
+
+Up is all or nothing and turns the records of a whole message set into one magic 2 batch, as
+Kafka's validator does. Down works entry by entry on log bytes:
+
+| entry                         | becomes                                              |
+|-------------------------------|------------------------------------------------------|
+| magic already at most target  | itself, byte for byte                                |
+| control batch                 | nothing                                              |
+| zstd batch                    | an error, if nothing was converted before it         |
+| uncompressed batch            | one message per record at or above the fetch offset  |
+| compressed batch              | one wrapper of all its records, same codec           |
+
+What gets lost downwards: headers, producer ids; under magic 0 also every timestamp. A compressed
+batch comes whole, as it does in magic 2, so a consumer skips what lies below its offset.
+
+Source: Kafka `RecordsUtil`, `LogValidator`; KIP-283 without its lazy sizes, since here the
+converted size is known before anything is sent.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import CorruptRecords, UnsupportedCompression
+from protocol.records.batch import RecordBatch
+from protocol.records.builder import build_batch, build_message_set
+from protocol.records.checksums import Buffer
+from protocol.records.layout import MAGIC_V2, Codec, TimestampType
+from protocol.records.legacy import Message, decode_message
+from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record, decode_batch
+from protocol.records.scan import Entry, scan_entries
+
+
+def down_convert(
+    buffer: Buffer,
+    target_magic: int,
+    fetch_offset: int,
+    *,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> bytes:
+    """The whole entries of `buffer` for a reader that knows nothing above `target_magic`.
+
+    `fetch_offset` is where that reader asked to begin. Bytes that end inside an entry are
+    dropped. The result may be empty though `buffer` is not (control batches); then the reader
+    must be sent on with the bytes that follow, or it asks for the same offset forever.
+
+    Raises:
+        UnsupportedCompression: the first entry to convert is zstd.
+        RecordsError: an entry is broken.
+    """
+    parts: list[bytes] = []
+    view = memoryview(buffer)
+    for entry in scan_entries(buffer):
+        if entry.magic <= target_magic:
+            parts.append(bytes(view[entry.position : entry.position + entry.size]))
+        elif entry.magic == MAGIC_V2 and entry.is_control:
+            continue
+        elif entry.codec == Codec.ZSTD:
+            if parts:
+                break
+            raise UnsupportedCompression("zstd cannot be sent to a reader of old formats")
+        else:
+            parts.append(_convert_entry(buffer, entry, target_magic, fetch_offset, max_bytes))
+    return b"".join(parts)
+
+
+def _convert_entry(
+    buffer: Buffer, entry: Entry, target_magic: int, fetch_offset: int, max_bytes: int
+) -> bytes:
+    """One entry of a higher magic as messages of `target_magic`."""
+    if entry.magic == MAGIC_V2:
+        records = decode_batch(RecordBatch(buffer, entry.position), max_bytes=max_bytes)
+    else:
+        records = decode_message(Message(buffer, entry.position), max_bytes=max_bytes)
+    if entry.codec == Codec.NONE:
+        records = [record for record in records if record.offset >= fetch_offset]
+    return build_message_set(
+        records,
+        target_magic,
+        entry.codec,
+        timestamp_type=entry.timestamp_type,
+        append_timestamp=entry.max_timestamp,
+    )
+
+
+def up_convert(
+    buffer: Buffer,
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    append_timestamp: int = -1,
+    leader_epoch: int = -1,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> bytes:
+    """All messages of magic 0 and 1 in `buffer` as one magic 2 batch with offsets made anew.
+
+    No messages give no bytes. Records of magic 0 keep having no timestamp, unless
+    `timestamp_type` is LOG_APPEND_TIME.
+
+    Raises:
+        RecordsError: an entry is broken.
+        CorruptRecords: an entry has magic 2 already.
+    """
+    records: list[Record] = []
+    for entry in scan_entries(buffer):
+        if entry.magic == MAGIC_V2:
+            raise CorruptRecords("a batch of magic 2 lies among messages of older formats")
+        records += decode_message(Message(buffer, entry.position), max_bytes=max_bytes)
+    if not records:
+        return b""
+    return build_batch(
+        records,
+        base_offset=base_offset,
+        codec=codec,
+        level=level,
+        timestamp_type=timestamp_type,
+        append_timestamp=append_timestamp,
+        leader_epoch=leader_epoch,
+    )

@@ -1,0 +1,105 @@
+"""`Record`: one record of any magic as a value, and the records of a magic 2 batch as values.
+
+For clients, tools, conversion and compaction. The broker's Produce and Fetch never come here:
+they work on batches as bytes. Values are copies and may be kept.
+
+With timestamp type LOG_APPEND_TIME a record's time is its batch's max timestamp, not what its own
+bytes say. Header names are text; bytes that are not UTF-8 survive a round trip (surrogateescape).
+
+Source: Kafka `DefaultRecord`. Read next: `legacy` for magic 0 and 1, `builder` for writing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from protocol.errors import InvalidRecords
+from protocol.records import record_loops
+from protocol.records.batch import RecordBatch
+from protocol.records.checksums import Buffer
+from protocol.records.compression import decompress
+from protocol.records.layout import (
+    CONTROL_KEY,
+    MIN_RECORD_BYTES,
+    RECORDS_AT,
+    ControlType,
+    TimestampType,
+)
+
+DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Most bytes that one batch may decompress to, unless a caller says otherwise."""
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """One record; a plain tuple because consumers make millions of them.
+
+    Attributes:
+        offset: logical position in its log; for records to be built, whatever the builder says.
+        timestamp: ms since the epoch, or NO_TIMESTAMP.
+        key: bytes, or None.
+        value: bytes, or None, which marks a deletion in compacted topics.
+        headers: (name, value) pairs in order; always empty in magic 0 and 1.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def record_bytes(
+    batch: RecordBatch, *, max_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> tuple[Buffer, int, int]:
+    """(buffer, start, end) of the batch's records in the clear; borrowed when uncompressed.
+
+    Raises:
+        CorruptRecords: the compressed data is broken.
+        DecompressionLimitExceeded: it holds more than `max_bytes`.
+        UnsupportedCompression: the codec number is undefined.
+        InvalidRecords: the header counts more records than so many bytes can hold.
+    """
+    codec = batch.codec
+    if codec:
+        clear = decompress(codec, batch.payload, max_bytes=max_bytes)
+        start, end = 0, len(clear)
+    else:
+        clear = batch.buffer
+        start, end = batch.position + RECORDS_AT, batch.position + batch.size
+    if not 0 <= batch.records_count * MIN_RECORD_BYTES <= end - start:
+        raise InvalidRecords(f"{batch.records_count} records cannot lie in {end - start} bytes")
+    return clear, start, end
+
+
+def decode_batch(batch: RecordBatch, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+    """The records of `batch`, control records included.
+
+    Raises:
+        RecordsError: as `record_bytes`, or a record is broken.
+    """
+    clear, start, end = record_bytes(batch, max_bytes=max_bytes)
+    fields = record_loops.decode_records(
+        clear,
+        start,
+        end,
+        batch.records_count,
+        batch.base_offset,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        batch.timestamp_type == TimestampType.LOG_APPEND_TIME,
+    )
+    return [Record._make(field) for field in fields]
+
+
+def control_type(record: Record) -> ControlType | None:
+    """What the control record announces; None for a type newer than this code.
+
+    Raises:
+        InvalidRecords: the key is too short to hold a version and a type.
+    """
+    if record.key is None or len(record.key) < CONTROL_KEY.size:
+        raise InvalidRecords("a control record needs a key of version and type")
+    _, number = CONTROL_KEY.unpack_from(record.key)
+    return ControlType(number) if number in ControlType.__members__.values() else None

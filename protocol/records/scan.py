@@ -1,0 +1,170 @@
+"""What lies in a buffer of log bytes: its entries, of any magic, and their records.
+
+The one walk that Produce, Fetch, recovery and tools share; the loops are in `entry_loops`. An
+entry is a magic 2 batch or a top-level message of magic 0 or 1 (plain or wrapper).
+
+Two ways to stop, for two kinds of bytes: `scan_entries` is for bytes that should be sound (what
+is no entry is an error), `scan_checked` for a log's tail after a crash (what is no entry is where
+the log ends). Both stop quietly where the bytes end inside an entry, since every read has limits.
+
+Source: Kafka `ByteBufferLogInputStream`, `FileLogInputStream`. Read next: `batch`, `legacy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from protocol.errors import CorruptRecords
+from protocol.records import entry_loops
+from protocol.records.batch import RecordBatch, advance_sequence, codec_of
+from protocol.records.checksums import Buffer, crc32, crc32c
+from protocol.records.layout import (
+    CONTROL_BIT,
+    MAGIC_AT,
+    MAGIC_V0,
+    MAGIC_V2,
+    NO_SEQUENCE,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    Codec,
+    TimestampType,
+)
+from protocol.records.legacy import Message, decode_message
+from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record, decode_batch
+
+
+class Entry(NamedTuple):
+    """The header of one entry, as numbers; a plain tuple because recovery makes millions.
+
+    Fields that magic 0 and 1 do not have are -1.
+
+    Attributes:
+        position: byte position in the scanned buffer.
+        size: bytes, header included.
+        magic: 0, 1 or 2.
+        base_offset: first offset; of a magic 0 or 1 wrapper the *last* one, because the first is
+            known only after decompression.
+        last_offset: last offset, inclusive.
+        max_timestamp: ms as the header says, -1 in magic 0.
+        attributes: the low byte.
+        partition_leader_epoch: the leader epoch stamped at append.
+        base_timestamp: ms.
+        producer_id: of an idempotent producer.
+        producer_epoch: its epoch.
+        base_sequence: sequence number of the first record.
+        records_count: records that the header counts.
+    """
+
+    position: int
+    size: int
+    magic: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    attributes: int
+    partition_leader_epoch: int
+    base_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset behind the entry."""
+        return self.last_offset + 1
+
+    @property
+    def codec(self) -> Codec:
+        """How the records are compressed; raises UnsupportedCompression for undefined numbers."""
+        return codec_of(self.attributes)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who stamped the records."""
+        if self.magic == MAGIC_V0:
+            return TimestampType.NO_TIMESTAMP_TYPE
+        if self.attributes & TIMESTAMP_TYPE_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction (data or marker)."""
+        return self.magic == MAGIC_V2 and bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Holds a control record."""
+        return self.magic == MAGIC_V2 and bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, or NO_SEQUENCE; wraps at 2^31-1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return advance_sequence(self.base_sequence, self.last_offset - self.base_offset)
+
+
+class Stop(IntEnum):
+    """Why a scan of possibly unsound bytes ended."""
+
+    END = entry_loops.STOP_END
+    INCOMPLETE = entry_loops.STOP_INCOMPLETE
+    CORRUPT = entry_loops.STOP_CORRUPT
+
+
+class CheckedEntries(NamedTuple):
+    """The sound entries of a chunk of log bytes.
+
+    Attributes:
+        entries: in order, each with a right CRC.
+        end_position: the position behind the last of them, where reading goes on.
+        stop: END, or INCOMPLETE (more bytes may complete an entry), or CORRUPT (no bytes can).
+    """
+
+    entries: list[Entry]
+    end_position: int
+    stop: Stop
+
+
+def scan_entries(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[Entry]:
+    """The complete entries in `[start, end)`, headers only; CRCs are not looked at.
+
+    Raises:
+        CorruptRecords: an entry is impossible: a size below its format's least, or an unknown
+            magic. Bytes that end inside an entry end the scan instead.
+    """
+    stop = len(buffer) if end is None else end
+    headers, position, reason = entry_loops.check_entries(buffer, start, stop, None, None)
+    yield from map(Entry._make, headers)
+    if reason == entry_loops.STOP_CORRUPT:
+        raise CorruptRecords(f"no entry can start like the bytes at position {position}")
+
+
+def scan_checked(buffer: Buffer, start: int = 0, end: int | None = None) -> CheckedEntries:
+    """The entries in `[start, end)` up to the first that is incomplete, impossible or whose CRC
+    is wrong; never raises for what the bytes are. One pass, records are not decoded.
+    """
+    stop = len(buffer) if end is None else end
+    headers, position, reason = entry_loops.check_entries(buffer, start, stop, crc32c, crc32)
+    return CheckedEntries([Entry._make(header) for header in headers], position, Stop(reason))
+
+
+def iter_records(
+    buffer: Buffer, position: int = 0, *, max_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """The records of the entry at `position`, of any magic, decompressed; CRCs are not checked.
+
+    Raises:
+        RecordsError: the entry, its compression or a record is broken. Raised at the first
+            record, not midway.
+    """
+    if len(buffer) - position <= MAGIC_AT:
+        raise CorruptRecords(f"{len(buffer) - position} bytes hold no entry")
+    if buffer[position + MAGIC_AT] == MAGIC_V2:
+        yield from decode_batch(RecordBatch(buffer, position), max_bytes=max_bytes)
+    else:
+        yield from decode_message(Message(buffer, position), max_bytes=max_bytes)
