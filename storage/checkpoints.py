@@ -62,6 +62,10 @@ class CorruptCheckpoint(StorageError):
     """The content of a small file is not what its format says; the sentence tells where."""
 
 
+class UnknownVersion(CorruptCheckpoint):
+    """The file is of a version that this program does not know, and probably newer."""
+
+
 # --- the frame of all checkpoints ---------------------------------------------------------------
 
 
@@ -209,12 +213,13 @@ def parse_meta_properties(content: bytes) -> MetaProperties:
     """Who the directory belongs to, from version 1 or the older version 0 (``broker.id``).
 
     Raises:
-        CorruptCheckpoint: unknown version, a key missing, or a value that is no number or id.
+        UnknownVersion: neither 0 nor 1.
+        CorruptCheckpoint: a key is missing, or a value is no number or id.
     """
     properties = _parse_properties(content.decode(errors="replace"))
     version = properties.get("version", "0")
     if version not in ("0", "1"):
-        raise CorruptCheckpoint(f"version {version!r} is newer than this program (0 and 1 known)")
+        raise UnknownVersion(f"version {version!r}, known are 0 and 1")
     id_key = "node.id" if version == "1" else "broker.id"
     node_id = properties.get(id_key, "")
     if not node_id.isdigit():

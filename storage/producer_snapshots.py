@@ -44,7 +44,7 @@ from typing import Final
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_OFFSET
 from storage.file_names import SNAPSHOT_SUFFIX, parse_segment_file_name, segment_file_path
-from storage.files import Files
+from storage.files import File, Files
 from storage.producer_state import CachedBatch, ProducerEntry, ProducerState
 
 SNAPSHOT_VERSION: Final = 1
@@ -133,6 +133,25 @@ class ProducerSnapshots:
         self._files.replace_atomically(self.path(offset), encode_snapshot(state))
         self._offsets.append(offset)
         return True
+
+    def take_unsynced(self, state: ProducerState) -> File | None:
+        """As `take`, but the file returned has yet to be synced, with its directory.
+
+        For use while appends wait. None when the newest snapshot is as new. What a crash leaves of
+        it is noticed by its checksum.
+
+        Raises:
+            OSError: the file could not be written; the map is unchanged, the log is unharmed.
+        """
+        offset = state.map_end_offset
+        if self._offsets and self._offsets[-1] >= offset:
+            return None
+        # Only a file that a failed attempt left behind can have this name.
+        self.delete(offset)
+        file = self._files.create(self.path(offset))
+        file.append(encode_snapshot(state))
+        self._offsets.append(offset)
+        return file
 
     def take_empty(self, offset: int) -> None:
         """Write a snapshot that knows no producer, so that a later start need not replay."""

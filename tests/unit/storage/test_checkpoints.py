@@ -135,7 +135,7 @@ def test_meta_properties_version_0_name_the_node_broker() -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"version=2\nnode.id=1\ncluster.id=c\n", "version '2' is newer"),
+        (b"version=2\nnode.id=1\ncluster.id=c\n", "version '2', known are 0 and 1"),
         (b"version=1\nbroker.id=1\ncluster.id=c\n", "node.id"),
         (b"version=1\nnode.id=one\ncluster.id=c\n", "found 'one'"),
         (b"version=1\nnode.id=1\n", "cluster.id is missing"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.files import RealFiles
+from storage.files import RealFiles, sync_file
 from storage.producer_snapshots import (
     CorruptSnapshot,
     ProducerSnapshots,
@@ -167,3 +167,14 @@ def test_empty_snapshot_spares_the_replay(tmp_path: Path) -> None:
     snapshots.take_empty(10)
     assert snapshots.offsets == (10, 20)
     assert (tmp_path / "00000000000000000010.snapshot").read_bytes() == EMPTY
+
+
+def test_snapshot_taken_without_sync_is_whole_once_synced(tmp_path: Path) -> None:
+    snapshots = ProducerSnapshots(str(tmp_path), RealFiles())
+    (tmp_path / "00000000000000000011.snapshot").write_bytes(b"left by a failed attempt")
+    file = snapshots.take_unsynced(state_at(11, one_entry()))
+    assert file is not None
+    sync_file(file)
+    file.close()
+    assert (tmp_path / "00000000000000000011.snapshot").read_bytes() == ONE_PRODUCER
+    assert snapshots.take_unsynced(state_at(11, one_entry())) is None
