@@ -88,7 +88,7 @@ class Connections:
         self.hold_memory(connection, 0)
 
     def hold_memory(self, connection: Connection, held_bytes: int) -> None:
-        """`connection` now holds `held_bytes` for an unfinished frame; starve it if that is too much.
+        """`connection` holds `held_bytes` for an unfinished frame; starve it if that is too much.
 
         A frame's first step is always granted, so small requests never wait for large ones.
         """

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from broker.fetch_waiters import FetchWaiters
     from broker.group_commit import GroupCommit
     from broker.groups.coordinator import GroupCoordinator
-    from broker.groups.transactions import TransactionCoordinator
     from broker.metrics import Metrics
     from broker.topics import TopicRegistry
     from config import BrokerConfig
@@ -57,7 +56,6 @@ class Context:
     fetch_sessions: "FetchSessions"
     metrics: "Metrics"
     groups: "GroupCoordinator"
-    transactions: "TransactionCoordinator"
 
 
 class RequestContext(NamedTuple):

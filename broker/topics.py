@@ -27,6 +27,7 @@ from broker.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from config import with_dynamic
 
 if TYPE_CHECKING:
     from config import BrokerConfig
@@ -89,7 +90,21 @@ class TopicRegistry:
         self._by_id: dict[bytes, Topic] = {
             topic.topic_id: topic for topic in data_dir.topics.values()
         }
-        self.on_log_removed: Callable[[Log], object] = lambda _log: None
+        self._on_deleted: list[Callable[[Topic], object]] = []
+
+    @property
+    def path(self) -> str:
+        """The data directory."""
+        return self._data_dir.path
+
+    @property
+    def broker_config(self) -> "BrokerConfig":
+        """The broker's configuration with the settings changed at run time applied."""
+        return self._data_dir.broker_config
+
+    def when_deleted(self, callback: "Callable[[Topic], object]") -> None:
+        """Call `callback(topic)` after each deletion of a topic."""
+        self._on_deleted.append(callback)
 
     def find(self, name: str) -> "Topic | None":
         """The topic of that name, or None."""
@@ -190,11 +205,10 @@ class TopicRegistry:
             raise UnknownTopicOrPartition(name)
         if is_internal(name):
             raise PolicyViolation(f"Topic {name!r} belongs to the broker and cannot be deleted.")
-        logs = list(topic.partitions)
         self._data_dir.delete_topic(name, self._clock.wall_ms())
         self._by_id.pop(topic.topic_id, None)
-        for log in logs:
-            self.on_log_removed(log)
+        for callback in self._on_deleted:
+            callback(topic)
 
     async def add_partitions(self, name: str, total: int) -> None:
         """Grow a topic to `total` partitions.
@@ -227,6 +241,19 @@ class TopicRegistry:
         if name not in self._data_dir.topics:
             raise UnknownTopicOrPartition(name)
         self._data_dir.set_topic_overrides(name, dict(overrides))
+
+    async def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
+        """Replace the broker's settings made at run time; topics take them up at once.
+
+        Raises:
+            ConfigErrors: a setting is unknown, not changeable, or bad; nothing was changed.
+        """
+        with_dynamic(self._config, overrides)
+        self._data_dir.set_broker_overrides(dict(overrides))
+
+    def allocate_producer_ids(self, count: int) -> range:
+        """`count` producer ids that were never given out before, durably."""
+        return self._data_dir.allocate_producer_ids(count)
 
     def _check_partition_count(self, total: int, added: int) -> None:
         if total < 1:

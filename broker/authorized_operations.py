@@ -1,0 +1,33 @@
+"""The authorized-operations fields of Metadata, DescribeCluster and DescribeGroups.
+
+Without an authorizer everybody may do everything that makes sense on a resource.  A field that was
+not asked for carries `NOT_ASKED`.
+
+Source: KIP-430; bit numbers are Kafka's `AclOperation` codes.
+"""
+
+from typing import Final
+
+NOT_ASKED: Final = -(2**31)
+
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
+_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+TOPIC_OPERATIONS: Final = _bits(
+    _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS
+)
+GROUP_OPERATIONS: Final = _bits(_READ, _DELETE, _DESCRIBE)
+CLUSTER_OPERATIONS: Final = _bits(
+    _CREATE,
+    _ALTER,
+    _DESCRIBE,
+    _CLUSTER_ACTION,
+    _DESCRIBE_CONFIGS,
+    _ALTER_CONFIGS,
+    _IDEMPOTENT_WRITE,
+)

@@ -1,0 +1,172 @@
+"""Reading the partitions of one fetch under its byte limits.
+
+`FetchReader` holds what is the same for all partitions of a request (version, isolation, limits)
+and reads one target at a time into the `PartitionData` that is sent.  It decides nothing about
+waiting or sessions; `broker.handlers.fetch` does.
+
+Limits, from the outside in: the request's max_bytes (v3+), the broker's `fetch.max.bytes`, the
+partition's own maximum.  The first partition that has data returns at least one whole batch,
+however large (v3+); batches are never split.  Versions 0-2 take their limit literally, so there a
+message larger than the limit is cut off, which those clients expect.
+
+Versions 0-1 can read magic 0 only and 2-3 magic 1: newer batches are converted on the way out.
+
+Source: KIP-74; Kafka's `ReplicaManager.readFromLog`, `KafkaApis.maybeConvertFetchedData`.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.context import Context
+from broker.error_mapping import REFUSALS, error_code
+from broker.errors import (
+    InconsistentTopicId,
+    UnknownTopicId,
+    UnsupportedByVersion,
+    UnsupportedForClient,
+)
+from broker.fetch_sessions import TOPIC_IDS_SINCE, FetchTarget
+from protocol.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from protocol.error_codes import ErrorCode
+from protocol.records.convert import down_convert
+from protocol.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
+from protocol.records.scan import scan_entries
+from storage.log import Isolation
+
+if TYPE_CHECKING:
+    from protocol.primitives import Buffer
+    from storage.log import Log, ReadResult
+
+_MAX_BYTES_SINCE = 3
+_MAGIC_V1_SINCE = 2
+_MAGIC_V2_SINCE = 4
+_ZSTD_SINCE = 10
+_STORAGE_ERROR_SINCE = 6
+_UNKNOWN_OFFSET = -1
+_READ_COMMITTED = 1
+
+
+class FetchReader:
+    """Reads targets for one request; `bytes_left` shrinks as it goes."""
+
+    __slots__ = ("_context", "_isolation", "_needs_one", "_version", "bytes_left", "bytes_read")
+
+    def __init__(
+        self, context: Context, *, version: int, isolation_level: int, max_bytes: int
+    ) -> None:
+        """Read for a request of `version` that takes `max_bytes` in all (v3+)."""
+        limit = context.config.fetch_max_bytes
+        self._context = context
+        self._version = version
+        self._isolation = (
+            Isolation.READ_COMMITTED
+            if isolation_level == _READ_COMMITTED
+            else Isolation.READ_UNCOMMITTED
+        )
+        self._needs_one = True
+        self.bytes_left = min(limit, max_bytes) if version >= _MAX_BYTES_SINCE else limit
+        self.bytes_read = 0
+
+    def find_log(self, target: FetchTarget) -> "Log":
+        """The log of `target`, with the requester's leader epoch checked.
+
+        Raises:
+            BrokerError: unknown topic, topic id or partition, another leader or epoch.
+        """
+        topics = self._context.topics
+        name = target.topic
+        if self._version >= TOPIC_IDS_SINCE:
+            topic = topics.find_by_id(target.topic_id)
+            if topic is None:
+                raise UnknownTopicId(target.topic_id)
+            if name and name != topic.name:
+                raise InconsistentTopicId(f"Topic id {target.topic_id.hex()} is not {name!r}.")
+            name = topic.name
+        return topics.led_log(name, target.partition, target.asked.current_leader_epoch)
+
+    def read(self, target: FetchTarget) -> PartitionData:
+        """One partition's part of the answer, its error included; `records` is never None."""
+        data = PartitionData(
+            partition_index=target.partition,
+            high_watermark=_UNKNOWN_OFFSET,
+            aborted_transactions=None,
+            records=b"",
+        )
+        try:
+            log = self.find_log(target)
+            self._read_log(log, target, data)
+        except REFUSALS as error:
+            code = error_code(error)
+            if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < _STORAGE_ERROR_SINCE:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            data.error_code = code
+            data.records = b""
+        return data
+
+    def _read_log(self, log: "Log", target: FetchTarget, data: PartitionData) -> None:
+        asked = target.asked
+        if asked.last_fetched_epoch >= 0 and self._diverges(log, target, data):
+            return
+        max_bytes = min(asked.partition_max_bytes, self.bytes_left)
+        result = log.read(
+            asked.fetch_offset,
+            max_bytes=max(0, max_bytes),
+            isolation=self._isolation,
+            min_one=self._needs_one,
+        )
+        data.high_watermark = result.high_watermark
+        data.last_stable_offset = result.last_stable_offset
+        data.log_start_offset = result.log_start_offset
+        if self._isolation is Isolation.READ_COMMITTED:
+            data.aborted_transactions = [
+                AbortedTransaction(
+                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
+                )
+                for aborted in result.aborted_transactions
+            ]
+        records = result.records
+        if not records:
+            return
+        if self._version < _ZSTD_SINCE:
+            records = self._suit_old_client(log, target, result)
+        data.records = records
+        size = len(records)
+        self.bytes_left -= size
+        self.bytes_read += size
+        self._needs_one = False
+
+    def _diverges(self, log: "Log", target: FetchTarget, data: PartitionData) -> bool:
+        """Whether the requester's log is not a prefix of ours; says in `data` where they part."""
+        asked = target.asked
+        epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if end_offset < 0 or (
+            end_offset >= asked.fetch_offset and epoch >= asked.last_fetched_epoch
+        ):
+            return False
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        data.high_watermark = log.high_watermark
+        data.last_stable_offset = log.last_stable_offset
+        data.log_start_offset = log.log_start_offset
+        return True
+
+    def _suit_old_client(self, log: "Log", target: FetchTarget, result: "ReadResult") -> "Buffer":
+        """The records in a form the request's version can read.
+
+        Raises:
+            UnsupportedForClient: they are zstd, which came with version 10.
+            UnsupportedByVersion: they would have to be converted and the topic forbids it.
+        """
+        records = result.records
+        codecs = {(entry.magic, entry.codec) for entry in scan_entries(records)}
+        if any(codec is Codec.ZSTD for _, codec in codecs):
+            raise UnsupportedForClient("Records are compressed with zstd, newer than the request.")
+        if self._version >= _MAGIC_V2_SINCE:
+            return records
+        magic = MAGIC_V0 if self._version < _MAGIC_V1_SINCE else MAGIC_V1
+        assert magic < MAGIC_V2
+        if any(found > magic for found, _ in codecs):
+            if not log.config.message_downconversion_enable:
+                raise UnsupportedByVersion("message.downconversion.enable is false for this topic.")
+            records = down_convert(records, magic, target.asked.fetch_offset)
+        if self._version < _MAX_BYTES_SINCE:
+            records = memoryview(records)[: max(0, target.asked.partition_max_bytes)]
+        return records

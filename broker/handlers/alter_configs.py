@@ -1,0 +1,48 @@
+"""AlterConfigs (key 33, versions 0-2): replace all settings of a resource by the ones given.
+
+What is not named goes back to its default, which is why clients prefer IncrementalAlterConfigs.
+
+Source: KIP-133; Kafka `ConfigAdminManager`.
+"""
+
+from broker.config_resources import Operation, Resource
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from protocol.api.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+async def handle(
+    context: Context, request: RequestContext, message: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """Replace the settings of every resource; each stands for itself."""
+    return AlterConfigsResponse(
+        responses=[
+            await _alter(context, resource, validate_only=message.validate_only)
+            for resource in message.resources
+        ]
+    )
+
+
+async def _alter(
+    context: Context, asked: AlterConfigsResource, *, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    response = AlterConfigsResourceResponse(
+        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+    )
+    try:
+        resource = Resource(context, asked.resource_type, asked.resource_name)
+        overrides: dict[str, str] = {}
+        for config in asked.configs:
+            resource.apply(overrides, config.name, Operation.SET, config.value)
+        resource.check(overrides)
+        if not validate_only:
+            await resource.replace(overrides)
+    except REFUSALS as error:
+        response.error_code = error_code(error)
+        response.error_message = str(error)
+    return response

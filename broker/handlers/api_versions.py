@@ -1,0 +1,67 @@
+"""ApiVersions (key 18, versions 0-4): what this broker speaks.
+
+The list is `protocol.api_keys.SUPPORTED` and nothing else.  A version above ours never gets here:
+the dispatcher answers it in version 0 (KIP-511).  Since version 3 the client names its software; a
+name outside the agreed alphabet is INVALID_REQUEST, upon which librdkafka asks again in version 0.
+
+The finalized feature `metadata.version` tells user interfaces which Kafka release to compare us
+with.  `transaction.version` and `group.version` stay out until their semantics are served: clients
+change what they send when they see them.
+
+Source: KIP-35, KIP-511, KIP-584; Kafka `ApiVersionsRequest.isValid`.
+"""
+
+import re
+
+from broker.context import Context, RequestContext
+from protocol.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from protocol.api_keys import SUPPORTED
+from protocol.error_codes import ErrorCode
+
+_SOFTWARE_SINCE = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+_METADATA_VERSION = "metadata.version"
+_METADATA_VERSION_MIN = 1
+_METADATA_VERSION_LEVEL = 21
+"""3.9-IV0, the release whose behaviour this broker follows where releases differ."""
+
+
+def handle(
+    context: Context,
+    request: RequestContext,
+    message: ApiVersionsRequest,
+) -> ApiVersionsResponse:
+    """Every key with its range of versions."""
+    if request.api_version >= _SOFTWARE_SINCE and not (
+        _SOFTWARE.fullmatch(message.client_software_name)
+        and _SOFTWARE.fullmatch(message.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=versions.min, max_version=versions.max)
+            for key, versions in SUPPORTED.items()
+        ],
+        supported_features=[
+            SupportedFeatureKey(
+                name=_METADATA_VERSION,
+                min_version=_METADATA_VERSION_MIN,
+                max_version=_METADATA_VERSION_LEVEL,
+            )
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=_METADATA_VERSION,
+                min_version_level=_METADATA_VERSION_LEVEL,
+                max_version_level=_METADATA_VERSION_LEVEL,
+            )
+        ],
+    )

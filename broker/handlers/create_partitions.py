@@ -1,0 +1,58 @@
+"""CreatePartitions (key 37, versions 0-3): grow topics; shrinking does not exist.
+
+Source: KIP-195; Kafka `ReplicationControlManager.createPartitions`.
+"""
+
+from collections import Counter
+
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from broker.errors import InvalidReplicaAssignment, InvalidRequest
+from protocol.api.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle(
+    context: Context, request: RequestContext, message: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Grow every topic that can grow as asked and answer for all."""
+    counts = Counter(topic.name for topic in message.topics)
+    results = []
+    for topic in message.topics:
+        result = CreatePartitionsTopicResult(name=topic.name)
+        try:
+            if counts[topic.name] > 1:
+                raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
+            context.topics.check_growth(topic.name, topic.count)
+            _check_assignment(context, topic)
+            if not message.validate_only:
+                await context.topics.add_partitions(topic.name, topic.count)
+        except REFUSALS as error:
+            result.error_code = error_code(error)
+            result.error_message = str(error)
+        results.append(result)
+    return CreatePartitionsResponse(results=results)
+
+
+def _check_assignment(context: Context, asked: CreatePartitionsTopic) -> None:
+    """A manual assignment must cover exactly the new partitions and name this broker."""
+    if asked.assignments is None:
+        return
+    topic = context.topics.find(asked.name)
+    assert topic is not None, "check_growth has found the topic"
+    added = asked.count - len(topic.partitions)
+    if len(asked.assignments) != added:
+        raise InvalidReplicaAssignment(
+            f"{added} partitions are added but {len(asked.assignments)} are assigned."
+        )
+    node_id = context.endpoint.node_id
+    for assignment in asked.assignments:
+        if assignment.broker_ids != [node_id]:
+            raise InvalidReplicaAssignment(
+                f"A partition is assigned to brokers {assignment.broker_ids}; the only broker "
+                f"here is {node_id}."
+            )

@@ -1,0 +1,135 @@
+"""CreateTopics (key 19, versions 0-7): new topics, each accepted or refused for itself.
+
+-1 partitions or replicas mean the broker's default (v4+).  A manual assignment must give every
+partition, counted from 0, to this one broker.  `validate_only` (v1+) checks and creates nothing.
+Since v5 the answer tells partitions, replicas and resolved settings, since v7 the topic's id.
+
+Source: KIP-4, KIP-464, KIP-525; Kafka `ReplicationControlManager.createTopic`.
+"""
+
+from collections import Counter
+
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from broker.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+)
+from broker.topics import NO_TOPIC_ID
+from config import ConfigErrors, check_topic_overrides
+from config.describe import describe_topic
+from protocol.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+DEFAULT = -1
+_DEFAULTS_SINCE = 4
+
+
+async def handle(
+    context: Context, request: RequestContext, message: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Create every acceptable topic, durably, and answer for all."""
+    counts = Counter(topic.name for topic in message.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    for topic in message.topics:
+        if topic.name in results:
+            continue
+        try:
+            if counts[topic.name] > 1:
+                raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
+            results[topic.name] = await _create(context, request, message, topic)
+        except REFUSALS as error:
+            results[topic.name] = CreatableTopicResult(
+                name=topic.name, error_code=error_code(error), error_message=str(error)
+            )
+    return CreateTopicsResponse(topics=list(results.values()))
+
+
+async def _create(
+    context: Context, request: RequestContext, message: CreateTopicsRequest, asked: CreatableTopic
+) -> CreatableTopicResult:
+    partitions = _partition_count(context, request, asked)
+    context.topics.check_new(asked.name, partitions)
+    overrides = _overrides(asked)
+    topic_id = NO_TOPIC_ID
+    if not message.validate_only:
+        topic = await context.topics.create(asked.name, partitions, overrides)
+        topic_id = topic.topic_id
+    entries = describe_topic(overrides, context.topics.broker_config)
+    return CreatableTopicResult(
+        name=asked.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.key.name, value=entry.value, config_source=entry.source
+            )
+            for entry in entries
+        ],
+    )
+
+
+def _partition_count(context: Context, request: RequestContext, asked: CreatableTopic) -> int:
+    """How many partitions the topic gets; every rule about counts and replicas is here."""
+    if asked.assignments:
+        if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
+            raise InvalidRequest(
+                "Give either partition and replica counts or a manual assignment, not both."
+            )
+        _check_assignment(context, asked)
+        return len(asked.assignments)
+    allows_default = request.api_version >= _DEFAULTS_SINCE
+    if asked.replication_factor != 1 and not (
+        asked.replication_factor == DEFAULT and allows_default
+    ):
+        raise InvalidReplicationFactor(
+            f"Replication factor {asked.replication_factor} needs as many brokers; this is the "
+            "only one, use 1 or -1."
+        )
+    if asked.num_partitions == DEFAULT and allows_default:
+        return context.config.num_partitions
+    if asked.num_partitions < 1:
+        raise InvalidPartitions(
+            f"A topic has at least 1 partition (asked: {asked.num_partitions})."
+        )
+    return asked.num_partitions
+
+
+def _check_assignment(context: Context, asked: CreatableTopic) -> None:
+    indexes = sorted(assignment.partition_index for assignment in asked.assignments)
+    if indexes != list(range(len(indexes))):
+        raise InvalidReplicaAssignment(
+            "The assignment must number its partitions 0, 1, 2, ... without gaps or repetition."
+        )
+    node_id = context.endpoint.node_id
+    for assignment in asked.assignments:
+        if assignment.broker_ids != [node_id]:
+            raise InvalidReplicaAssignment(
+                f"Partition {assignment.partition_index} is assigned to brokers "
+                f"{assignment.broker_ids}; the only broker here is {node_id}."
+            )
+
+
+def _overrides(asked: CreatableTopic) -> dict[str, str]:
+    """The topic's own settings, checked all at once."""
+    overrides: dict[str, str] = {}
+    for config in asked.configs:
+        if config.value is None:
+            raise InvalidConfig(f"{config.name} has no value; leave it out to get the default.")
+        if config.name in overrides:
+            raise InvalidConfig(f"{config.name} is given more than once.")
+        overrides[config.name] = config.value
+    problems = check_topic_overrides(overrides)
+    if problems:
+        raise ConfigErrors(problems)
+    return overrides

@@ -1,0 +1,75 @@
+"""DescribeConfigs (key 32, versions 0-4): settings of topics and of this broker.
+
+Asked keys are answered in the order asked; null and an empty list both mean all.  Version 0 has
+`is_default` where later ones have the source; synonyms (v1+) and documentation (v3+) only on
+request.  Nothing we have is secret, so no value is withheld.
+
+Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
+"""
+
+from broker.config_resources import Resource
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from config.describe import ConfigSource, Entry
+from protocol.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle(
+    context: Context, request: RequestContext, message: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Describe every resource; each has its own error."""
+    return DescribeConfigsResponse(
+        results=[_describe(context, message, asked) for asked in message.resources]
+    )
+
+
+def _describe(
+    context: Context, message: DescribeConfigsRequest, asked: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+    )
+    try:
+        resource = Resource(context, asked.resource_type, asked.resource_name)
+        entries = {entry.key.name: entry for entry in resource.describe()}
+        names = asked.configuration_keys or list(entries)
+        for name in dict.fromkeys(names):
+            entry = entries.get(resource.canonical(name))
+            if entry is not None:
+                result.configs.append(_result(resource, message, entry))
+    except REFUSALS as error:
+        result.error_code = error_code(error)
+        result.error_message = str(error)
+    return result
+
+
+def _result(
+    resource: Resource, message: DescribeConfigsRequest, entry: Entry
+) -> DescribeConfigsResourceResult:
+    key = entry.key
+    synonyms = entry.synonyms if message.include_synonyms else ()
+    is_default = (
+        entry.source is not ConfigSource.TOPIC
+        if resource.is_topic
+        else (entry.source is ConfigSource.DEFAULT)
+    )
+    return DescribeConfigsResourceResult(
+        name=key.name,
+        value=entry.value,
+        read_only=not resource.is_changeable(key),
+        config_source=entry.source,
+        is_default=is_default,
+        synonyms=[
+            DescribeConfigsSynonym(name=level.name, value=level.value, source=level.source)
+            for level in synonyms
+        ],
+        config_type=key.type,
+        documentation=key.doc if message.include_documentation else None,
+    )

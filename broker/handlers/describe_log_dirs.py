@@ -1,0 +1,59 @@
+"""DescribeLogDirs (key 35, versions 0-5): how much space partitions take, and how much is left.
+
+Source: KIP-113, KIP-827; Kafka `ReplicaManager.describeLogDirs`.
+"""
+
+import shutil
+
+from broker.context import Context, RequestContext
+from protocol.api.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from protocol.error_codes import ErrorCode
+
+_UNKNOWN_BYTES = -1
+
+
+def handle(
+    context: Context, request: RequestContext, message: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    """The one data directory, with the partitions asked for (null: all)."""
+    asked: dict[str, set[int]] | None = None
+    if message.topics is not None:
+        asked = {}
+        for topic in message.topics:
+            asked.setdefault(topic.topic, set()).update(topic.partitions)
+    path = context.topics.path
+    try:
+        usage = shutil.disk_usage(path)
+        total_bytes, usable_bytes = usage.total, usage.free
+    except OSError:
+        total_bytes = usable_bytes = _UNKNOWN_BYTES
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                error_code=ErrorCode.NONE,
+                log_dir=path,
+                topics=_topics(context, asked),
+                total_bytes=total_bytes,
+                usable_bytes=usable_bytes,
+            )
+        ]
+    )
+
+
+def _topics(context: Context, asked: dict[str, set[int]] | None) -> list[DescribeLogDirsTopic]:
+    topics = []
+    for topic in context.topics:
+        partitions = [
+            DescribeLogDirsPartition(partition_index=log.partition, partition_size=log.size_bytes)
+            for log in topic.partitions
+            if asked is None or log.partition in asked.get(topic.name, ())
+        ]
+        if partitions:
+            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=partitions))
+    return topics

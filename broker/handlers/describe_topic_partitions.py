@@ -1,0 +1,94 @@
+"""DescribeTopicPartitions (key 75, version 0): topics page by page, in order of their names.
+
+An answer holds at most `response_partition_limit` partitions; the cursor in it says where the next
+page begins and goes into the next request.  No names ask for all topics.
+
+Source: KIP-966; Kafka `DescribeTopicPartitionsRequestHandler`.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.authorized_operations import TOPIC_OPERATIONS
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from broker.topics import check_topic_name, is_internal
+from protocol.api.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from storage.data_dir import Topic
+
+PARTITIONS_MAX = 2000
+"""`max.request.partition.size.limit` of Kafka."""
+
+
+def handle(
+    context: Context, request: RequestContext, message: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """One page, beginning at the cursor."""
+    names = sorted({topic.name for topic in message.topics} or {t.name for t in context.topics})
+    asks_for_all = not message.topics
+    start = 0
+    if message.cursor is not None:
+        names = [name for name in names if name >= message.cursor.topic_name]
+        if names and names[0] == message.cursor.topic_name:
+            start = message.cursor.partition_index
+    left = max(1, min(message.response_partition_limit, PARTITIONS_MAX))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = context.topics.find(name)
+        if topic is None:
+            if not asks_for_all:
+                response.topics.append(_unknown(name))
+            continue
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        page = _describe(context, topic, start, left)
+        response.topics.append(page)
+        left -= len(page.partitions)
+        end = start + len(page.partitions)
+        start = 0
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_topic_name(name)
+    except REFUSALS as error:
+        code = error_code(error)
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _describe(
+    context: Context, topic: "Topic", start: int, count: int
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = []
+    for log in topic.partitions[max(0, start) : max(0, start) + count]:
+        leader_id = context.topics.leader_id(topic, log.partition)
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=log.partition,
+                leader_id=leader_id,
+                leader_epoch=log.leader_epoch,
+                replica_nodes=[leader_id],
+                isr_nodes=[leader_id],
+            )
+        )
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

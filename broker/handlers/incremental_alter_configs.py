@@ -1,0 +1,52 @@
+"""IncrementalAlterConfigs (key 44, versions 0-1): set, delete, append to or subtract from settings.
+
+All changes of one resource happen together or not at all.
+
+Source: KIP-339; Kafka `ConfigAdminManager`.
+"""
+
+from broker.config_resources import Resource
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from broker.errors import InvalidRequest
+from protocol.api.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+async def handle(
+    context: Context, request: RequestContext, message: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Change every resource; each stands for itself."""
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            await _alter(context, resource, validate_only=message.validate_only)
+            for resource in message.resources
+        ]
+    )
+
+
+async def _alter(
+    context: Context, asked: AlterConfigsResource, *, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    response = AlterConfigsResourceResponse(
+        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+    )
+    try:
+        resource = Resource(context, asked.resource_type, asked.resource_name)
+        names = [resource.canonical(config.name) for config in asked.configs]
+        if len(set(names)) != len(names):
+            raise InvalidRequest("A setting stands in the request more than once.")
+        overrides = resource.overrides()
+        for config in asked.configs:
+            resource.apply(overrides, config.name, config.config_operation, config.value)
+        resource.check(overrides)
+        if not validate_only:
+            await resource.replace(overrides)
+    except REFUSALS as error:
+        response.error_code = error_code(error)
+        response.error_message = str(error)
+    return response

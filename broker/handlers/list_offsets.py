@@ -1,0 +1,176 @@
+"""ListOffsets (key 2, versions 0-11): offsets by time, and the named ends of a log.
+
+| timestamp | asks for                                             | since |
+|-----------|------------------------------------------------------|-------|
+| >= 0      | first record at or after this time (ms)              | 0     |
+| -1        | the end: high watermark, or last stable offset       | 0     |
+| -2        | the start                                            | 0     |
+| -3        | the record with the largest timestamp                | 7     |
+| -4        | the start of what is stored locally: the start here  | 8     |
+| -5        | the end of what is tiered: nothing is, (-1, -1)      | 9     |
+| -6        | the start of what waits for tiering: likewise        | 11    |
+
+Found: the record's own timestamp and offset.  Not found: (-1, -1) with no error.  Version 0 answers
+with a list of segment base offsets chosen by file age, as brokers before 0.10.1 did.
+
+Versions: v1 one offset with its timestamp, v2 isolation and throttle time, v4 leader epochs, v6
+flexible, v7/v8/v9/v11 the special timestamps above, v10 a timeout (nothing here waits).
+
+Source: KIP-79, KIP-734, KIP-405, KIP-1005; Kafka `KafkaApis.handleListOffsetRequest`,
+`UnifiedLog.fetchOffsetByTimestamp`.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from broker.errors import InvalidRequest, UnsupportedByVersion
+from protocol.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.records.layout import NO_TIMESTAMP
+from storage.log import Isolation
+
+if TYPE_CHECKING:
+    from storage.log import Log, TimestampOffset
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_SINCE = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""First request version in which each special timestamp has its meaning."""
+
+_CONSUMER_ID = -1
+_READ_COMMITTED = 1
+_UNKNOWN = -1
+
+
+def handle(
+    context: Context, request: RequestContext, message: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """Look every asked partition up; each has its own error."""
+    asked_twice = _asked_twice(message)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(
+                        context,
+                        request,
+                        message,
+                        topic.name,
+                        partition,
+                        is_duplicate=(topic.name, partition.partition_index) in asked_twice,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _asked_twice(message: ListOffsetsRequest) -> set[tuple[str, int]]:
+    counts = Counter(
+        (topic.name, partition.partition_index)
+        for topic in message.topics
+        for partition in topic.partitions
+    )
+    return {key for key, count in counts.items() if count > 1}
+
+
+def _answer(
+    context: Context,
+    request: RequestContext,
+    message: ListOffsetsRequest,
+    name: str,
+    asked: ListOffsetsPartition,
+    *,
+    is_duplicate: bool,
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    try:
+        if is_duplicate and request.api_version > 0:
+            raise InvalidRequest("The same partition is asked for twice.")
+        log = context.topics.led_log(name, asked.partition_index, asked.current_leader_epoch)
+        if request.api_version == 0:
+            answer.old_style_offsets = _offsets_by_age(context, log, asked)
+        else:
+            _look_up(request.api_version, message, log, asked.timestamp, answer)
+    except REFUSALS as error:
+        answer.error_code = error_code(error)
+        answer.timestamp = answer.offset = answer.leader_epoch = _UNKNOWN
+    return answer
+
+
+def _offsets_by_age(context: Context, log: "Log", asked: ListOffsetsPartition) -> list[int]:
+    """Version 0: base offsets of the segments last written by that time, newest first."""
+    if asked.timestamp < EARLIEST:
+        raise UnsupportedByVersion(f"Timestamp {asked.timestamp} means nothing in version 0.")
+    if asked.max_num_offsets < 0:
+        raise InvalidRequest(
+            f"max_num_offsets is {asked.max_num_offsets}; it must not be negative."
+        )
+    return list(log.offsets_before(asked.timestamp, asked.max_num_offsets, context.clock.wall_ms()))
+
+
+def _look_up(
+    version: int,
+    message: ListOffsetsRequest,
+    log: "Log",
+    timestamp: int,
+    answer: ListOffsetsPartitionResponse,
+) -> None:
+    """Fill `answer` with what `timestamp` asks of `log`."""
+    if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
+        raise UnsupportedByVersion(f"Timestamp {timestamp} means nothing in version {version}.")
+    is_consumer = message.replica_id == _CONSUMER_ID
+    isolation = (
+        Isolation.READ_COMMITTED
+        if is_consumer and message.isolation_level == _READ_COMMITTED
+        else Isolation.READ_UNCOMMITTED
+    )
+    if timestamp == LATEST:
+        answer.offset = _end(log, isolation, is_consumer=is_consumer)
+        answer.leader_epoch = log.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        answer.leader_epoch = log.epoch_at(log.log_start_offset)
+    elif timestamp == MAX_TIMESTAMP:
+        _found(answer, log.offset_for_max_timestamp(isolation=isolation))
+    elif timestamp >= 0:
+        _found(answer, log.offset_for_timestamp(timestamp, isolation=isolation))
+
+
+def _end(log: "Log", isolation: Isolation, *, is_consumer: bool) -> int:
+    if not is_consumer:
+        return log.log_end_offset
+    if isolation is Isolation.READ_COMMITTED:
+        return log.last_stable_offset
+    return log.high_watermark
+
+
+def _found(answer: ListOffsetsPartitionResponse, found: "TimestampOffset | None") -> None:
+    if found is None:
+        return
+    assert found.timestamp > NO_TIMESTAMP, "a found record has a timestamp; Java insists on it"
+    answer.timestamp = found.timestamp
+    answer.offset = found.offset
+    answer.leader_epoch = found.leader_epoch

@@ -1,0 +1,165 @@
+"""Metadata (key 3, versions 0-13): the brokers, the controller, topics and who leads them.
+
+| version | change                                                                  |
+|---------|-------------------------------------------------------------------------|
+| 0       | an empty list asks for all topics; later null does, and empty is none   |
+| 4       | the client says whether a missing topic may be created (before: it may) |
+| 8       | authorized operations (the cluster's only up to 10)                     |
+| 10, 12  | topics by id                                                            |
+| 13      | an error code for the whole answer                                      |
+
+A missing topic is created before the answer, so the client finds it at once; Kafka answers
+UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry.  `Differs from Kafka:` that way only.
+The controller is this broker: clients send their admin requests to a listed broker or nowhere.
+
+Source: Kafka `KafkaApis.handleTopicMetadataRequest`.
+"""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from broker.errors import TopicAlreadyExists
+from broker.topics import NO_TOPIC_ID, check_topic_name, is_internal
+from protocol.api.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from storage.data_dir import Topic
+
+_NULL_MEANS_ALL_SINCE = 1
+_NULL_NAME_SINCE = 12
+
+
+def handle(
+    context: Context, request: RequestContext, message: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    """Describe what was asked for; a task of its own only when topics have to be created."""
+    missing = _to_create(context, message)
+    if missing:
+        return _create_and_answer(context, request, message, missing)
+    return _answer(context, request, message, {})
+
+
+async def _create_and_answer(
+    context: Context, request: RequestContext, message: MetadataRequest, missing: list[str]
+) -> MetadataResponse:
+    refused: dict[str, ErrorCode] = {}
+    for name in missing:
+        try:
+            await context.topics.create(name, context.config.num_partitions)
+        except TopicAlreadyExists:
+            continue  # somebody else asked at the same time
+        except REFUSALS as error:
+            refused[name] = error_code(error)
+    return _answer(context, request, message, refused)
+
+
+def _to_create(context: Context, message: MetadataRequest) -> list[str]:
+    """The names asked for that do not exist and may be created."""
+    if not message.topics or not message.allow_auto_topic_creation:
+        return []
+    if not context.config.auto_create_topics_enable:
+        return []
+    names = dict.fromkeys(topic.name for topic in message.topics if topic.name)
+    return [name for name in names if context.topics.find(name) is None and not is_internal(name)]
+
+
+def _answer(
+    context: Context,
+    request: RequestContext,
+    message: MetadataRequest,
+    refused: dict[str, ErrorCode],
+) -> MetadataResponse:
+    endpoint = context.endpoint
+    wants_all = message.topics is None or (
+        not message.topics and request.api_version < _NULL_MEANS_ALL_SINCE
+    )
+    wants_operations = message.include_topic_authorized_operations
+    if wants_all:
+        topics = [_describe(context, topic, wants_operations) for topic in context.topics]
+    else:
+        topics = [
+            _find(context, request, asked, refused, wants_operations)
+            for asked in message.topics or ()
+        ]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=endpoint.node_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=endpoint.rack,
+            )
+        ],
+        cluster_id=context.cluster_id,
+        controller_id=endpoint.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _find(
+    context: Context,
+    request: RequestContext,
+    asked: MetadataRequestTopic,
+    refused: dict[str, ErrorCode],
+    wants_operations: bool,
+) -> MetadataResponseTopic:
+    """The answer for one topic asked for by name or, with a null name, by id."""
+    if asked.name is None or asked.topic_id != NO_TOPIC_ID:
+        topic = context.topics.find_by_id(asked.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                name=None if request.api_version >= _NULL_NAME_SINCE else "",
+                topic_id=asked.topic_id,
+            )
+        return _describe(context, topic, wants_operations)
+    topic = context.topics.find(asked.name)
+    if topic is not None:
+        return _describe(context, topic, wants_operations)
+    return MetadataResponseTopic(
+        error_code=refused.get(asked.name) or _why_missing(asked.name), name=asked.name
+    )
+
+
+def _why_missing(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except REFUSALS as error:
+        return error_code(error)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _describe(context: Context, topic: "Topic", wants_operations: bool) -> MetadataResponseTopic:
+    partitions = []
+    for log in topic.partitions:
+        leader_id = context.topics.leader_id(topic, log.partition)
+        partitions.append(
+            MetadataResponsePartition(
+                partition_index=log.partition,
+                leader_id=leader_id,
+                leader_epoch=log.leader_epoch,
+                replica_nodes=[leader_id],
+                isr_nodes=[leader_id],
+            )
+        )
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS if wants_operations else NOT_ASKED,
+    )

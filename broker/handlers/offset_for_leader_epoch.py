@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch (key 23, versions 0-4): where the records of a leader epoch end.
+
+A consumer that has seen an older epoch learns here whether its position was truncated away, which
+happens on one node too: under `flush.policy=os` an unclean start may lose a tail and opens a new
+epoch.  An epoch we know nothing of is answered with (-1, -1) and no error.
+
+Source: KIP-101, KIP-279, KIP-320; Kafka `UnifiedLog.endOffsetForEpoch`.
+"""
+
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from protocol.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+_UNDEFINED_EPOCH = -1
+
+
+def handle(
+    context: Context, request: RequestContext, message: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """The end of each asked epoch, per partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end(context, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _end(context: Context, name: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition)
+    try:
+        log = context.topics.led_log(name, asked.partition, asked.current_leader_epoch)
+        if asked.leader_epoch != _UNDEFINED_EPOCH:
+            answer.leader_epoch, answer.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+    except REFUSALS as error:
+        answer.error_code = error_code(error)
+    return answer
