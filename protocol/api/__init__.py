@@ -1,0 +1,55 @@
+"""One module per API, all its versions, declared as dataclasses.
+
+Modules carry the name of the ``ApiKey`` member in lower case, classes and fields those of Kafka's
+message specifications; ``message_class`` finds them by that rule and imports a module when its
+API is first spoken, so that start-up pays for no API that nobody uses. A nested struct keeps its
+published name too, except where a request and a response of one API use one name for two shapes:
+then the response's is prefixed with the message's name.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final
+
+from protocol.api_keys import ApiKey
+from protocol.errors import UnsupportedVersion
+from protocol.primitives import Direction
+
+NOT_DECLARED: Final = frozenset(
+    {
+        *range(ApiKey.LEADER_AND_ISR, ApiKey.OFFSET_COMMIT),
+        *range(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DELETE_GROUPS),
+        *range(ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM),
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.FETCH_SNAPSHOT,
+        *range(ApiKey.BROKER_REGISTRATION, ApiKey.DESCRIBE_TRANSACTIONS),
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        *range(ApiKey.CONTROLLER_REGISTRATION, ApiKey.LIST_CONFIG_RESOURCES),
+        *range(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.DELETE_SHARE_GROUP_OFFSETS + 1),
+    }
+)
+"""Keys without a module: between brokers, delegation tokens, telemetry, share, Streams groups."""
+
+_CAMEL_NAMES: Final = MappingProxyType({key: key.name.title().replace("_", "") for key in ApiKey})
+_CLASSES: Final[dict[tuple[int, Direction], type]] = {}
+
+
+def message_class(api_key: int, direction: Direction) -> type:
+    """The dataclass declared for ``api_key`` in ``direction``.
+
+    Raises:
+        UnsupportedVersion: no such API is declared; the version reported is -1.
+    """
+    known = _CLASSES.get((api_key, direction))
+    if known is None:
+        if api_key in NOT_DECLARED or api_key not in _CAMEL_NAMES:
+            raise UnsupportedVersion(api_key, -1)
+        key = ApiKey(api_key)
+        module = import_module(f"{__name__}.{key.name.lower()}")
+        known = getattr(module, _CAMEL_NAMES[key] + direction.value)
+        assert isinstance(known, type)
+        _CLASSES[api_key, direction] = known
+    return known

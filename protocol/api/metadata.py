@@ -1,0 +1,124 @@
+"""Metadata (key 3): who the brokers are and which of them leads each partition.
+
+Every client starts here. "All topics" is an empty array in v0 and null from v1 on, where an empty
+array means none.
+
+    =======  ===================================================================
+    version  change
+    =======  ===================================================================
+    0        brokers, topics, partitions
+    1        racks, controller, internal topics; null means all topics
+    2        cluster id
+    3        answer carries throttle_time_ms
+    4        auto-creation can be declined
+    5        offline replicas
+    6        client, not broker, waits out a throttle
+    7        leader epoch of partitions (KIP-320)
+    8        authorized operations on request (KIP-430)
+    9        flexible
+    10       topic ids in the answer; asking by id does not work yet
+    11       operations on the cluster moved to DescribeCluster (KIP-700)
+    12       topics may be asked for by id, without a name (KIP-516)
+    13       error for the whole answer, to ask clients to start over (KIP-1102)
+    =======  ===================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.api_keys import ApiKey
+from protocol.primitives import (
+    INT32,
+    Direction,
+    array,
+    boolean,
+    int16,
+    int32,
+    message,
+    string,
+    uuid,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class MetadataRequestTopic:
+    """A topic by name, or by id with a null name."""
+
+    topic_id: bytes = uuid(since=10)
+    name: str | None = string(nullable_since=10)
+
+
+@message(ApiKey.METADATA, Direction.REQUEST, max_version=13, flexible_since=9)
+@dataclass(slots=True, kw_only=True)
+class MetadataRequest:
+    """The topics of interest."""
+
+    topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable_since=1)
+    """Null for all topics, from v1 on."""
+
+    allow_auto_topic_creation: bool = boolean(since=4, default=True)
+    include_cluster_authorized_operations: bool = boolean(since=8, until=10)
+    include_topic_authorized_operations: bool = boolean(since=8)
+
+
+@dataclass(slots=True, kw_only=True)
+class MetadataResponseBroker:
+    """One broker and how to reach it."""
+
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(since=1, nullable_since=1, default=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class MetadataResponsePartition:
+    """One partition and its replicas."""
+
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    """-1 while there is none."""
+
+    leader_epoch: int = int32(since=7, default=-1)
+    replica_nodes: list[int] = array(INT32)
+    """All replicas, the preferred leader first."""
+
+    isr_nodes: list[int] = array(INT32)
+    """Replicas in step with the leader."""
+
+    offline_replicas: list[int] = array(INT32, since=5)
+
+
+@dataclass(slots=True, kw_only=True)
+class MetadataResponseTopic:
+    """One topic and its partitions."""
+
+    error_code: int = int16()
+    name: str | None = string(nullable_since=12)
+    """Null only when an unknown id was asked for."""
+
+    topic_id: bytes = uuid(since=10)
+    is_internal: bool = boolean(since=1)
+    """Whether the topic serves the broker's own purposes."""
+
+    partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
+    topic_authorized_operations: int = int32(since=8, default=-(2**31))
+    """Bit field of operation codes; the default says "not asked for"."""
+
+
+@message(ApiKey.METADATA, Direction.RESPONSE, max_version=13, flexible_since=9)
+@dataclass(slots=True, kw_only=True)
+class MetadataResponse:
+    """The cluster as this broker sees it."""
+
+    throttle_time_ms: int = int32(since=3)
+    brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
+    cluster_id: str | None = string(since=2, nullable_since=2, default=None)
+    controller_id: int = int32(since=1, default=-1)
+    """Must name a listed broker: clients send admin requests there and give up on -1."""
+
+    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
+    cluster_authorized_operations: int = int32(since=8, until=10, default=-(2**31))
+    error_code: int = int16(since=13)

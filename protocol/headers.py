@@ -1,0 +1,157 @@
+"""What stands between the frame's size and the message: who asks what, and which answer this is.
+
+    request header    v1 (inflexible)             v2 (flexible)
+    ================  ==========================  =====================================
+    api_key           int16                       int16
+    api_version       int16                       int16
+    correlation_id    int32                       int32
+    client_id         nullable string, int16 size nullable string, int16 size (sic)
+    tag section       absent                      present, all tags skipped
+
+    response header   v0 (inflexible)             v1 (flexible)
+    ================  ==========================  =====================================
+    correlation_id    int32                       int32
+    tag section       absent                      present
+
+The header is flexible when the message behind it is, with two exceptions. ``client_id`` keeps its
+two-byte length for ever, and the answer to ApiVersions always has header v0, because a client that
+does not know the broker yet could not tell which one to expect.
+
+An API nobody declared is read with header v1: enough to log the peer and close. Request header v0
+existed for the one request ControlledShutdown v0, which no client sends.
+
+Source: Kafka ``RequestHeader.json``, ``ResponseHeader.json``, ``ApiKeys.responseHeaderVersion``,
+KIP-482, KIP-511.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from protocol import varint
+from protocol.api import message_class
+from protocol.api_keys import ApiKey
+from protocol.errors import MalformedRequest, UnsupportedVersion
+from protocol.primitives import NEVER, Buffer, Direction, message_spec
+
+_FIXED: Final = struct.Struct(">hhih")
+_CORRELATION: Final = struct.Struct(">i")
+_NULL: Final = -1
+_NO_TAGS: Final = b"\0"
+
+_flexible_since: dict[int, int] = {}
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestHeader:
+    """Who asks what.
+
+    Attributes:
+        api_key: the API, not necessarily one that exists.
+        api_version: the version, not necessarily one that is served.
+        correlation_id: echoed in the answer as it is; any int32.
+        client_id: what the client calls itself, for logs and quotas; not authenticated.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def flexible_since(api_key: int) -> int:
+    """First flexible version of ``api_key``; ``NEVER`` when there is none or no declaration."""
+    known = _flexible_since.get(api_key)
+    if known is None:
+        try:
+            known = message_spec(message_class(api_key, Direction.REQUEST)).flexible_since
+        except UnsupportedVersion:
+            return NEVER  # not kept: a peer must not be able to grow this table
+        _flexible_since[api_key] = known
+    return known
+
+
+def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
+    """The header at the start of a frame, and the position where the body begins.
+
+    Raises:
+        MalformedRequest: the frame ends early, or the client id is not text.
+    """
+    try:
+        api_key, api_version, correlation_id, size = _FIXED.unpack_from(buf, 0)
+    except struct.error:
+        raise MalformedRequest("RequestHeader", "", 0, f"only {len(buf)} bytes") from None
+    position = _FIXED.size
+    client_id = None
+    if size >= 0:
+        end = position + size
+        if end > len(buf):
+            raise MalformedRequest(
+                "RequestHeader",
+                "client_id",
+                position,
+                f"claims {size} bytes, {len(buf) - position} are left",
+            )
+        try:
+            client_id = str(buf[position:end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedRequest(
+                "RequestHeader", "client_id", position, f"not UTF-8: {error.reason}"
+            ) from error
+        position = end
+    if api_version >= flexible_since(api_key):
+        position = _skip_tags(buf, position, "RequestHeader")
+    header = RequestHeader(
+        api_key=api_key,
+        api_version=api_version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    return header, position
+
+
+def encode_request_header(header: RequestHeader) -> bytes:
+    """The bytes of ``header``, flexible when its version is."""
+    client_id = b"" if header.client_id is None else header.client_id.encode()
+    size = _NULL if header.client_id is None else len(client_id)
+    fixed = _FIXED.pack(header.api_key, header.api_version, header.correlation_id, size)
+    if header.api_version >= flexible_since(header.api_key):
+        return fixed + client_id + _NO_TAGS
+    return fixed + client_id
+
+
+def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """The header of the answer to a request of this key and version."""
+    if _has_response_tags(api_key, api_version):
+        return _CORRELATION.pack(correlation_id) + _NO_TAGS
+    return _CORRELATION.pack(correlation_id)
+
+
+def decode_response_header(buf: Buffer, api_key: int, api_version: int) -> tuple[int, int]:
+    """The correlation id of an answer, and the position where its body begins.
+
+    Raises:
+        MalformedRequest: the frame ends early.
+    """
+    try:
+        (correlation_id,) = _CORRELATION.unpack_from(buf, 0)
+    except struct.error:
+        raise MalformedRequest("ResponseHeader", "", 0, f"only {len(buf)} bytes") from None
+    position = _CORRELATION.size
+    if _has_response_tags(api_key, api_version):
+        position = _skip_tags(buf, position, "ResponseHeader")
+    return correlation_id, position
+
+
+def _has_response_tags(api_key: int, api_version: int) -> bool:
+    return api_key != ApiKey.API_VERSIONS and api_version >= flexible_since(api_key)
+
+
+def _skip_tags(buf: Buffer, position: int, message: str) -> int:
+    try:
+        count, position = varint.decode_unsigned(buf, position)
+        return varint.skip_tags(buf, position, count)
+    except (IndexError, ValueError) as error:
+        raise MalformedRequest(message, "tags", position, "broken tag section") from error

@@ -1,0 +1,226 @@
+"""The one door of the codec: (key, version) and bytes on one side, messages on the other.
+
+For each (class, version) the registry holds a decoder and an encoder, written by
+``protocol.compiled`` from the declared layout when first needed. When one of them stumbles, the
+same input goes through the construct tree of ``protocol.schema``, which is slow and knows exactly
+what is wrong.
+
+Invariants: a request is consumed to its last byte or refused; decoding never allocates more than a
+small multiple of the bytes present; a records payload is never copied, neither when decoded (it is
+a view of the frame and keeps that alive) nor when a response is encoded (it is a part of the
+list); whatever is wrong with a peer's bytes is a ``ProtocolError``, anything else is our bug.
+
+``protocol.compiled`` and ``protocol.schema`` are imported inside functions: they bring construct
+with them, whose import takes longer than that of everything else here, and a broker should be
+listening before it pays for that.
+
+Which versions the *broker* honours is not known here: see ``protocol.api_keys.SUPPORTED``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from protocol import headers
+from protocol.api import message_class
+from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+from protocol.error_codes import ErrorCode
+from protocol.errors import MalformedRequest, UnsupportedVersion
+from protocol.primitives import (
+    DECODE_FAULTS,
+    ENCODE_FAULTS,
+    RECORDS,
+    Buffer,
+    Decoder,
+    Direction,
+    Encoder,
+    field_specs,
+    message_spec,
+)
+
+SCATTER_FROM_BYTES: Final = 1024
+"""Parts of a response at least this long stay parts of their own; shorter ones are joined."""
+
+_decoders: dict[tuple[type, int], Decoder] = {}
+_encoders: dict[tuple[type, int], Encoder] = {}
+_scattered: dict[type, bool] = {}
+
+
+def request_class(api_key: int) -> type:
+    """The request dataclass of ``api_key``; raises ``UnsupportedVersion`` for a stranger."""
+    return message_class(api_key, Direction.REQUEST)
+
+
+def response_class(api_key: int) -> type:
+    """The response dataclass of ``api_key``; raises ``UnsupportedVersion`` for a stranger."""
+    return message_class(api_key, Direction.RESPONSE)
+
+
+def declared_versions(api_key: int) -> VersionRange:
+    """Every version whose bytes are understood, whether or not the broker honours it."""
+    return VersionRange(0, message_spec(request_class(api_key)).max_version)
+
+
+def decode_request(api_key: int, version: int, buf: memoryview, position: int) -> Any:
+    """The request whose body begins at ``position`` and ends with ``buf``.
+
+    Records fields are views of ``buf``: they are writable when it is, and valid while it is left
+    alone.
+
+    Raises:
+        UnsupportedVersion: no layout is declared for this key and version.
+        MalformedRequest: the bytes do not match the layout, or some are left over.
+    """
+    return _decode(message_class(api_key, Direction.REQUEST), version, buf, position)
+
+
+def decode_response(api_key: int, version: int, buf: memoryview, position: int) -> Any:
+    """The response whose body begins at ``position``; see ``decode_request``."""
+    return _decode(message_class(api_key, Direction.RESPONSE), version, buf, position)
+
+
+def encode_request(message: Any, version: int) -> bytes:
+    """The body of a request.
+
+    Raises:
+        UnsupportedVersion: the message has no such version.
+        MalformedRequest: a value does not fit its declared type.
+    """
+    return b"".join(_encode(message, version))
+
+
+def encode_response(message: Any, version: int) -> list[Buffer]:
+    """The body of a response as buffers to be sent one after the other.
+
+    Record payloads of ``SCATTER_FROM_BYTES`` and more are the message's own objects, uncopied:
+    they must not change until they have been sent. Raises as ``encode_request`` does.
+    """
+    parts = _encode(message, version)
+    if _is_scattered(type(message)):
+        return join_short(parts)
+    return [b"".join(parts)]
+
+
+def encode_unsupported_api_versions(correlation_id: int) -> list[Buffer]:
+    """Header and body of the answer to an ApiVersions request of a version nobody declared.
+
+    Every client understands it: response header v0, body v0, error 35, and the range of ApiVersions
+    itself as the only entry, from which newer clients pick their second try.
+
+    Source: KIP-35, KIP-511; Kafka ``ApiVersionsRequest.getErrorResponse``.
+    """
+    cls = response_class(ApiKey.API_VERSIONS)
+    message = cls(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    (entry,) = (s.element for n, s in field_specs(cls) if n == "api_keys")
+    assert isinstance(entry, type)
+    versions = SUPPORTED[ApiKey.API_VERSIONS]
+    message.api_keys = [
+        entry(api_key=ApiKey.API_VERSIONS, min_version=versions.min, max_version=versions.max)
+    ]
+    header = headers.encode_response_header(ApiKey.API_VERSIONS, 0, correlation_id)
+    return [header, *encode_response(message, 0)]
+
+
+def prepare(api_key: int, version: int) -> None:
+    """Make the server's two functions of a version now, rather than at its first request."""
+    _decoder(request_class(api_key), version)
+    _encoder(response_class(api_key), version)
+
+
+def join_short(parts: list[Buffer]) -> list[Buffer]:
+    """``parts`` with runs of short ones joined; the bytes in order are the same."""
+    joined: list[Buffer] = []
+    run: list[Buffer] = []
+    for part in parts:
+        if len(part) < SCATTER_FROM_BYTES:
+            run.append(part)
+            continue
+        if run:
+            joined.append(b"".join(run))
+            run = []
+        joined.append(part)
+    if run:
+        joined.append(b"".join(run))
+    return joined
+
+
+def _decode(cls: type, version: int, buf: memoryview, position: int) -> Any:
+    decode = _decoders.get((cls, version)) or _decoder(cls, version)
+    limit = len(buf)
+    try:
+        message, end = decode(buf, position, limit)
+    except DECODE_FAULTS as error:
+        raise _why_undecodable(cls, version, buf, position) from error
+    if end != limit:
+        raise MalformedRequest(
+            f"{cls.__name__} v{version}", "", end, f"{limit - end} bytes after the end"
+        )
+    return message
+
+
+def _encode(message: Any, version: int) -> list[Buffer]:
+    cls = type(message)
+    encode = _encoders.get((cls, version)) or _encoder(cls, version)
+    parts: list[Buffer] = []
+    try:
+        encode(message, parts.append)
+    except ENCODE_FAULTS as error:
+        raise _why_unencodable(message, version) from error
+    return parts
+
+
+def _decoder(cls: type, version: int) -> Decoder:
+    _check_version(cls, version)
+    from protocol import compiled
+
+    decoder = _decoders[cls, version] = compiled.write_decoder(cls, version)
+    return decoder
+
+
+def _encoder(cls: type, version: int) -> Encoder:
+    _check_version(cls, version)
+    from protocol import compiled
+
+    encoder = _encoders[cls, version] = compiled.write_encoder(cls, version)
+    return encoder
+
+
+def _check_version(cls: type, version: int) -> None:
+    spec = message_spec(cls)
+    if not 0 <= version <= spec.max_version:
+        raise UnsupportedVersion(spec.api_key, version)
+
+
+def _why_undecodable(cls: type, version: int, buf: memoryview, position: int) -> Exception:
+    from protocol import schema
+
+    try:
+        schema.decode(cls, version, buf, position)
+    except MalformedRequest as error:
+        return error
+    return AssertionError(f"{cls.__name__} v{version}: fast and declared codec disagree")
+
+
+def _why_unencodable(message: Any, version: int) -> Exception:
+    from protocol import schema
+
+    try:
+        schema.encode(message, version)
+    except MalformedRequest as error:
+        return error
+    return AssertionError(f"{type(message).__name__} v{version}: codecs disagree")
+
+
+def _is_scattered(cls: type) -> bool:
+    known = _scattered.get(cls)
+    if known is None:
+        known = _scattered[cls] = _carries_records(cls)
+    return known
+
+
+def _carries_records(cls: type) -> bool:
+    return any(
+        spec.element is RECORDS
+        or (isinstance(spec.element, type) and _carries_records(spec.element))
+        for _, spec in field_specs(cls)
+    )
