@@ -1,0 +1,616 @@
+"""The consumer: records out, from an offset or a time, alone or as a member of a group.
+
+Owns the user's side of consuming: what is read, from where, what is committed. Fetching is
+`client.fetching`, membership is `client.group`, the requests about offsets `client.offsets`.
+
+    async with Consumer("flights", bootstrap="localhost:9092", start="-15m") as consumer:
+        async for record in consumer:
+            print(record.timestamp_ms, record.value)
+"""
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from client.cluster import Cluster, ClusterOptions
+from client.errors import BrokerRefused, ClientError, InvalidTime, InvalidUse
+from client.fetching import Fetcher, FetchOptions, PartitionReader
+from client.group import GroupMember, GroupOptions
+from client.offsets import (
+    EARLIEST,
+    LATEST,
+    Isolation,
+    Membership,
+    commit_offsets,
+    fetch_committed,
+    list_offsets,
+)
+from client.times import find_unit_mistake, parse_time
+from client.types import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+from protocol.error_codes import ErrorCode
+
+ISOLATIONS = {
+    "read_uncommitted": Isolation.READ_UNCOMMITTED,
+    "read_committed": Isolation.READ_COMMITTED,
+}
+
+Listener = Callable[[frozenset[TopicPartition]], Awaitable[None] | None]
+
+
+class Consumer:
+    """Reads topics in offset order per partition.
+
+    With a `group_id` the topics are shared with the other members; without, this consumer reads
+    all partitions of its topics, or exactly what `assign` names. Opened by ``async with`` (or
+    `start`), closed by it (or `close`). Belongs to one event loop and one reading task.
+
+    Auto-commit stores, at intervals and when partitions are let go, what was handed out before
+    the latest poll: after a crash some records may come again, none is skipped.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap: str | Iterable[str] = "127.0.0.1:9092",
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        start: str | int = "latest",
+        isolation: str = "read_uncommitted",
+        auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5000,
+        assignors: Iterable[str] = ("range", "cooperative-sticky"),
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3000,
+        max_poll_interval_ms: int = 300_000,
+        fetch_max_wait_ms: int = 500,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 16 * 1024 * 1024,
+        partition_max_bytes: int = 1024 * 1024,
+        prefetch_bytes: int = 8 * 1024 * 1024,
+        check_crcs: bool = True,
+        request_timeout_ms: int = 30_000,
+        timeout_ms: int = 60_000,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        client_id: str = "tidelog-consumer",
+    ) -> None:
+        """Set up without connecting.
+
+        Args:
+            topics: what to read; none if `assign` will tell.
+            bootstrap: ``host:port`` of one or more brokers.
+            group_id: the group to be a member of; None reads alone, without commits.
+            group_instance_id: a lasting name, so that a restart causes no rebalance.
+            start: where to read without a committed offset, or when the offset is out of the
+                log: ``earliest``, ``latest``, ``none`` (an error), or a time (text as
+                `client.times` reads it, or milliseconds).
+            isolation: ``read_committed`` hides aborted and unfinished transactions.
+            auto_commit: commit at intervals, if there is a group.
+            auto_commit_interval_ms: how often.
+            assignors: how the group may share, in order of preference.
+            session_timeout_ms: silence after which the group goes on without this member.
+            heartbeat_interval_ms: how often the group hears of this member.
+            max_poll_interval_ms: without a poll for so long this member leaves the group.
+            fetch_max_wait_ms: how long the broker may wait for `fetch_min_bytes`.
+            fetch_min_bytes: what is worth an answer.
+            fetch_max_bytes: the most in one answer.
+            partition_max_bytes: the most from one partition in one answer.
+            prefetch_bytes: what may wait here to be handed out.
+            check_crcs: verify every batch's check sum.
+            request_timeout_ms: how long one request may take.
+            timeout_ms: how long a call retries in all.
+            on_assigned: hears this member's whole share after each rebalance.
+            on_revoked: hears what is taken away, before it is; time to finish and commit.
+            client_id: how the broker's logs and metrics name this client.
+
+        Raises:
+            InvalidUse: values that do not exist or do not fit together.
+        """
+        if isolation not in ISOLATIONS:
+            raise InvalidUse(f"there is no isolation {isolation!r}: choose {', '.join(ISOLATIONS)}")
+        if group_instance_id is not None and group_id is None:
+            raise InvalidUse("group_instance_id needs a group_id")
+        self._topics = topics
+        self._isolation = ISOLATIONS[isolation]
+        self._start_at = _start_timestamp(start)
+        self._cluster = Cluster(
+            bootstrap,
+            ClusterOptions(
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                timeout_ms=timeout_ms,
+                metadata_max_age_ms=60_000,
+            ),
+        )
+        self._fetch_options = FetchOptions(
+            isolation=self._isolation,
+            max_wait_ms=fetch_max_wait_ms,
+            min_bytes=fetch_min_bytes,
+            max_bytes=fetch_max_bytes,
+            partition_max_bytes=partition_max_bytes,
+            prefetch_bytes=prefetch_bytes,
+            check_crcs=check_crcs,
+        )
+        self._group_options: GroupOptions | None = None
+        if group_id is not None:
+            self._group_options = GroupOptions(
+                group_id=group_id,
+                instance_id=group_instance_id,
+                assignors=tuple(assignors),
+                session_timeout_ms=session_timeout_ms,
+                heartbeat_interval_ms=heartbeat_interval_ms,
+                max_poll_interval_ms=max_poll_interval_ms,
+            )
+        self._auto_commit_s = auto_commit_interval_ms / 1000 if auto_commit and group_id else None
+        self._listeners = (on_assigned, on_revoked)
+        self._fetcher: Fetcher | None = None
+        self._member: GroupMember | None = None
+        self._committer: asyncio.Task[None] | None = None
+        self._current: PartitionReader | None = None
+        self._handed_out: set[PartitionReader] = set()
+
+    async def __aenter__(self) -> Self:
+        """Connect and begin to read; see `start`."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Close, committing what auto-commit may."""
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """The records, for ever, as they come."""
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record of any partition; waits for one.
+
+        Raises:
+            ClientError: as `getmany`.
+        """
+        fetcher = self._polled()
+        while True:
+            reader = self._current
+            if (
+                reader is not None
+                and not reader.is_paused
+                and fetcher.readers.get(reader.partition) is reader
+            ):
+                record = reader.take_one()
+                if record is not None:
+                    self._handed_out.add(reader)
+                    return record
+            self._current = self._next_reader(fetcher)
+            if self._current is None:
+                await self._wait_for_data(fetcher, None)
+
+    async def start(self) -> None:
+        """Connect; join the group, or read all partitions of the topics.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+            BrokerRefused: without a group, a topic does not exist.
+        """
+        assert self._fetcher is None, "a consumer starts once"
+        try:
+            await self._cluster.refresh(self._topics)
+            fetcher = Fetcher(self._cluster, self._fetch_options, self._find_positions)
+            if self._group_options is None:
+                for topic in self._topics:
+                    info = await self._cluster.topic(topic)
+                    fetcher.set_partitions(
+                        [*fetcher.readers, *(TopicPartition(topic, n) for n in info.partitions)]
+                    )
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._fetcher = fetcher
+        if self._group_options is not None and self._topics:
+            self._join(self._group_options, fetcher)
+        if self._auto_commit_s is not None:
+            self._committer = asyncio.create_task(self._commit_at_intervals(self._auto_commit_s))
+        fetcher.start()
+
+    async def close(self) -> None:
+        """Commit what auto-commit may, leave the group, end every connection."""
+        fetcher = self._fetcher
+        if fetcher is None:
+            return
+        try:
+            if self._committer is not None:
+                self._committer.cancel()
+                await asyncio.gather(self._committer, return_exceptions=True)
+            if self._member is not None:
+                await self._member.close()
+            elif self._auto_commit_s is not None:
+                await self._commit_consumed(fetcher.readers.values())
+        finally:
+            self._fetcher = self._member = None
+            await fetcher.close()
+            await self._cluster.close()
+
+    # Reading.
+
+    async def getmany(
+        self, *, timeout_ms: int = 1000, max_records: int = 500
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Records by partition, as soon as there are any; empty if none come in time.
+
+        Calling it again says that these were dealt with, as far as auto-commit goes.
+
+        Raises:
+            BrokerRefused: a partition that cannot be read, or an offset out of range with
+                start="none".
+            BadRecords: a batch is damaged.
+        """
+        fetcher = self._polled()
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        while True:
+            found: dict[TopicPartition, list[ConsumerRecord]] = {}
+            left = max_records
+            while left > 0 and (reader := self._next_reader(fetcher, tuple(found))) is not None:
+                records = reader.take(left)
+                if records:
+                    found[reader.partition] = records
+                    self._handed_out.add(reader)
+                    left -= len(records)
+            if found or not await self._wait_for_data(fetcher, deadline):
+                return found
+
+    def _polled(self) -> Fetcher:
+        """Note the sign of life; raise what the background found; open the next auto-commit."""
+        fetcher = self._running()
+        if self._member is not None:
+            self._member.polled()
+        for reader in self._handed_out:
+            reader.consumed = reader.position
+        self._handed_out.clear()
+        if fetcher.failures:
+            raise fetcher.failures.popleft()
+        return fetcher
+
+    def _next_reader(
+        self, fetcher: Fetcher, done: tuple[TopicPartition, ...] = ()
+    ) -> PartitionReader | None:
+        """A reader with data, each in its turn."""
+        for partition, reader in fetcher.readers.items():
+            if reader.has_data and not reader.is_paused and partition not in done:
+                # To the back of the queue, so that a busy partition starves no other.
+                fetcher.readers[partition] = fetcher.readers.pop(partition)
+                return reader
+        return None
+
+    async def _wait_for_data(self, fetcher: Fetcher, deadline: float | None) -> bool:
+        """Wait until something arrives (True) or the time is up (False); raise failures."""
+        fetcher.arrived.clear()
+        fetcher.wake()
+        if deadline is not None and asyncio.get_running_loop().time() >= deadline:
+            return False
+        try:
+            async with asyncio.timeout_at(deadline):
+                await fetcher.arrived.wait()
+        except TimeoutError:
+            return False
+        if fetcher.failures:
+            raise fetcher.failures.popleft()
+        return True
+
+    # What is read, and from where.
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; not together with a group's topics.
+
+        Raises:
+            InvalidUse: this consumer shares topics with a group.
+        """
+        if self._member is not None:
+            raise InvalidUse("a group assigns the partitions: give no topics to assign yourself")
+        self._running().set_partitions(partitions)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """What is read now."""
+        return frozenset(self._running().readers)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these (none given: of all) until `resume`."""
+        self._set_paused(partitions, is_paused=True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand out again."""
+        self._set_paused(partitions, is_paused=False)
+
+    def _set_paused(self, partitions: tuple[TopicPartition, ...], *, is_paused: bool) -> None:
+        for reader in self._readers(partitions):
+            reader.is_paused = is_paused
+        self._running().wake()
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The next offset to be handed out, None while it is looked up."""
+        return self._reader(partition).position
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Offsets between the position and the end that the latest fetch saw, None before it."""
+        reader = self._reader(partition)
+        is_committed = self._isolation is Isolation.READ_COMMITTED
+        end = reader.last_stable_offset if is_committed else reader.high_watermark
+        return None if reader.position is None or end < 0 else max(0, end - reader.position)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Hand out from `offset` next.
+
+        Raises:
+            InvalidUse: the partition is not read, or the offset negative.
+        """
+        if offset < 0:
+            raise InvalidUse(f"offset {offset} is negative: use seek_to_beginning or seek_to_end")
+        self._reader(partition).seek(offset)
+        self._running().wake()
+
+    async def seek_to_time(
+        self, when: int | str, *partitions: TopicPartition
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Go to the first record at or after a time (none given: in all partitions).
+
+        `when` is milliseconds, or text as `client.times` reads it. Where a partition has no such
+        record (None in the answer), reading goes on at its end. Records are in offset order, so
+        older ones may follow the first.
+
+        Raises:
+            InvalidTime: `when` is no time, or in the wrong unit.
+            BrokerRefused: the lookup failed.
+        """
+        readers = self._readers(partitions)
+        timestamp_ms = _timestamp(when)
+        found = await self.offsets_for_times({r.partition: timestamp_ms for r in readers})
+        missing = [partition for partition, hit in found.items() if hit is None]
+        ends = await self.end_offsets(missing)
+        for reader in readers:
+            hit = found[reader.partition]
+            reader.seek(ends[reader.partition] if hit is None else hit.offset)
+        self._running().wake()
+        return found
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the earliest record (none given: in all partitions)."""
+        await self._seek_to_end_of(partitions, EARLIEST)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go behind the last record (none given: in all partitions)."""
+        await self._seek_to_end_of(partitions, LATEST)
+
+    async def _seek_to_end_of(self, partitions: tuple[TopicPartition, ...], end: int) -> None:
+        readers = self._readers(partitions)
+        offsets = await self._ends([reader.partition for reader in readers], end)
+        for reader in readers:
+            reader.seek(offsets[reader.partition])
+        self._running().wake()
+
+    # Questions.
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time, None where there is none.
+
+        Raises:
+            InvalidTime: a time in the wrong unit.
+            BrokerRefused: an unknown partition.
+        """
+        for timestamp_ms in times_ms.values():
+            _timestamp(timestamp_ms)
+        return await list_offsets(self._cluster, times_ms, self._isolation)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The earliest offset of each partition."""
+        return await self._ends(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """One past the last offset that this consumer may see, for each partition."""
+        return await self._ends(partitions, LATEST)
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition], end: int
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, end)
+        found = await list_offsets(self._cluster, wanted, self._isolation)
+        return {partition: hit.offset for partition, hit in found.items() if hit is not None}
+
+    async def partitions(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic.
+
+        Raises:
+            BrokerRefused: there is no such topic.
+        """
+        return [TopicPartition(topic, n) for n in (await self._cluster.topic(topic)).partitions]
+
+    # Commits.
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> None:
+        """Store positions for the group: those given, or everything handed out so far.
+
+        Raises:
+            InvalidUse: there is no group.
+            BrokerRefused: the group has gone on without this member.
+        """
+        group = self._group()
+        if offsets is None:
+            await commit_offsets(self._cluster, group, self._positions("position"))
+            return
+        positions = {
+            partition: OffsetAndMetadata(value) if isinstance(value, int) else value
+            for partition, value in offsets.items()
+        }
+        await commit_offsets(self._cluster, group, positions)
+
+    async def committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The group's stored positions (none given: all of them); partitions without are left out.
+
+        Raises:
+            InvalidUse: there is no group.
+        """
+        return await fetch_committed(self._cluster, self._group().group_id, partitions or None)
+
+    def _group(self) -> Membership:
+        if self._group_options is None:
+            raise InvalidUse("this consumer has no group: give it a group_id to commit")
+        if self._member is not None:
+            return self._member.membership
+        return Membership(group_id=self._group_options.group_id)
+
+    def _positions(
+        self, which: str, readers: Iterable[PartitionReader] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        offsets = {}
+        for reader in self._running().readers.values() if readers is None else readers:
+            offset = reader.consumed if which == "consumed" else reader.position
+            if offset is not None:
+                offsets[reader.partition] = OffsetAndMetadata(offset, "", reader.leader_epoch)
+        return offsets
+
+    async def _commit_at_intervals(self, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            if self._fetcher is not None:
+                await self._commit_consumed(self._fetcher.readers.values())
+
+    async def _commit_consumed(self, readers: Iterable[PartitionReader]) -> None:
+        """Auto-commit. A group in the midst of a rebalance refuses; the next one will do."""
+        due = [reader for reader in readers if reader.consumed != reader.committed]
+        positions = self._positions("consumed", due)
+        try:
+            await commit_offsets(self._cluster, self._group(), positions)
+        except BrokerRefused as error:
+            if error.code not in _COMMIT_LATER:
+                self._note(error)
+            return
+        except ClientError as error:
+            self._note(error)
+            return
+        for reader in due:
+            if reader.partition in positions:
+                reader.committed = positions[reader.partition].offset
+
+    # What the group and the fetcher ask of us.
+
+    def _join(self, options: GroupOptions, fetcher: Fetcher) -> None:
+        async def revoked(partitions: frozenset[TopicPartition]) -> None:
+            readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]
+            await _tell(self._listeners[1], partitions)
+            if self._auto_commit_s is not None:
+                await self._commit_consumed(readers)
+            fetcher.set_partitions(fetcher.readers.keys() - partitions)
+
+        async def assigned(partitions: frozenset[TopicPartition]) -> None:
+            fetcher.set_partitions(partitions)
+            await _tell(self._listeners[0], partitions)
+
+        self._member = GroupMember(
+            self._cluster,
+            options,
+            on_revoked=revoked,
+            on_assigned=assigned,
+            on_failure=self._note,
+        )
+        self._member.start(self._topics)
+
+    async def _find_positions(self, readers: list[PartitionReader]) -> None:
+        """Committed offset, else the start policy."""
+        committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        fresh = [reader for reader in readers if not reader.is_out_of_range]
+        if self._group_options is not None and fresh:
+            committed = await fetch_committed(
+                self._cluster,
+                self._group_options.group_id,
+                [reader.partition for reader in fresh],
+                require_stable=self._isolation is Isolation.READ_COMMITTED,
+            )
+        for reader in fresh:
+            stored = committed.get(reader.partition)
+            if stored is not None and reader.position is None:
+                reader.seek(stored.offset)
+        lost = [reader for reader in readers if reader.position is None]
+        if lost:
+            await self._start_over(lost)
+
+    async def _start_over(self, readers: list[PartitionReader]) -> None:
+        if self._start_at is None:
+            names = ", ".join(str(reader.partition) for reader in readers)
+            raise BrokerRefused(
+                f"{names} have no committed offset in the log, and start='none'",
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+        wanted = {reader.partition: self._start_at for reader in readers}
+        found = await list_offsets(self._cluster, wanted, self._isolation)
+        missing = [partition for partition, hit in found.items() if hit is None]
+        ends = await self._ends(missing, LATEST) if missing else {}
+        for reader in readers:
+            hit = found[reader.partition]
+            if reader.position is None:
+                reader.seek(ends[reader.partition] if hit is None else hit.offset)
+
+    def _note(self, error: ClientError) -> None:
+        if self._fetcher is not None:
+            self._fetcher.report(error)
+
+    def _running(self) -> Fetcher:
+        if self._fetcher is None:
+            raise InvalidUse("the consumer is not started, or closed: use 'async with Consumer'")
+        return self._fetcher
+
+    def _reader(self, partition: TopicPartition) -> PartitionReader:
+        reader = self._running().readers.get(TopicPartition(*partition))
+        if reader is None:
+            raise InvalidUse(f"{partition[0]}-{partition[1]} is not assigned to this consumer")
+        return reader
+
+    def _readers(self, partitions: tuple[TopicPartition, ...]) -> list[PartitionReader]:
+        if not partitions:
+            return list(self._running().readers.values())
+        return [self._reader(partition) for partition in partitions]
+
+
+_COMMIT_LATER = frozenset(
+    {
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    }
+)
+
+
+async def _tell(listener: Listener | None, partitions: frozenset[TopicPartition]) -> None:
+    if listener is not None:
+        answer = listener(partitions)
+        if inspect.isawaitable(answer):
+            await answer
+
+
+def _timestamp(when: int | str) -> int:
+    if isinstance(when, str):
+        return parse_time(when, now_ms=time.time_ns() // 1_000_000)
+    if mistake := find_unit_mistake(when):
+        raise InvalidTime(mistake)
+    return when
+
+
+def _start_timestamp(start: str | int) -> int | None:
+    words = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+    if isinstance(start, str) and start in words:
+        return words[start]
+    return _timestamp(start)

@@ -1,0 +1,387 @@
+"""The producer: records in, deliveries out.
+
+Owns the user's side of producing: choosing partitions, bounding memory, flushing, transactions.
+Sending is `client.sender`, queues are `client.batches`, the transaction's requests are
+`client.transactions`.
+
+    async with Producer("localhost:9092") as producer:
+        delivery = await producer.send("flights", b"took off", key=b"N14228")
+        print(await delivery)
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+from client.batches import RECORD_OVERHEAD_BYTES, Batch, Delivery
+from client.cluster import Cluster, ClusterOptions
+from client.errors import BrokerUnreachable, ClientError, InvalidUse
+from client.identity import ProducerIdentity
+from client.partitioner import StickyPartitioner, partition_for_key
+from client.sender import Sender, SenderOptions
+from client.times import find_unit_mistake
+from client.transactions import Transactions
+from client.types import Header, OffsetAndMetadata, RecordMetadata, TopicInfo, TopicPartition
+from protocol.records.layout import Codec
+from protocol.records.record import Record
+
+ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+
+
+class Producer:
+    """Sends records in batches, in order per partition, once each unless told otherwise.
+
+    Opened by ``async with`` (or `start`) and closed by it (or `close`), which flushes first.
+    Belongs to one event loop; any number of tasks may send. A crash of this process loses what
+    was not acknowledged, which is what awaiting a `Delivery` or `flush` is for.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Iterable[str] = "127.0.0.1:9092",
+        *,
+        acks: str | int = "all",
+        compression: str = "none",
+        linger_ms: int = 5,
+        batch_bytes: int = 64 * 1024,
+        buffer_bytes: int = 32 * 1024 * 1024,
+        idempotent: bool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: int = 120_000,
+        check_timestamps: bool = True,
+        client_id: str = "tidelog-producer",
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """Set up without connecting.
+
+        Args:
+            bootstrap: ``host:port`` of one or more brokers.
+            acks: ``all`` waits until the record is safe on disk, 1 until it is taken, 0 for
+                nothing.
+            compression: none, gzip, snappy, lz4 or zstd, for whole batches.
+            linger_ms: how long a batch that is not full waits for more.
+            batch_bytes: when a batch is full, before compression.
+            buffer_bytes: what may be unsettled in all; `send` waits above it.
+            idempotent: let the broker drop repeated batches; None: yes, if acks is ``all``.
+            transactional_id: needed for `transaction`; one live producer per id.
+            transaction_timeout_ms: after this the broker aborts a silent transaction.
+            request_timeout_ms: how long one request may take.
+            delivery_timeout_ms: how long a record is tried in all.
+            check_timestamps: refuse timestamps that look like seconds, micros or nanos.
+            client_id: how the broker's logs and metrics name this client.
+            clock_ms: where the timestamp of a record without one comes from.
+
+        Raises:
+            InvalidUse: values that do not exist or do not fit together.
+        """
+        acks_number = _acks_number(acks)
+        if acks_number != -1 and (idempotent or transactional_id is not None):
+            raise InvalidUse("idempotent and transactional producers need acks='all'")
+        wants_identity = acks_number == -1 if idempotent is None else idempotent
+        self._options = SenderOptions(
+            acks=acks_number,
+            codec=_codec(compression),
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
+        self._cluster = Cluster(
+            bootstrap,
+            ClusterOptions(
+                client_id=client_id, request_timeout_ms=request_timeout_ms, create_topics=True
+            ),
+        )
+        self._identity: ProducerIdentity | None = None
+        if wants_identity or transactional_id is not None:
+            self._identity = ProducerIdentity(
+                self._cluster,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
+            )
+        self._transactions: Transactions | None = None
+        self._sender: Sender | None = None
+        self._buffer_bytes = buffer_bytes
+        self._buffered_bytes = 0
+        self._has_room = asyncio.Event()
+        self._check_timestamps = check_timestamps
+        self._clock_ms = clock_ms
+        self._sticky: dict[str, StickyPartitioner] = {}
+        self._unseen_failure: ClientError | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect; see `start`."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Flush and close; after an error nothing is waited for."""
+        await self.close(flush=error is None)
+
+    async def start(self) -> None:
+        """Connect and, if idempotent, get an identity.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+            UnsupportedByBroker: the broker has no idempotence or transactions.
+        """
+        assert self._sender is None, "a producer starts once"
+        try:
+            await self._cluster.refresh(())
+            if self._identity is not None:
+                await self._identity.acquire()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._sender = Sender(self._cluster, self._options, self._identity, self._batch_settled)
+        if self._identity is not None and self._identity.transactional_id is not None:
+            self._transactions = Transactions(self._cluster, self._identity, self._sender)
+        self._sender.start()
+
+    async def close(self, *, flush: bool = True) -> None:
+        """End the producer; with `flush`, after everything was delivered or given up.
+
+        Raises:
+            ClientError: as `flush`.
+        """
+        sender = self._sender
+        if sender is None:
+            return
+        try:
+            if self._transactions is not None and self._transactions.is_open:
+                await self._transactions.abort()
+            elif flush:
+                await self.flush()
+        finally:
+            self._sender = None
+            await sender.close()
+            await self._cluster.close()
+
+    # Sending.
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[Header] = (),
+    ) -> Delivery:
+        """Queue one record; the returned `Delivery` tells its fate when awaited.
+
+        Without a `partition` the key decides, and without a key whatever fills batches best.
+        Without `timestamp_ms` the record carries the present. Waits only for metadata of a new
+        topic and for room in the buffer.
+
+        Raises:
+            InvalidUse: a bad partition, or a timestamp in the wrong unit.
+            BrokerRefused: the topic does not exist and is not created.
+        """
+        sender = self._running()
+        if timestamp_ms is None:
+            timestamp_ms = self._clock_ms()
+        elif self._check_timestamps:
+            _check_timestamp(timestamp_ms)
+        header_list = tuple(headers)
+        size_bytes = _record_size(key, value, header_list)
+        # The cluster's cache answers at once but for the first record of a topic.
+        info = self._cluster.find_topic(topic) or await self._cluster.topic(topic)
+        chosen = self._choose(info, key, partition, size_bytes)
+        if self._transactions is not None:
+            await self._transactions.enrol(TopicPartition(topic, chosen))
+        while self._buffered_bytes + size_bytes > self._buffer_bytes and self._buffered_bytes:
+            await self._wait_for_room(sender)
+        self._buffered_bytes += size_bytes
+        queue = sender.queue(TopicPartition(topic, chosen))
+        was_waiting = len(queue.waiting)
+        now = asyncio.get_running_loop().time()
+        delivery = queue.append(
+            Record(0, timestamp_ms, key, value, header_list),
+            size_bytes,
+            limit_bytes=self._options.batch_bytes,
+            now=now,
+        )
+        if len(queue.waiting) != was_waiting:
+            sender.wake()
+        return delivery
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[Header] = (),
+    ) -> RecordMetadata:
+        """As `send`, and wait until the record is stored; slow if done one by one.
+
+        Raises:
+            ClientError: it was not stored, or nobody knows.
+        """
+        delivery = await self.send(
+            topic,
+            value,
+            key=key,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            headers=headers,
+        )
+        return await delivery
+
+    async def flush(self) -> None:
+        """Send everything now and wait until each record is stored or given up.
+
+        Raises:
+            ClientError: the first failure since the last flush that nobody awaited.
+        """
+        sender = self._running()
+        sender.flushing += 1
+        try:
+            sender.wake()
+            for batch in sender.unsettled():
+                await batch.settled()
+        finally:
+            sender.flushing -= 1
+        failure, self._unseen_failure = self._unseen_failure, None
+        if failure is not None:
+            raise failure
+
+    async def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic, which is created if the broker does so."""
+        self._running()
+        return list((await self._cluster.topic(topic)).partitions)
+
+    # Transactions.
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """All sends in the block become visible together when it ends, or never.
+
+        An exception in the block aborts; so does a record that cannot be delivered.
+
+        Raises:
+            InvalidUse: the producer has no transactional_id, or a transaction is open.
+            ClientError: the commit failed; the transaction is aborted.
+        """
+        transactions = self._running_transactions()
+        transactions.begin()
+        try:
+            yield
+        except BaseException:
+            await transactions.abort()
+            self._unseen_failure = None
+            raise
+        await transactions.commit()
+        self._unseen_failure = None
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_id: str
+    ) -> None:
+        """Commit a group's positions as part of the open transaction.
+
+        Raises:
+            InvalidUse: no transaction is open.
+            BrokerRefused: the group or the transaction is in the way.
+        """
+        await self._running_transactions().send_offsets(offsets, group_id)
+
+    # Inside.
+
+    def _running(self) -> Sender:
+        if self._sender is None:
+            raise InvalidUse("the producer is not started, or closed: use 'async with Producer'")
+        return self._sender
+
+    def _running_transactions(self) -> Transactions:
+        self._running()
+        if self._transactions is None:
+            raise InvalidUse("give the producer a transactional_id to use transactions")
+        return self._transactions
+
+    def _choose(
+        self, info: TopicInfo, key: bytes | None, partition: int | None, size_bytes: int
+    ) -> int:
+        if partition is not None:
+            if partition not in info.partitions:
+                raise InvalidUse(
+                    f"{info.name} has no partition {partition}: it has 0 to "
+                    f"{len(info.partitions) - 1}"
+                )
+            return partition
+        if key is not None:
+            return partition_for_key(key, len(info.partitions))
+        sticky = self._sticky.get(info.name)
+        if sticky is None:
+            sticky = StickyPartitioner(stick_bytes=self._options.batch_bytes)
+            self._sticky[info.name] = sticky
+        return sticky.choose(list(info.partitions), size_bytes)
+
+    async def _wait_for_room(self, sender: Sender) -> None:
+        self._has_room.clear()
+        sender.flushing += 1
+        try:
+            sender.wake()
+            async with asyncio.timeout(self._options.delivery_timeout_ms / 1000):
+                await self._has_room.wait()
+        except TimeoutError:
+            raise BrokerUnreachable(
+                f"the buffer of {self._buffer_bytes} bytes stayed full for "
+                f"{self._options.delivery_timeout_ms} ms: the broker takes nothing"
+            ) from None
+        finally:
+            sender.flushing -= 1
+
+    def _batch_settled(self, batch: Batch) -> None:
+        for record in batch.records:
+            self._buffered_bytes -= _record_size(record.key, record.value, record.headers)
+        self._has_room.set()
+        if batch.error is not None:
+            if self._transactions is not None:
+                self._transactions.record_failed(batch.error)
+            if not batch.is_observed and self._unseen_failure is None:
+                self._unseen_failure = batch.error
+
+
+def _acks_number(acks: str | int) -> int:
+    number = ACKS.get(str(acks).lower())
+    if number is None:
+        raise InvalidUse(f"acks={acks!r} does not exist: choose 'all', 1 or 0")
+    return number
+
+
+def _codec(name: str) -> Codec:
+    try:
+        return Codec[name.upper()]
+    except KeyError:
+        choices = ", ".join(codec.name.lower() for codec in Codec)
+        raise InvalidUse(f"there is no compression {name!r}: choose {choices}") from None
+
+
+def _check_timestamp(timestamp_ms: int) -> None:
+    if not isinstance(timestamp_ms, int):
+        raise InvalidUse(
+            f"timestamp_ms={timestamp_ms!r} is not whole milliseconds: for time.time() write "
+            "int(time.time() * 1000)"
+        )
+    if timestamp_ms < 0:
+        raise InvalidUse(f"timestamp_ms={timestamp_ms} lies before 1970, where no record can be")
+    if mistake := find_unit_mistake(timestamp_ms):
+        raise InvalidUse(f"{mistake}; check_timestamps=False lets it through")
+
+
+def _record_size(key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> int:
+    size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += len(name) + len(content or b"") + 4
+    return size

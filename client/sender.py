@@ -1,0 +1,365 @@
+"""From waiting batches to answered requests: the producer's only background task.
+
+Decides when a batch goes (full, lingered long enough, or flushed), to whom (the partition's
+leader), how often (until the delivery timeout), and what an answer means for it. The order of
+batches and their numbers are kept by `client.batches`, the identity by `client.identity`.
+
+What an answer means:
+
+===========================  ==================================================================
+answer                       consequence
+===========================  ==================================================================
+no error                     settled, with offset and stored time
+duplicate                    settled: an earlier attempt did arrive; its offset is not known
+retriable, or request lost   sent again after a pause, within the delivery timeout
+out of order                 never stored: waits for the batch before it, then goes again; with
+                             no batch before it the identity is stale
+anything else                failed, and numbering resumes where the batch began
+time is up, fate unknown     failed, and the identity is stale
+===========================  ==================================================================
+
+Source: Kafka ``Sender``, ``TransactionManager``. Read next: `client.batches`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from client.batches import Batch, PartitionQueue
+from client.cluster import Cluster
+from client.connection import Connection
+from client.errors import BrokerRefused, BrokerUnreachable, ClientError
+from client.identity import ProducerIdentity
+from client.retry import is_retriable
+from client.types import TopicPartition
+from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
+from protocol.records.builder import build_batch
+from protocol.records.layout import NO_SEQUENCE, Codec
+
+logger = logging.getLogger(__name__)
+
+# Version 11 is the last before partitions are added to transactions by producing to them;
+# version 3 is the first that takes record format 2, the only one that is written here.
+_PRODUCE_MAX_VERSION = 11
+_PRODUCE_MIN_VERSION = 3
+
+_SEQUENCE_MASK = 0x7FFFFFFF
+_ORDER_ERRORS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderOptions:
+    """How batches are sent; all times in milliseconds, sizes in bytes."""
+
+    acks: int = -1
+    codec: Codec = Codec.NONE
+    linger_ms: int = 5
+    batch_bytes: int = 64 * 1024
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
+    retry_backoff_ms: int = 100
+    max_in_flight: int = 5
+
+
+class Sender:
+    """Started by `start`, ended by `close`, which waits for nothing: flush first."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: SenderOptions,
+        identity: ProducerIdentity | None,
+        on_settled: Callable[[Batch], None],
+    ) -> None:
+        """`on_settled` hears every batch once its outcome is known, before waiters run."""
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.flushing = 0
+        self._cluster = cluster
+        self._options = options
+        self._identity = identity
+        self._on_settled = on_settled
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._requests: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        # Without sequence numbers a second request could overtake a repeated first one.
+        self._max_in_flight = options.max_in_flight if identity is not None else 1
+
+    def start(self) -> None:
+        """Begin sending."""
+        self._task = asyncio.create_task(self._run(), name=f"{__name__}.run")
+
+    async def close(self) -> None:
+        """Stop; what is unsettled then fails as cancelled by this client."""
+        tasks = [*self._requests, *([self._task] if self._task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        error = BrokerUnreachable("the producer was closed before the record was acknowledged")
+        for queue in self.queues.values():
+            for batch in [*queue.in_flight, *queue.waiting]:
+                if not batch.is_settled:
+                    self._fail(batch, error)
+
+    def queue(self, partition: TopicPartition) -> PartitionQueue:
+        """The queue of a partition, made at its first record."""
+        queue = self.queues.get(partition)
+        if queue is None:
+            queue = self.queues[partition] = PartitionQueue(partition)
+        return queue
+
+    def wake(self) -> None:
+        """Look at the queues now: something is full, or to be flushed."""
+        self._wake.set()
+
+    def unsettled(self) -> list[Batch]:
+        """Every batch whose outcome is not known yet."""
+        return [b for q in self.queues.values() for b in (*q.in_flight, *q.waiting)]
+
+    def drop_waiting(self, error: ClientError) -> None:
+        """Fail everything that is not under way, as aborting a transaction does."""
+        for queue in self.queues.values():
+            while queue.waiting:
+                batch = queue.waiting.popleft()
+                if batch.sequence != NO_SEQUENCE and self._identity is not None:
+                    self._identity.is_stale = True
+                self._fail(batch, error)
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            delay_s = await self._send_what_is_due()
+            try:
+                async with asyncio.timeout(delay_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _send_what_is_due(self) -> float | None:
+        """Start the requests that are due; seconds until the next may be, None for no idea."""
+        if self._identity is not None and self._identity.is_stale:
+            await self._renew_identity()
+        now = self._loop.time()
+        delays: list[float] = []
+        due: dict[int, list[PartitionQueue]] = {}
+        for queue in self.queues.values():
+            self._expire(queue, now)
+            delay_s = self._delay_of(queue, now)
+            if delay_s is None:
+                continue
+            if delay_s > 0:
+                delays.append(delay_s)
+            elif (node_id := await self._leader_of(queue)) is not None:
+                due.setdefault(node_id, []).append(queue)
+            else:
+                delays.append(self._options.retry_backoff_ms / 1000)
+        for node_id, queues in due.items():
+            task = asyncio.create_task(self._request(node_id, [queue.take() for queue in queues]))
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
+            # The rest of a long queue may be due as well.
+            delays.extend(0.0 for queue in queues if self._delay_of(queue, now) == 0)
+        return min(delays, default=None)
+
+    def _delay_of(self, queue: PartitionQueue, now: float) -> float | None:
+        """Seconds until the oldest waiting batch is due (0: now), None if an event must come."""
+        if not queue.waiting or queue.is_recovering or len(queue.in_flight) >= self._max_in_flight:
+            return None
+        first = queue.waiting[0]
+        if self._identity is not None and self._identity.is_stale and not first.is_in_doubt:
+            return None
+        if now < queue.not_before:
+            return queue.not_before - now
+        if self.flushing or queue.has_full_batch(self._options.batch_bytes):
+            return 0
+        return max(0, first.created_at + self._options.linger_ms / 1000 - now)
+
+    async def _leader_of(self, queue: PartitionQueue) -> int | None:
+        try:
+            return await self._cluster.leader(queue.partition)
+        except ClientError as error:
+            if not is_retriable(error):
+                while queue.waiting:
+                    self._fail(queue.waiting.popleft(), error)
+            return None
+
+    def _expire(self, queue: PartitionQueue, now: float) -> None:
+        limit_s = self._options.delivery_timeout_ms / 1000
+        while queue.waiting and now - queue.waiting[0].created_at > limit_s:
+            batch = queue.waiting.popleft()
+            if batch.is_in_doubt and self._identity is not None:
+                self._identity.is_stale = True
+            elif batch.sequence != NO_SEQUENCE:
+                queue.renumber_from(batch.sequence)
+            fate = "it may or may not be stored" if batch.is_in_doubt else "it was not stored"
+            self._fail(
+                batch,
+                BrokerUnreachable(
+                    f"a record for {queue.partition} was not acknowledged within "
+                    f"{self._options.delivery_timeout_ms} ms; {fate}"
+                ),
+            )
+
+    async def _renew_identity(self) -> None:
+        """Get a new id once nothing carries the old one; a transaction does so at its end."""
+        assert self._identity is not None
+        carries_old = any(
+            queue.in_flight or any(batch.is_in_doubt for batch in queue.waiting)
+            for queue in self.queues.values()
+        )
+        if carries_old or self._identity.transactional_id is not None:
+            return
+        try:
+            await self._identity.acquire()
+        except ClientError as error:
+            self.drop_waiting(error)
+            return
+        self.forget_numbers()
+
+    def forget_numbers(self) -> None:
+        """Number every partition from 0 again, as a new identity wants it."""
+        for queue in self.queues.values():
+            queue.renumber_from(0)
+
+    # One request.
+
+    async def _request(self, node_id: int, batches: list[Batch]) -> None:
+        try:
+            connection = await self._cluster.connection(node_id)
+            await connection.drained()
+            for batch in batches:
+                self._encode(batch)
+            await self._exchange(connection, batches)
+        except ClientError as error:
+            for batch in batches:
+                if not batch.is_settled:
+                    batch.is_in_doubt = batch.is_in_doubt or isinstance(error, BrokerUnreachable)
+                    self._conclude(batch, error)
+        finally:
+            self.wake()
+
+    async def _exchange(self, connection: Connection, batches: list[Batch]) -> None:
+        request = self._produce_request(batches)
+        version = connection.version_of(
+            ApiKey.PRODUCE, max_version=_PRODUCE_MAX_VERSION, min_version=_PRODUCE_MIN_VERSION
+        )
+        if self._options.acks == 0:
+            connection.send_unanswered(request, ApiKey.PRODUCE, version)
+            for batch in batches:
+                self._settle(batch, -1, -1)
+            return
+        timeout_ms = self._options.request_timeout_ms
+        response = await connection.send(request, ApiKey.PRODUCE, version, timeout_ms=timeout_ms)
+        answers = {
+            TopicPartition(topic.name, answer.index): answer
+            for topic in response.responses
+            for answer in topic.partition_responses
+        }
+        for batch in batches:
+            answer = answers.get(batch.partition)
+            if answer is None:
+                error = BrokerUnreachable(f"{connection.address} left {batch.partition} unanswered")
+                self._conclude(batch, error)
+            else:
+                self._take_answer(batch, answer, connection.address)
+
+    def _encode(self, batch: Batch) -> None:
+        """Number and encode a batch; what is sent again is the same bytes."""
+        if batch.encoded is not None:
+            return
+        producer_id = producer_epoch = -1
+        identity = self._identity
+        if identity is not None:
+            queue = self.queues[batch.partition]
+            producer_id, producer_epoch = identity.producer_id, identity.producer_epoch
+            batch.sequence = queue.next_sequence
+            queue.next_sequence = (queue.next_sequence + len(batch.records)) & _SEQUENCE_MASK
+        batch.encoded = build_batch(
+            batch.records,
+            codec=self._options.codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=batch.sequence,
+            is_transactional=identity is not None and identity.transactional_id is not None,
+        )
+
+    def _produce_request(self, batches: list[Batch]) -> ProduceRequest:
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for batch in batches:
+            data = PartitionProduceData(index=batch.partition.partition, records=batch.encoded)
+            topics.setdefault(batch.partition.topic, []).append(data)
+        return ProduceRequest(
+            transactional_id=self._identity.transactional_id if self._identity else None,
+            acks=self._options.acks,
+            timeout_ms=self._options.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
+            ],
+        )
+
+    # What an answer means.
+
+    def _take_answer(self, batch: Batch, answer: Any, address: str) -> None:
+        if answer.error_code == ErrorCode.NONE:
+            self._settle(batch, answer.base_offset, answer.log_append_time_ms)
+            return
+        if answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._settle(batch, -1, -1)
+            return
+        what = f"producing to {batch.partition}"
+        error = BrokerRefused(what, answer.error_code, broker=address, detail=answer.error_message)
+        # The broker judged it: whatever happened to earlier attempts, it is not stored.
+        batch.is_in_doubt = False
+        record_errors: dict[int, ClientError] = {
+            bad.batch_index: BrokerRefused(
+                what,
+                answer.error_code,
+                broker=address,
+                detail=bad.batch_index_error_message or answer.error_message,
+            )
+            for bad in answer.record_errors
+        }
+        self._conclude(batch, error, record_errors)
+
+    def _conclude(
+        self, batch: Batch, error: ClientError, record_errors: dict[int, ClientError] | None = None
+    ) -> None:
+        """Send the batch again or give it up."""
+        queue = self.queues[batch.partition]
+        identity = self._identity
+        if (
+            isinstance(error, BrokerRefused)
+            and error.code in _ORDER_ERRORS
+            and identity is not None
+        ):
+            if not batch.must_renumber and queue.is_oldest_unsettled(batch):
+                identity.is_stale = True
+                batch.must_renumber = True
+            self._send_again(queue, batch)
+        elif is_retriable(error) or batch.must_renumber:
+            self._cluster.forget_topic(batch.partition.topic)
+            self._send_again(queue, batch)
+        else:
+            queue.settle(batch)
+            if batch.sequence != NO_SEQUENCE:
+                queue.renumber_from(batch.sequence)
+            self._fail(batch, error, record_errors)
+
+    def _send_again(self, queue: PartitionQueue, batch: Batch) -> None:
+        queue.send_again(batch)
+        queue.not_before = self._loop.time() + self._options.retry_backoff_ms / 1000
+
+    def _settle(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
+        self.queues[batch.partition].settle(batch)
+        batch.succeed(base_offset, log_append_time_ms)
+        self._on_settled(batch)
+
+    def _fail(
+        self, batch: Batch, error: ClientError, record_errors: dict[int, ClientError] | None = None
+    ) -> None:
+        batch.fail(error, record_errors)
+        self._on_settled(batch)
