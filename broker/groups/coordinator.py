@@ -1,0 +1,401 @@
+"""The coordinator of all classic groups: timers, waiters and storage around the state machine.
+
+Owns every `Group`, the one timer that wakes them and the offsets topic. Refuses to know the wire:
+handlers translate requests into `broker.groups.values` and give a callable as waiter. What it
+adds to a group is only *when*: the monotonic clock for deadlines, the log for durability.
+
+One timer serves all groups: a heap of (wake time, group), where a group stands for its earliest
+deadline. Heartbeats move deadlines later and touch neither heap nor timer, so a thousand members
+cost a thousand dictionary look-ups per heartbeat interval and nothing else. A member's connection
+may vanish without consequence; only its session ends it.
+
+Retention runs on wall time that cannot be made to jump: the clock at start plus monotonic time
+since, so that a clock set ten years ahead does not expire a single offset.
+
+Source: Kafka's `GroupCoordinator`; KIP-211 for expiry.
+Read next: `broker.groups.group`, `broker.groups.commits`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast
+
+from broker.clock import TimerHandle
+from broker.coordinator_services import CoordinatorServices
+from broker.groups import loading, subscriptions
+from broker.groups.commits import OffsetCommit, OffsetStore
+from broker.groups.group import Group
+from broker.groups.internal_topic import InternalTopic
+from broker.groups.offset_records import StoredGroup, encode_group_key, encode_group_value
+from broker.groups.offsets import ExpiryRule, TopicPartition
+from broker.groups.values import (
+    Action,
+    GroupLimits,
+    GroupState,
+    JoinAnswer,
+    JoinRequest,
+    StoreGroup,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.topics import CONSUMER_OFFSETS
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import NO_TIMESTAMP
+
+logger = logging.getLogger(__name__)
+
+_MS_PER_MINUTE: Final = 60_000
+_RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class GroupCoordinator:
+    """All classic groups of this broker. Loop thread only; driven by the server's life cycle.
+
+    A crash loses what was not yet stored: rebalances under way start over, stable groups go on.
+    """
+
+    def __init__(self, services: CoordinatorServices) -> None:
+        """Prepare; nothing is read before `start`."""
+        config = services.config
+        self.groups: dict[str, Group] = {}
+        self._services = services
+        self._clock = services.clock
+        self._limits = GroupLimits(
+            session_timeout_min_ms=config.group_min_session_timeout_ms,
+            session_timeout_max_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            size_max=config.group_max_size,
+        )
+        self._topic = InternalTopic(
+            services,
+            CONSUMER_OFFSETS,
+            partitions=config.offsets_topic_num_partitions,
+            overrides={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                # A group is one record, and one of a thousand members passes Kafka's 1 MiB.
+                "max.message.bytes": str(_RECORD_BYTES_MAX),
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+        self.offsets = OffsetStore(self._topic)
+        self._state_since_ms: dict[str, int] = {}
+        self._alarms: list[tuple[int, str]] = []
+        self._alarm_of: dict[str, int] = {}
+        self._timer: TimerHandle | None = None
+        self._timer_due_ms = 0
+        self._started_wall_ms = 0
+        self._started_monotonic_ms = 0
+        self._next_expiry_ms = 0
+
+    # -- life cycle ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load groups and offsets; members get a full session to come back.
+
+        Raises:
+            StorageError: the offsets topic cannot be created or read.
+        """
+        self._started_wall_ms = self._clock.wall_ms()
+        self._started_monotonic_ms = self._clock.monotonic_ms()
+        self._next_expiry_ms = (
+            self._started_monotonic_ms + self._services.config.offsets_retention_check_interval_ms
+        )
+        await self._topic.open()
+        for partition in self._topic.partitions:
+            loaded = loading.load(self._topic.replay(partition), self.offsets.table)
+            for group_id, stored in loaded.groups.items():
+                self._restore(group_id, stored)
+        for group_id in self.offsets.table.groups():
+            self._get_or_create(group_id)
+        logger.info("%d groups loaded", len(self.groups))
+
+    def tick(self) -> None:
+        """Forget offsets and groups that are past their retention, when that is due again."""
+        if self._clock.monotonic_ms() < self._next_expiry_ms:
+            return
+        self._next_expiry_ms = (
+            self._clock.monotonic_ms() + self._services.config.offsets_retention_check_interval_ms
+        )
+        for group in list(self.groups.values()):
+            self._expire(group)
+
+    async def stop(self) -> None:
+        """Set no more timers; requests that wait have lost their connections by now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._alarms.clear()
+        self._alarm_of.clear()
+
+    # -- membership ----------------------------------------------------------------------------
+
+    def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
+        """An id for a member that has none: recognisable for people, unique for machines."""
+        unique = uuid.UUID(int=self._services.random.getrandbits(128), version=4)
+        return f"{group_instance_id or client_id}-{unique}"
+
+    def join(
+        self, group_id: str, request: JoinRequest, answer: Callable[[JoinAnswer], object]
+    ) -> None:
+        """Take a JoinGroup; `answer` is called once, now or when the rebalance completes."""
+        if not group_id:
+            answer(JoinAnswer(error=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id))
+            return
+        group = self.groups.get(group_id)
+        if group is None:
+            if request.member_id:
+                error = ErrorCode.UNKNOWN_MEMBER_ID
+                answer(JoinAnswer(error=error, member_id=request.member_id))
+                return
+            group = self._get_or_create(group_id)
+        actions = group.join(request, answer, self._clock.monotonic_ms())
+        self._carry_out(group, actions)
+
+    def sync(
+        self, group_id: str, request: SyncRequest, answer: Callable[[SyncAnswer], object]
+    ) -> None:
+        """Take a SyncGroup; `answer` is called once, when the assignment is durable."""
+        group = self.groups.get(group_id)
+        if group is None:
+            answer(SyncAnswer(error=_no_group(group_id)))
+            return
+        actions = group.sync(request, answer, self._clock.monotonic_ms())
+        self._carry_out(group, actions)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> ErrorCode:
+        """Note that a member is alive."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return _no_group(group_id)
+        now_ms = self._clock.monotonic_ms()
+        return group.heartbeat(member_id, group_instance_id, generation_id, now_ms)
+
+    def leave(self, group_id: str, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Let one member go."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return _no_group(group_id)
+        now_ms = self._clock.monotonic_ms()
+        error, actions = group.leave(member_id, group_instance_id, now_ms)
+        self._carry_out(group, actions)
+        return error
+
+    # -- offsets -------------------------------------------------------------------------------
+
+    def commit_error(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        *,
+        is_transactional: bool = False,
+    ) -> ErrorCode:
+        """NONE when offsets may be committed in this name; an unknown group takes nobody's."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+        return group.commit_error(
+            member_id,
+            group_instance_id,
+            generation_id,
+            now_ms=self._clock.monotonic_ms(),
+            is_transactional=is_transactional,
+        )
+
+    def commit(self, commit: OffsetCommit, when_done: Callable[[ErrorCode], object]) -> None:
+        """Keep offsets that `commit_error` has let through; a new name becomes an empty group."""
+
+        def stored(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._get_or_create(commit.group_id)
+            when_done(error)
+
+        self.offsets.commit(commit, stored)
+
+    def delete_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        when_done: Callable[[ErrorCode, frozenset[TopicPartition]], object],
+    ) -> None:
+        """Delete offsets of topics that the group does not read now.
+
+        `when_done` is told the error for all, and which partitions were refused because the group
+        is subscribed to their topic.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            when_done(ErrorCode.GROUP_ID_NOT_FOUND, frozenset())
+            return
+        asked = list(partitions)
+        refused: frozenset[TopicPartition] = frozenset()
+        if group.state is not GroupState.EMPTY:
+            topics = subscriptions.subscribed_topics(group)
+            if group.protocol_type != subscriptions.CONSUMER_PROTOCOL_TYPE:
+                when_done(ErrorCode.NON_EMPTY_GROUP, frozenset())
+                return
+            refused = frozenset(tp for tp in asked if topics is None or tp[0] in topics)
+        known = self.offsets.table.of_group(group_id)
+        wanted = [tp for tp in asked if tp not in refused and tp in known]
+        self.offsets.forget(group_id, wanted, lambda error: when_done(error, refused))
+
+    def delete_group(self, group_id: str, when_done: Callable[[ErrorCode], object]) -> None:
+        """Delete an empty group with its offsets."""
+        group = self.groups.get(group_id)
+        if group is None:
+            when_done(ErrorCode.GROUP_ID_NOT_FOUND)
+        elif group.state is not GroupState.EMPTY:
+            when_done(ErrorCode.NON_EMPTY_GROUP)
+        else:
+            partitions = list(self.offsets.table.of_group(group_id))
+            self._forget(group, partitions, when_done)
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget every group's offsets of a topic that is gone."""
+        for group_id in list(self.groups):
+            partitions = [tp for tp in self.offsets.table.of_group(group_id) if tp[0] == topic]
+            self.offsets.forget(group_id, partitions, _log_failure)
+
+    def transaction_ended(self, producer_id: int, *, is_commit: bool) -> None:
+        """A marker for this producer is durable in the offsets topic."""
+        self.offsets.table.complete(producer_id, is_commit=is_commit)
+
+    # -- carrying out --------------------------------------------------------------------------
+
+    def _carry_out(self, group: Group, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, StoreGroup):
+                self._store(group, action)
+            else:
+                cast("Callable[[Any], object]", action.waiter)(action.answer)
+        self._set_alarm(group)
+
+    def _store(self, group: Group, action: StoreGroup) -> None:
+        now_ms = self._clock.wall_ms()
+        self._state_since_ms[group.group_id] = now_ms
+        receipt = action.receipt
+
+        def stored(error: ErrorCode) -> None:
+            if receipt is not None:
+                actions = group.stored(receipt, error, self._clock.monotonic_ms())
+                self._carry_out(group, actions)
+
+        record = (encode_group_key(group.group_id), encode_group_value(action.snapshot, now_ms))
+        self._topic.append(self._topic.partition_of(group.group_id), [record], stored)
+
+    def _get_or_create(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._limits)
+        return group
+
+    def _restore(self, group_id: str, stored: StoredGroup) -> None:
+        group = self._get_or_create(group_id)
+        group.restore(stored.snapshot, self._clock.monotonic_ms())
+        if stored.state_timestamp_ms != NO_TIMESTAMP:
+            self._state_since_ms[group_id] = stored.state_timestamp_ms
+        self._set_alarm(group)
+
+    # -- the timer -----------------------------------------------------------------------------
+
+    def _set_alarm(self, group: Group) -> None:
+        due_ms = group.wake_ms
+        if due_ms is None or group.state is GroupState.DEAD:
+            return
+        known_ms = self._alarm_of.get(group.group_id)
+        if known_ms is not None and known_ms <= due_ms:
+            return
+        self._alarm_of[group.group_id] = due_ms
+        heapq.heappush(self._alarms, (due_ms, group.group_id))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        due_ms = self._alarms[0][0]
+        if self._timer is not None:
+            if self._timer_due_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_due_ms = due_ms
+        delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
+        self._timer = self._clock.call_later(delay_ms, self._ring)
+
+    def _ring(self) -> None:
+        """Wake every group whose time has come; an entry that an earlier one replaced is stale."""
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        while self._alarms and self._alarms[0][0] <= now_ms:
+            due_ms, group_id = heapq.heappop(self._alarms)
+            if self._alarm_of.get(group_id) != due_ms:
+                continue
+            del self._alarm_of[group_id]
+            group = self.groups.get(group_id)
+            if group is not None:
+                self._carry_out(group, group.tick(now_ms))
+        if self._alarms:
+            self._set_timer()
+
+    # -- retention -----------------------------------------------------------------------------
+
+    def _expire(self, group: Group) -> None:
+        group_id = group.group_id
+        elapsed_ms = self._clock.monotonic_ms() - self._started_monotonic_ms
+        is_empty = group.state is GroupState.EMPTY
+        topics = subscriptions.subscribed_topics(group) if group.protocol_type else frozenset()
+        if not is_empty and topics is None:
+            return
+        ages_since_ms = NO_TIMESTAMP
+        if is_empty and group.protocol_type:
+            ages_since_ms = self._state_since_ms.get(group_id, NO_TIMESTAMP)
+        rule = ExpiryRule(
+            now_ms=self._started_wall_ms + elapsed_ms,
+            retention_ms=self._services.config.offsets_retention_minutes * _MS_PER_MINUTE,
+            ages_since_ms=ages_since_ms,
+            subscribed_topics=topics or frozenset(),
+        )
+        expired = self.offsets.table.find_expired(group_id, rule)
+        is_done = is_empty and len(expired) == len(self.offsets.table.of_group(group_id))
+        if expired or is_done:
+            logger.info("%s: %d offsets are past their retention", group_id, len(expired))
+            if is_done:
+                self._forget(group, expired, _log_failure)
+            else:
+                self.offsets.forget(group_id, expired, _log_failure)
+
+    def _forget(
+        self,
+        group: Group,
+        partitions: list[TopicPartition],
+        when_done: Callable[[ErrorCode], object],
+    ) -> None:
+        """Delete offsets and the group itself, unless it comes to life while that is written."""
+        group_id = group.group_id
+
+        def stored(error: ErrorCode) -> None:
+            is_unused = group.state is GroupState.EMPTY and not self.offsets.table.has_offsets(
+                group_id
+            )
+            if error is ErrorCode.NONE and is_unused and self.groups.get(group_id) is group:
+                group.kill()
+                del self.groups[group_id]
+                self._state_since_ms.pop(group_id, None)
+            when_done(error)
+
+        with_group = group.generation_id > 0
+        self.offsets.forget(group_id, partitions, stored, with_group=with_group)
+
+
+def _no_group(group_id: str) -> ErrorCode:
+    return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
+
+
+def _log_failure(error: ErrorCode) -> None:
+    if error is not ErrorCode.NONE:
+        logger.warning("offsets could not be deleted now: %s", error.name)

@@ -1,0 +1,217 @@
+"""A coordinator's memory on disk: a compacted topic of its own, appended to and replayed.
+
+Owns the way from (key, value) pairs to durable batches and back. Refuses to know what the pairs
+mean (`broker.groups.offset_records`, `broker.transactions.records`). Invariant: `when_done(NONE)`
+is called only after the records would survive a power cut (or as far as the operator's
+`flush.policy=os` promises), and callbacks of one partition run in the order of their appends.
+
+Source: Kafka's `GroupMetadataManager.appendForGroup`, `TransactionStateManager`.
+Read next: `broker.group_commit` for the wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from broker.coordinator_services import CoordinatorServices
+from broker.errors import BrokerError
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import RecordBatch
+from protocol.records.builder import build_batch
+from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlType
+from protocol.records.record import Record, control_type, decode_batch
+from protocol.records.scan import scan_entries
+from storage.append import Origin
+from storage.errors import InvalidProducerEpoch, StorageError
+from storage.log import Isolation
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+KeyValue: TypeAlias = tuple[bytes, bytes | None]
+WhenDone: TypeAlias = Callable[[ErrorCode], object]
+
+_BATCH_BYTES_MAX = 512 * 1024
+_REPLAY_BYTES = 4 * 1024 * 1024
+_RECORD_OVERHEAD_BYTES = 32
+
+
+class StoredBatch(NamedTuple):
+    """A batch as replayed.
+
+    Attributes:
+        producer_id: whose transaction it belongs to, if any.
+        is_transactional: its records count only once that transaction commits.
+        is_commit: for the marker that ends a transaction, which end; None for records.
+        records: (key, value) in order; empty for a marker.
+    """
+
+    producer_id: int
+    is_transactional: bool
+    is_commit: bool | None
+    records: Iterable[KeyValue]
+
+
+class InternalTopic:
+    """One internal topic. Loop thread only; the logs belong to the data directory."""
+
+    def __init__(
+        self,
+        services: CoordinatorServices,
+        name: str,
+        *,
+        partitions: int,
+        overrides: Mapping[str, str],
+    ) -> None:
+        """Describe the topic; `partitions` and `overrides` count only when it is created."""
+        self.name = name
+        self._services = services
+        self._partitions = partitions
+        self._overrides = dict(overrides)
+
+    async def open(self) -> None:
+        """Create the topic unless it exists; an existing one keeps its partition count.
+
+        Raises:
+            StorageError: the data directory refuses.
+        """
+        topic = self._services.topics.find(self.name)
+        if topic is None:
+            topic = await self._services.topics.create(self.name, self._partitions, self._overrides)
+        self._partitions = len(topic.partitions)
+
+    @property
+    def partitions(self) -> range:
+        """The partition numbers."""
+        return range(self._partitions)
+
+    def partition_of(self, name: str) -> int:
+        """The partition that keeps a group or transactional id: Kafka's, so tools agree."""
+        return abs(_java_hash(name)) % self._partitions
+
+    def log(self, partition: int) -> Log:
+        """The partition's log. Raises: BrokerError when it is not ours to write."""
+        return self._services.topics.led_log(self.name, partition)
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[KeyValue],
+        when_done: WhenDone,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> None:
+        """Write records in order and call `when_done` once they are durable, or refused.
+
+        With a producer id they become part of its open transaction. Long lists are split into
+        batches; a refusal in the middle leaves the earlier ones in the log, which is harmless:
+        every record stands for itself and is written again by a retry.
+        """
+        try:
+            log = self.log(partition)
+            next_offset = 0
+            for chunk in _chunks(records):
+                next_offset = self._append_batch(log, chunk, producer_id, producer_epoch)
+        except (BrokerError, StorageError) as error:
+            logger.warning("%s-%d takes no records: %s", self.name, partition, error)
+            when_done(_refusal(error))
+            return
+        self._when_durable(log, next_offset, when_done)
+
+    def append_prepared(self, log: Log, batch: bytes, when_done: WhenDone) -> None:
+        """Write one finished batch (a transaction marker) to any log, like `append`."""
+        now_ms = self._services.clock.wall_ms()
+        try:
+            result = log.append(
+                memoryview(bytearray(batch)), now_ms=now_ms, origin=Origin.COORDINATOR
+            )
+        except StorageError as error:
+            logger.warning("%s-%d takes no marker: %s", log.topic, log.partition, error)
+            when_done(_refusal(error))
+            return
+        self._services.commits.appended(log, result.size_bytes)
+        self._when_durable(log, result.last_offset + 1, when_done)
+
+    def replay(self, partition: int) -> Iterator[StoredBatch]:
+        """Every batch in the log, oldest first; its records are valid until the next is taken.
+
+        Raises:
+            StorageError: the log cannot be read.
+        """
+        log = self.log(partition)
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            found = log.read(offset, max_bytes=_REPLAY_BYTES, isolation=Isolation.LOG_END)
+            for entry in scan_entries(found.records):
+                yield _stored(RecordBatch(found.records, entry.position))
+            assert found.next_offset > offset, f"{self.name}-{partition} stands still at {offset}"
+            offset = found.next_offset
+
+    def _append_batch(
+        self, log: Log, chunk: Sequence[KeyValue], producer_id: int, producer_epoch: int
+    ) -> int:
+        now_ms = self._services.clock.wall_ms()
+        batch = build_batch(
+            [Record(0, now_ms, key, value, ()) for key, value in chunk],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer_id != NO_PRODUCER_ID,
+        )
+        result = log.append(memoryview(bytearray(batch)), now_ms=now_ms, origin=Origin.COORDINATOR)
+        self._services.commits.appended(log, result.size_bytes)
+        return result.last_offset + 1
+
+    def _when_durable(self, log: Log, next_offset: int, when_done: WhenDone) -> None:
+        if log.config.flush_policy == "os":
+            when_done(ErrorCode.NONE)
+            return
+
+        def settle(error: StorageError | None) -> None:
+            when_done(ErrorCode.NONE if error is None else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+        self._services.commits.when_durable(log, next_offset, settle)
+
+
+def _refusal(error: Exception) -> ErrorCode:
+    """A fenced producer must hear so; everything else is a reason to try again later."""
+    if isinstance(error, InvalidProducerEpoch):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _stored(batch: RecordBatch) -> StoredBatch:
+    records = decode_batch(batch)
+    if batch.is_control:
+        is_commit = control_type(records[0]) is ControlType.COMMIT
+        return StoredBatch(batch.producer_id, True, is_commit, ())
+    pairs = [(record.key or b"", record.value) for record in records]
+    return StoredBatch(batch.producer_id, batch.is_transactional, None, pairs)
+
+
+def _chunks(records: Sequence[KeyValue]) -> Iterator[Sequence[KeyValue]]:
+    """The records in runs that fit a batch comfortably; one huge record is a run of its own."""
+    start = size = 0
+    for i, (key, value) in enumerate(records):
+        record_size = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+        if i > start and size + record_size > _BATCH_BYTES_MAX:
+            yield records[start:i]
+            start, size = i, 0
+        size += record_size
+    if start < len(records):
+        yield records[start:]
+
+
+def _java_hash(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 units, 32 bits, signed; its least value becomes 0."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[0::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    if value == 1 << 31:
+        return 0
+    return value - (1 << 32) if value > 1 << 31 else value

@@ -1,0 +1,101 @@
+"""What the offsets topic says, all in all: the newest record of each key, transactions resolved.
+
+Pure: batches in, a table and groups out. One pass keeps only the newest value per raw key, so a
+log of a million commits by one group costs a dictionary of a few entries and no decoding; what
+is left is decoded once.
+
+A transactional record counts from where its transaction's commit marker lies, unless a plain
+record of the same key came in between; open transactions stay pending.
+
+Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`.
+Read next: `broker.groups.offsets`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from broker.groups.internal_topic import StoredBatch
+from broker.groups.offset_records import (
+    GroupKey,
+    StoredGroup,
+    UnknownRecord,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from broker.groups.offsets import OffsetTable
+
+logger = logging.getLogger(__name__)
+
+_Newest: TypeAlias = dict[bytes, bytes | None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Loaded:
+    """The state of the coordinator as stored: groups with metadata, and all offsets."""
+
+    groups: dict[str, StoredGroup] = field(default_factory=dict)
+    skipped: int = 0
+
+
+def load(batches: Iterable[StoredBatch], offsets: OffsetTable) -> Loaded:
+    """Replay batches, oldest first, into `offsets` and the groups returned.
+
+    Records that cannot be understood (of a newer broker, or of KIP-848 groups) are skipped and
+    counted; they stay in the log.
+    """
+    newest, pending = _resolve(batches)
+    loaded = Loaded()
+    for key, value in newest.items():
+        if value is not None:
+            _take(key, value, offsets, loaded, producer_id=None)
+    for producer_id, records in pending.items():
+        for key, value in records.items():
+            if value is not None:
+                _take(key, value, offsets, loaded, producer_id=producer_id)
+    if loaded.skipped:
+        logger.warning("%d records in the offsets topic are not understood", loaded.skipped)
+    return loaded
+
+
+def _resolve(batches: Iterable[StoredBatch]) -> tuple[_Newest, dict[int, _Newest]]:
+    newest: _Newest = {}
+    pending: dict[int, _Newest] = {}
+    for batch in batches:
+        if batch.is_commit is not None:
+            ended = pending.pop(batch.producer_id, {})
+            if batch.is_commit:
+                newest.update(ended)
+        elif batch.is_transactional:
+            pending.setdefault(batch.producer_id, {}).update(batch.records)
+        else:
+            records = dict(batch.records)
+            newest.update(records)
+            for waiting in pending.values():
+                for key in waiting.keys() & records.keys():
+                    del waiting[key]
+    return newest, pending
+
+
+def _take(
+    key: bytes, value: bytes, offsets: OffsetTable, loaded: Loaded, *, producer_id: int | None
+) -> None:
+    try:
+        about = decode_key(key)
+        if isinstance(about, GroupKey):
+            loaded.groups[about.group_id] = decode_group_value(about.group_id, value)
+            return
+        committed = decode_offset_value(value)
+    except UnknownRecord as error:
+        logger.debug("skipped: %s", error)
+        loaded.skipped += 1
+        return
+    tp = (about.topic, about.partition)
+    if producer_id is None:
+        offsets.commit(about.group_id, tp, committed)
+    else:
+        offsets.prepare(producer_id, about.group_id, tp, committed)

@@ -1,0 +1,69 @@
+"""DescribeGroups (key 15, versions 0-6): state and members of groups.
+
+A group that nobody knows is "Dead" with no error; from v6 on it is GROUP_ID_NOT_FOUND. Members'
+metadata is shown only while a generation is stable, for only then a protocol is chosen.
+
+Versions: v1 throttle time, v3 authorized operations, v4 static membership, v5 flexible, v6 error
+message (KIP-1043).
+
+Source: Kafka `GroupMetadataManager.describeGroups`, `ClassicGroup.describe`.
+Read next: `broker.groups.snapshots`.
+"""
+
+from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker.context import Context, RequestContext
+from broker.groups import snapshots
+from broker.groups.group import Group
+from broker.groups.values import GroupState
+from protocol.api.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol.error_codes import ErrorCode
+
+_NOT_FOUND_SINCE = 6
+
+
+def handle(
+    context: Context, request: RequestContext, message: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    """Each group that was asked for, in the order of the request."""
+    operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
+    groups = []
+    for group_id in message.groups:
+        group = context.groups.groups.get(group_id)
+        described = _unknown(group_id, request.api_version) if group is None else _describe(group)
+        described.authorized_operations = operations
+        groups.append(described)
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _unknown(group_id: str, version: int) -> DescribedGroup:
+    described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if version >= _NOT_FOUND_SINCE:
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        described.error_message = f"Group {group_id} not found."
+    return described
+
+
+def _describe(group: Group) -> DescribedGroup:
+    is_stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=f"/{member.client_host}",
+                member_metadata=member.subscription if is_stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in snapshots.take(group).members
+        ],
+    )

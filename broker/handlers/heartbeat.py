@@ -1,0 +1,19 @@
+"""Heartbeat (key 12, versions 0-4): a member is alive, and learns whether to join again.
+
+Versions: v1 throttle time, v3 static membership, v4 flexible.
+
+Source: Kafka `GroupCoordinatorService.heartbeat`. Read next: `broker.groups.group`.
+"""
+
+from broker.context import Context, RequestContext
+from protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(
+    context: Context, request: RequestContext, message: HeartbeatRequest
+) -> HeartbeatResponse:
+    """Extend the member's session."""
+    error = context.groups.heartbeat(
+        message.group_id, message.member_id, message.group_instance_id, message.generation_id
+    )
+    return HeartbeatResponse(error_code=error)

@@ -1,0 +1,74 @@
+"""JoinGroup (key 11, versions 0-9): become a member of the group's next generation.
+
+The answer may take as long as the slowest member's rebalance timeout.
+
+Versions: v1 rebalance timeout (before: the session timeout), v2 throttle time, v4 a member
+without an id is given one and must come again (KIP-394), v5 static membership (KIP-345), v6
+flexible, v7 protocol type and nullable protocol name in the answer (KIP-559), v8 reason, v9 the
+leader may be told to skip the assignment (KIP-814).
+
+Source: Kafka `GroupCoordinatorService.joinGroup`, `JoinGroupRequest`.
+Read next: `broker.groups.group`.
+"""
+
+from broker.context import Context, RequestContext
+from broker.groups.values import JoinAnswer, JoinRequest
+from broker.pending import Pending
+from protocol.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+_REBALANCE_TIMEOUT_SINCE = 1
+_MEMBER_ID_REQUIRED_SINCE = 4
+_NULL_PROTOCOL_NAME_SINCE = 7
+_SKIP_ASSIGNMENT_SINCE = 9
+
+
+def handle(
+    context: Context, request: RequestContext, message: JoinGroupRequest
+) -> Pending[JoinGroupResponse]:
+    """Join; the answer comes with the next generation, or at once if there is none to wait for."""
+    version = request.api_version
+    client_id = request.client_id or ""
+    has_rebalance_timeout = version >= _REBALANCE_TIMEOUT_SINCE
+    join = JoinRequest(
+        member_id=message.member_id,
+        new_member_id=context.groups.new_member_id(client_id, message.group_instance_id),
+        protocol_type=message.protocol_type,
+        protocols=tuple((each.name, bytes(each.metadata)) for each in message.protocols),
+        session_timeout_ms=message.session_timeout_ms,
+        rebalance_timeout_ms=(
+            message.rebalance_timeout_ms if has_rebalance_timeout else message.session_timeout_ms
+        ),
+        group_instance_id=message.group_instance_id,
+        client_id=client_id,
+        client_host=request.peer_host,
+        requires_known_member_id=version >= _MEMBER_ID_REQUIRED_SINCE,
+        supports_skipping_assignment=version >= _SKIP_ASSIGNMENT_SINCE,
+    )
+    pending: Pending[JoinGroupResponse] = Pending()
+    context.groups.join(
+        message.group_id, join, lambda answer: pending.resolve(_response(answer, version))
+    )
+    return pending
+
+
+def _response(answer: JoinAnswer, version: int) -> JoinGroupResponse:
+    protocol_name = answer.protocol_name
+    if protocol_name is None and version < _NULL_PROTOCOL_NAME_SINCE:
+        protocol_name = ""
+    return JoinGroupResponse(
+        error_code=answer.error,
+        generation_id=answer.generation_id,
+        protocol_type=answer.protocol_type,
+        protocol_name=protocol_name,
+        leader=answer.leader_id,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata,
+            )
+            for member in answer.members
+        ],
+    )

@@ -1,0 +1,40 @@
+"""LeaveGroup (key 13, versions 0-5): members go at once instead of timing out.
+
+Before v3 one member leaves and the error is the request's; from v3 on there is a list, each
+member has its own error, and a static member may be named by its instance id alone.
+
+Versions: v1 throttle time, v3 many members (KIP-345), v4 flexible, v5 reason.
+
+Source: Kafka `GroupCoordinatorService.leaveGroup`. Read next: `broker.groups.group`.
+"""
+
+from broker.context import Context, RequestContext
+from protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from protocol.error_codes import ErrorCode
+
+_MANY_MEMBERS_SINCE = 3
+
+
+def handle(
+    context: Context, request: RequestContext, message: LeaveGroupRequest
+) -> LeaveGroupResponse:
+    """Remove the named members."""
+    groups = context.groups
+    if request.api_version < _MANY_MEMBERS_SINCE:
+        return LeaveGroupResponse(
+            error_code=groups.leave(message.group_id, message.member_id, None)
+        )
+    if not message.group_id:
+        return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=groups.leave(
+                    message.group_id, member.member_id, member.group_instance_id
+                ),
+            )
+            for member in message.members
+        ]
+    )

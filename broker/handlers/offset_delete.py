@@ -1,0 +1,71 @@
+"""OffsetDelete (key 47, version 0): forget some of a group's offsets.
+
+Offsets of topics that the group consumes right now are refused (GROUP_SUBSCRIBED_TO_TOPIC).
+
+Source: Kafka `OffsetMetadataManager.deleteOffsets`; KIP-496.
+"""
+
+from broker.context import Context, RequestContext
+from broker.groups.offsets import TopicPartition
+from broker.pending import Pending
+from protocol.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from protocol.error_codes import ErrorCode
+
+
+def handle(
+    context: Context, request: RequestContext, message: OffsetDeleteRequest
+) -> Pending[OffsetDeleteResponse]:
+    """Delete what may be deleted; answered once that is on disk."""
+    pending: Pending[OffsetDeleteResponse] = Pending()
+    asked = [
+        (topic.name, partition.partition_index)
+        for topic in message.topics
+        for partition in topic.partitions
+    ]
+    existing = {tp for tp in asked if _exists(context, tp)}
+
+    def settle(error: ErrorCode, refused: frozenset[TopicPartition]) -> None:
+        if error is not ErrorCode.NONE:
+            pending.resolve(OffsetDeleteResponse(error_code=error))
+            return
+        pending.resolve(_response(message, existing, refused))
+
+    context.groups.delete_offsets(message.group_id, [tp for tp in asked if tp in existing], settle)
+    return pending
+
+
+def _exists(context: Context, tp: TopicPartition) -> bool:
+    topic = context.topics.find(tp[0])
+    return topic is not None and 0 <= tp[1] < len(topic.partitions)
+
+
+def _response(
+    message: OffsetDeleteRequest,
+    existing: set[TopicPartition],
+    refused: frozenset[TopicPartition],
+) -> OffsetDeleteResponse:
+    def code(tp: TopicPartition) -> ErrorCode:
+        if tp not in existing:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp in refused else ErrorCode.NONE
+
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=code((topic.name, partition.partition_index)),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )

@@ -1,0 +1,157 @@
+"""OffsetFetch (key 9, versions 0-10): where groups stand.
+
+A partition without an offset, like a group that nobody knows, answers offset -1 with no error.
+Null topics mean everything the group has committed.
+
+Versions: v2 null topics and a top-level error, v3 throttle time, v5 leader epoch, v6 flexible,
+v7 `require_stable` (KIP-447), v8 many groups, v9 member and epoch of the new group protocol,
+v10 topic ids.
+
+Source: Kafka `KafkaApis.handleOffsetFetchRequest`, `OffsetMetadataManager.fetchOffsets`.
+Read next: `broker.groups.offsets`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from broker.context import Context, RequestContext
+from broker.groups.offset_records import CommittedOffset
+from broker.topics import NO_TOPIC_ID
+from protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import NO_LEADER_EPOCH, NO_OFFSET
+
+_ALL_TOPICS_SINCE = 2
+_MANY_GROUPS_SINCE = 8
+_TOPIC_IDS_SINCE = 10
+
+_NO_TIME = 0
+_ABSENT = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", _NO_TIME)
+
+
+def handle(
+    context: Context, request: RequestContext, message: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    """The committed offsets that were asked for."""
+    if request.api_version >= _MANY_GROUPS_SINCE:
+        return OffsetFetchResponse(
+            groups=[
+                _group(context, request, group, message.require_stable) for group in message.groups
+            ]
+        )
+    asked = None
+    if message.topics is not None:
+        asked = [(topic.name, topic.partition_indexes) for topic in message.topics]
+    elif request.api_version < _ALL_TOPICS_SINCE:
+        asked = []
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=found.offset,
+                        committed_leader_epoch=found.leader_epoch,
+                        metadata=found.metadata,
+                        error_code=error,
+                    )
+                    for index, found, error in _look_up(
+                        context, message.group_id, name, indexes, message.require_stable
+                    )
+                ],
+            )
+            for name, indexes in _asked_or_all(context, message.group_id, asked)
+        ]
+    )
+
+
+def _group(
+    context: Context,
+    request: RequestContext,
+    group: OffsetFetchRequestGroup,
+    require_stable: bool,
+) -> OffsetFetchResponseGroup:
+    response = OffsetFetchResponseGroup(group_id=group.group_id)
+    uses_ids = request.api_version >= _TOPIC_IDS_SINCE
+    asked = None
+    if group.topics is not None:
+        asked = []
+        for topic in group.topics:
+            found = context.topics.find_by_id(topic.topic_id) if uses_ids else None
+            if uses_ids and found is None:
+                response.topics.append(_unknown_id(topic.topic_id, topic.partition_indexes))
+            else:
+                name = topic.name if found is None else found.name
+                asked.append((name, topic.partition_indexes))
+    for name, indexes in _asked_or_all(context, group.group_id, asked):
+        known = context.topics.find(name)
+        if uses_ids and known is None:
+            continue
+        response.topics.append(
+            OffsetFetchResponseTopics(
+                name=name,
+                topic_id=NO_TOPIC_ID if known is None else known.topic_id,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=committed.offset,
+                        committed_leader_epoch=committed.leader_epoch,
+                        metadata=committed.metadata,
+                        error_code=error,
+                    )
+                    for index, committed, error in _look_up(
+                        context, group.group_id, name, indexes, require_stable
+                    )
+                ],
+            )
+        )
+    return response
+
+
+def _unknown_id(topic_id: bytes, indexes: Iterable[int]) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=NO_OFFSET,
+                metadata="",
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            )
+            for index in indexes
+        ],
+    )
+
+
+def _asked_or_all(
+    context: Context, group_id: str, asked: Sequence[tuple[str, Sequence[int]]] | None
+) -> Sequence[tuple[str, Sequence[int]]]:
+    """What was asked for; for None, every partition that the group has committed."""
+    if asked is not None:
+        return asked
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in context.groups.offsets.table.of_group(group_id):
+        by_topic.setdefault(topic, []).append(partition)
+    return [(topic, sorted(partitions)) for topic, partitions in sorted(by_topic.items())]
+
+
+def _look_up(
+    context: Context, group_id: str, topic: str, indexes: Iterable[int], require_stable: bool
+) -> Iterator[tuple[int, CommittedOffset, ErrorCode]]:
+    table = context.groups.offsets.table
+    offsets = table.of_group(group_id)
+    for index in indexes:
+        tp = (topic, index)
+        if require_stable and table.is_unstable(group_id, tp):
+            yield index, _ABSENT, ErrorCode.UNSTABLE_OFFSET_COMMIT
+        else:
+            yield index, offsets.get(tp, _ABSENT), ErrorCode.NONE

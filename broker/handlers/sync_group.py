@@ -1,0 +1,41 @@
+"""SyncGroup (key 14, versions 0-5): hand out and receive assignments.
+
+The leader brings everybody's assignment, the others wait for theirs. It is told once it is
+durable. An assignment that does not exist is zero bytes, never null.
+
+Versions: v1 throttle time, v3 static membership, v4 flexible, v5 protocol type and name are
+checked and echoed (KIP-559).
+
+Source: Kafka `GroupCoordinatorService.syncGroup`. Read next: `broker.groups.group`.
+"""
+
+from broker.context import Context, RequestContext
+from broker.groups.values import SyncAnswer, SyncRequest
+from broker.pending import Pending
+from protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def handle(
+    context: Context, request: RequestContext, message: SyncGroupRequest
+) -> Pending[SyncGroupResponse]:
+    """Ask for the member's assignment in its generation."""
+    sync = SyncRequest(
+        member_id=message.member_id,
+        generation_id=message.generation_id,
+        group_instance_id=message.group_instance_id,
+        protocol_type=message.protocol_type,
+        protocol_name=message.protocol_name,
+        assignments={each.member_id: bytes(each.assignment) for each in message.assignments},
+    )
+    pending: Pending[SyncGroupResponse] = Pending()
+    context.groups.sync(message.group_id, sync, lambda answer: pending.resolve(_response(answer)))
+    return pending
+
+
+def _response(answer: SyncAnswer) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        assignment=answer.assignment,
+    )
