@@ -1,21 +1,87 @@
 """What an append would write: `plan_append` checks and stamps incoming records, purely.
 
-Types first; the decision itself follows.
+Owns the decision of KIP-32: which records may enter a log, with which timestamps, in which bytes.
+It writes nothing to a file and keeps no state; offsets, clock and rules come in, an `AppendPlan`
+or an exception comes out. It refuses to know producers' sequences (`storage.producer_state`),
+segments (`storage.log`) and Kafka's numeric codes.
+
+Invariant: an append is all or nothing, and after a plan was made its bytes are sound: every CRC
+right, offsets contiguous from `next_offset`, every header's max timestamp the true one. A refused
+append leaves the caller's buffer as it was.
+
+The checks run in Kafka's order, so the same records meet the same error:
+
+1. Produce v3 and up: exactly one entry, of magic 2 (InvalidRecord); zstd needs Produce v7
+   (UnsupportedCompressionType).
+2. Per entry: a client's base offset is 0 (InvalidRecord), the size (MessageTooLarge), the CRC
+   (CorruptBatch).
+3. One entry if compressed or magic 2, one magic, counts that agree, no control batch from a
+   client (InvalidRecord); idempotence needs a log of magic 2 (UnsupportedForMessageFormat).
+4. Records: structure and keys (InvalidRecord), timestamps (InvalidTimestamp); every bad record is
+   listed, and one bad timestamp decides for the whole.
+5. Sizes: rebuilt entries (MessageTooLarge), all of it against a segment (RecordListTooLarge).
+
+Then one of three ways, the first that fits:
+
+| way       | when                                                    | cost                       |
+|-----------|---------------------------------------------------------|----------------------------|
+| in place  | stored magic and codec are the producer's               | a few header bytes, CRC    |
+| recompress| magic 2 with only the codec to change                   | records copied as a blob   |
+| rebuild   | another magic, or inner offsets that are not 0, 1, 2... | every record decoded       |
+
+Differs from Kafka: an uncompressed batch with scattered offset deltas is rebuilt, where Kafka
+stores it as it came. A batch flagged LogAppendTime on a CreateTime topic (accepted since Kafka
+3.6, flag cleared) is judged by its records' own timestamps, which is what consumers will read.
+A batch that decompresses beyond a cap is refused as too large, where Kafka has no cap.
+
+Source: KIP-32; Kafka `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest`.
+Read next: `storage.append_entries`, which examines and stamps single entries.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.records.layout import INT64_MAX, MAGIC_V2, Codec, TimestampType
+from protocol.errors import (
+    DecompressionLimitExceeded,
+    InvalidRecords,
+    RecordsError,
+    UnsupportedCompression,
+)
+from protocol.records import entry_loops
+from protocol.records.builder import build_batch, build_message_set
+from protocol.records.layout import (
+    INT64_MAX,
+    INT64_MIN,
+    MAGIC_V2,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Codec,
+    TimestampType,
+)
+from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record
+from storage import append_entries
+from storage.append_entries import BatchEntry, IncomingEntry, MessageEntry, Window
+from storage.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    MessageTooLarge,
+    RecordListTooLarge,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
 
 if TYPE_CHECKING:
     from config import TopicConfig
 
-DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Most bytes one batch may decompress to while it is checked."""
+_FIRST_VERSION_OF_MAGIC_2: Final = 3
+_FIRST_VERSION_OF_ZSTD: Final = 7
 
 
 class Origin(Enum):
@@ -26,7 +92,22 @@ class Origin(Enum):
 
 
 class PlannedBatch(NamedTuple):
-    """One entry of the bytes to write; a plain tuple because each Produce makes one."""
+    """One entry of the bytes to write; a plain tuple because each Produce makes one.
+
+    Attributes:
+        position: bytes from the start of the plan's buffer.
+        size: bytes of the entry.
+        base_offset: offset of its first record.
+        last_offset: offset of its last record, inclusive.
+        max_timestamp: ms, true for the records; NO_TIMESTAMP if none has one.
+        producer_id: NO_PRODUCER_ID unless idempotent.
+        producer_epoch: NO_PRODUCER_EPOCH unless idempotent.
+        base_sequence: NO_SEQUENCE unless idempotent (also in transaction markers).
+        last_sequence: sequence number of the last record, or NO_SEQUENCE.
+        is_transactional: part of a transaction.
+        is_control: a transaction marker.
+        records_count: number of records.
+    """
 
     position: int
     size: int
@@ -111,6 +192,22 @@ class AppendRules:
             segment_bytes=config.segment_bytes,
         )
 
+    @property
+    def stamps(self) -> bool:
+        """Whether the broker's clock replaces the producers' timestamps."""
+        return self.timestamp_type == TimestampType.LOG_APPEND_TIME
+
+    def window(self, now_ms: int) -> Window:
+        """What a record must satisfy when it arrives at `now_ms`."""
+        if self.stamps:
+            return Window(INT64_MIN, INT64_MAX, True, self.compacted)
+        return Window(
+            max(now_ms - self.timestamp_before_max_ms, INT64_MIN),
+            min(now_ms + self.timestamp_after_max_ms, INT64_MAX),
+            False,
+            self.compacted,
+        )
+
 
 def _codec_and_level(config: TopicConfig) -> tuple[Codec | None, int | None]:
     """(codec, level) of compression.type; codec None keeps the producer's."""
@@ -125,3 +222,257 @@ def _codec_and_level(config: TopicConfig) -> tuple[Codec | None, int | None]:
         "zstd": config.compression_zstd_level,
     }
     return Codec[name.upper()], levels.get(name)
+
+
+class _Place(NamedTuple):
+    """Where and when the records arrive: the arguments of one append."""
+
+    rules: AppendRules
+    now_ms: int
+    next_offset: int
+    leader_epoch: int
+    origin: Origin
+
+
+def plan_append(
+    records: bytes | bytearray | memoryview,
+    *,
+    rules: AppendRules,
+    now_ms: int,
+    next_offset: int,
+    leader_epoch: int,
+    origin: Origin = Origin.CLIENT,
+    produce_version: int | None = None,
+) -> AppendPlan:
+    """What appending `records` at `next_offset` would write.
+
+    A writable buffer is stamped in place where possible and borrowed by the plan, so the caller
+    must not touch it until the plan is written; a read-only one is copied first. Bytes behind the
+    last complete entry are dropped. `now_ms` is the one clock reading of this append; it must
+    already be clamped if LogAppendTime is not to go backwards. `produce_version` None skips the
+    rules that a Produce request's version brings.
+
+    Raises:
+        AppendRejected: the records break a rule; the table above says which subclass when.
+    """
+    view = memoryview(records)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    place = _Place(
+        rules=rules,
+        now_ms=now_ms,
+        next_offset=next_offset,
+        leader_epoch=leader_epoch,
+        origin=origin,
+    )
+    try:
+        entries, end = _split(view, place, produce_version)
+        if not entries:
+            return _empty_plan(view)
+        plan = _plan_entries(view[:end], entries, place)
+    except UnsupportedCompression as error:
+        raise UnsupportedCompressionType(str(error)) from error
+    except InvalidRecords as error:
+        raise InvalidRecord(str(error)) from error
+    except DecompressionLimitExceeded as error:
+        raise MessageTooLarge(str(error)) from error
+    except RecordsError as error:
+        raise CorruptBatch(str(error)) from error
+    assert plan.last_offset - plan.first_offset + 1 == plan.records_count
+    return plan
+
+
+def _empty_plan(view: memoryview) -> AppendPlan:
+    """Nothing to write: an empty set is a success that uses no offset."""
+    return AppendPlan(view[:0], (), NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0)
+
+
+# --- steps 1 to 3: entries ----------------------------------------------------------------------
+
+
+def _split(
+    view: memoryview, place: _Place, produce_version: int | None
+) -> tuple[list[IncomingEntry], int]:
+    """(the entries, the position behind them) after steps 1 and 2."""
+    headers, end, stop = entry_loops.check_entries(view, 0, len(view), None, None)
+    is_corrupt = stop == entry_loops.STOP_CORRUPT
+    if produce_version is not None and produce_version >= _FIRST_VERSION_OF_MAGIC_2:
+        _check_request_rules(headers, is_corrupt, produce_version)
+    entries: list[IncomingEntry] = []
+    for header in headers:
+        position, size, magic, base_offset = header[:4]
+        if magic == MAGIC_V2 and place.origin is Origin.CLIENT and base_offset != 0:
+            raise InvalidRecord(f"a batch from a client starts at offset {base_offset}, not 0")
+        _check_size(size, place.rules)
+        entry: IncomingEntry = (
+            BatchEntry(view, position) if magic == MAGIC_V2 else MessageEntry(view, position)
+        )
+        if not entry.view.crc_ok():
+            raise CorruptBatch(f"the checksum of the entry at byte {position} is wrong")
+        entries.append(entry)
+    if is_corrupt:
+        raise CorruptBatch(f"no batch or message can start like the bytes at position {end}")
+    return entries, end
+
+
+def _check_request_rules(
+    headers: Sequence[tuple[int, ...]], is_corrupt: bool, produce_version: int
+) -> None:
+    """Refuse what a Produce request of version 3 and up may not carry."""
+    if not headers:
+        if is_corrupt:
+            raise CorruptBatch("no batch can start like the bytes of this request")
+        raise InvalidRecord(f"Produce v{produce_version} needs one record batch, found none")
+    magic, attributes = headers[0][2], headers[0][6]
+    if magic != MAGIC_V2:
+        raise InvalidRecord(f"Produce v{produce_version} carries magic 2 only, found {magic}")
+    if produce_version < _FIRST_VERSION_OF_ZSTD and attributes & 7 == Codec.ZSTD:
+        raise UnsupportedCompressionType(
+            f"zstd needs Produce v7, the request is v{produce_version}"
+        )
+    if is_corrupt:
+        raise CorruptBatch("what follows the record batch is none")
+    if len(headers) > 1:
+        raise InvalidRecord(
+            f"Produce v{produce_version} needs one record batch, found {len(headers)}"
+        )
+
+
+def _check_size(size: int, rules: AppendRules) -> None:
+    """Refuse an entry larger than the topic takes."""
+    if size > rules.max_message_bytes:
+        raise MessageTooLarge(
+            f"a batch of {size} bytes exceeds max.message.bytes = {rules.max_message_bytes}"
+        )
+
+
+def _check_entry_rules(entries: Sequence[IncomingEntry], source: Codec, place: _Place) -> None:
+    """Step 3: what the headers alone can break."""
+    first = entries[0]
+    if len(entries) > 1 and (first.magic == MAGIC_V2 or source != Codec.NONE):
+        raise InvalidRecord(f"a compressed or magic 2 append is one batch, found {len(entries)}")
+    for entry in entries:
+        if entry.magic != first.magic:
+            raise InvalidRecord(f"magic {entry.magic} follows magic {first.magic} in one append")
+        if isinstance(entry, BatchEntry):
+            if place.origin is Origin.CLIENT:
+                append_entries.check_client_batch(entry.view)
+            if place.rules.target_magic < MAGIC_V2 and (
+                entry.view.is_transactional or entry.view.has_producer_id
+            ):
+                raise UnsupportedForMessageFormat(
+                    f"a log of magic {place.rules.target_magic} cannot hold idempotent records"
+                )
+
+
+# --- steps 4 and 5: records, and the way they are stored ----------------------------------------
+
+
+def _plan_entries(view: memoryview, entries: Sequence[IncomingEntry], place: _Place) -> AppendPlan:
+    """Examine the records, choose the way, stamp or build."""
+    rules = place.rules
+    source = next((entry.view.codec for entry in reversed(entries) if entry.view.codec), Codec.NONE)
+    target = source if rules.codec is None else rules.codec
+    if entries[0].is_control and source == Codec.NONE:
+        target = Codec.NONE
+    _check_entry_rules(entries, source, place)
+    window = rules.window(place.now_ms)
+    in_place = source == target
+    for entry in entries:
+        entry.examine(window, rules.decompressed_bytes_max)
+        in_place = in_place and entry.fits_in_place(rules.target_magic)
+    if in_place:
+        _check_total(len(view), rules)
+        return _stamp_in_place(view, entries, place)
+    first = entries[0]
+    if isinstance(first, BatchEntry) and first.fits_in_place(rules.target_magic):
+        built = first.recompress(target, rules.compression_level)
+    else:
+        built = _rebuild(entries, target, place)
+    view = memoryview(bytearray(built))
+    stored = append_entries.read_back(view, sum(entry.records_count for entry in entries))
+    for entry in stored:
+        _check_size(entry.view.size, rules)
+    _check_total(len(view), rules)
+    return _stamp_in_place(view, stored, place)
+
+
+def _check_total(size: int, rules: AppendRules) -> None:
+    """Refuse an append that no segment could hold."""
+    if size > rules.segment_bytes:
+        raise RecordListTooLarge(
+            f"an append of {size} bytes exceeds segment.bytes = {rules.segment_bytes}"
+        )
+
+
+def _stamp_in_place(
+    view: memoryview, entries: Sequence[IncomingEntry], place: _Place
+) -> AppendPlan:
+    """Give offsets, epoch and timestamps to entries that keep their bytes otherwise."""
+    rules = place.rules
+    offset = place.next_offset
+    append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
+    batches = []
+    max_timestamp = NO_TIMESTAMP
+    for entry in entries:
+        entry.stamp(offset, place.leader_epoch, rules.timestamp_type, append_time)
+        batches.append(_planned(entry, offset))
+        max_timestamp = max(max_timestamp, entry.stamped_timestamp)
+        offset += entry.records_count
+    return AppendPlan(
+        view,
+        tuple(batches),
+        place.next_offset,
+        offset - 1,
+        max_timestamp,
+        append_time,
+        offset - place.next_offset,
+    )
+
+
+def _planned(entry: IncomingEntry, offset: int) -> PlannedBatch:
+    """The plan's line for a stamped entry whose first record has `offset`."""
+    last_offset = offset + entry.records_count - 1
+    if isinstance(entry, BatchEntry):
+        batch = entry.view
+        return PlannedBatch(
+            batch.position, batch.size, offset, last_offset, entry.stamped_timestamp,
+            batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence,
+            batch.is_transactional, batch.is_control, entry.records_count,
+        )  # fmt: skip
+    return PlannedBatch(
+        entry.view.position, entry.view.size, offset, last_offset, entry.stamped_timestamp,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_SEQUENCE,
+        False, False, entry.records_count,
+    )  # fmt: skip
+
+
+def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> bytes:
+    """Every record decoded and written anew: one batch, or a message set of an older magic."""
+    rules = place.rules
+    append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
+    records: list[Record] = []
+    for entry in entries:
+        records += entry.decode(rules.decompressed_bytes_max)
+    append_entries.refuse_negative_timestamps(records)
+    # Offsets are made anew: the producer's inner ones may be what could not be kept.
+    records = [record._replace(offset=place.next_offset + i) for i, record in enumerate(records)]
+    if rules.target_magic == MAGIC_V2:
+        return build_batch(
+            records,
+            base_offset=place.next_offset,
+            codec=target,
+            level=rules.compression_level,
+            timestamp_type=rules.timestamp_type,
+            append_timestamp=append_time,
+            leader_epoch=place.leader_epoch,
+            **append_entries.producer_fields(entries[0]),
+        )
+    return build_message_set(
+        records,
+        rules.target_magic,
+        target,
+        level=rules.compression_level,
+        timestamp_type=rules.timestamp_type,
+        append_timestamp=append_time,
+    )

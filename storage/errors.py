@@ -96,6 +96,10 @@ class UnsupportedCompressionType(AppendRejected):
     """The codec is unknown, or may not be used at this request version or message format."""
 
 
+class UnstorableTimestamp(AppendRejected):
+    """A timestamp below -1 met a path that writes records anew, which has no way to store it."""
+
+
 class ProducerStateError(AppendRejected):
     """What the batch says of its producer does not continue what the log knows of it."""
 
