@@ -71,6 +71,10 @@ demo: setup ## 336,776 flights: produce, search by time with five clients, consu
 crash: setup ## a long campaign of simulated power cuts (STATES=, default 100000)
 	$(BIN)/python -m tests.crash.campaign --states $(or $(STATES),100000)
 
+.PHONY: compose-test
+compose-test: setup ## the integration tests in containers (needs a Docker engine and Compose)
+	$(BIN)/python -m tests.compose.run
+
 .PHONY: bench
 bench: setup ## beside Apache Kafka, one table
 	$(BIN)/python -m benchmarks.compare
