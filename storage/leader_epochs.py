@@ -26,8 +26,9 @@ from typing import Final, NamedTuple
 
 from protocol.records.layout import NO_LEADER_EPOCH, NO_OFFSET
 from storage.checkpoints import CorruptCheckpoint, format_checkpoint, parse_checkpoint
-from storage.file_names import LEADER_EPOCHS_NAME
 from storage.files import Files
+
+LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 
 
 class EpochStart(NamedTuple):

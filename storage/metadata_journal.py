@@ -29,6 +29,7 @@ Source: our own; Kafka keeps this in ZooKeeper or in its metadata log. docs/adr/
 reasons. Read next: `storage.data_dir`.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -101,17 +102,20 @@ class MetadataJournal:
 
     def topics(self) -> dict[str, TopicMetadata]:
         """The topics by name, in the order in which they were created."""
-        return {
-            key: self._topic(key, document)
-            for (kind, key), document in self._documents.items()
-            if kind == KIND_TOPIC
-        }
+        return {name: topic for name, topic, is_deleted in self._all_topics() if not is_deleted}
+
+    def deleted_topics(self) -> list[TopicMetadata]:
+        """The topics that are deleted but whose directories may still have to be moved away."""
+        return [topic for _, topic, is_deleted in self._all_topics() if is_deleted]
 
     @property
     def broker_overrides(self) -> dict[str, str]:
         """The dynamic settings of the broker."""
         document = self._documents.get((KIND_BROKER_OVERRIDES, _ONLY_KEY), {})
-        return self._strings(KIND_BROKER_OVERRIDES, document)
+        strings = _parse_strings(document)
+        if strings is None:
+            raise self._unexpected(KIND_BROKER_OVERRIDES, document)
+        return strings
 
     @property
     def next_producer_id(self) -> int:
@@ -125,18 +129,14 @@ class MetadataJournal:
 
     def put_topic(self, topic: TopicMetadata) -> None:
         """Create or change a topic."""
-        self.put(
-            KIND_TOPIC,
-            topic.name,
-            {
-                "id": format_uuid(topic.topic_id),
-                "partitions": topic.partitions,
-                "overrides": dict(topic.overrides),
-            },
-        )
+        self.put(KIND_TOPIC, topic.name, _format_topic(topic))
+
+    def mark_deleted(self, topic: TopicMetadata) -> None:
+        """Delete a topic: from here on it is gone, though its directories may still be there."""
+        self.put(KIND_TOPIC, topic.name, {**_format_topic(topic), "deleted": True})
 
     def remove_topic(self, name: str) -> None:
-        """Forget a topic."""
+        """Forget a topic, whose directories are out of the way."""
         self.put(KIND_TOPIC, name, None)
 
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
@@ -264,26 +264,13 @@ class MetadataJournal:
         )
         self._lines = len(self._documents)
 
-    def _topic(self, name: str, document: Json) -> TopicMetadata:
-        match document:
-            case {"id": str(topic_id), "partitions": int(partitions), "overrides": overrides}:
-                try:
-                    return TopicMetadata(
-                        name=name,
-                        topic_id=parse_uuid(topic_id),
-                        partitions=partitions,
-                        overrides=self._strings(name, overrides),
-                    )
-                except CorruptCheckpoint:
-                    pass
-        raise self._unexpected(name, document)
-
-    def _strings(self, key: str, document: Json) -> dict[str, str]:
-        if isinstance(document, dict):
-            strings = {name: text for name, text in document.items() if isinstance(text, str)}
-            if len(strings) == len(document):
-                return strings
-        raise self._unexpected(key, document)
+    def _all_topics(self) -> Iterator[tuple[str, TopicMetadata, bool]]:
+        for (kind, key), document in self._documents.items():
+            if kind == KIND_TOPIC:
+                topic = _parse_topic(key, document)
+                if topic is None:
+                    raise self._unexpected(key, document)
+                yield key, topic, _is_deleted(document)
 
     def _unexpected(self, key: str, document: Json) -> HalfWrittenDataDir:
         return HalfWrittenDataDir(
@@ -292,6 +279,72 @@ class MetadataJournal:
             found=json.dumps(document),
             cure="restore the file from a copy",
         )
+
+
+def damage_position(content: bytes) -> int | None:
+    """Where a journal's content is damaged in a way that its loading refuses, or None.
+
+    A torn tail is no damage. For auditors, who must not load: loading rewrites.
+    """
+    position = 0
+    bad_position: int | None = None
+    for size, parsed in _parse_lines(content):
+        if parsed is None and bad_position is None:
+            bad_position = position
+        elif parsed is not None and bad_position is not None:
+            return bad_position
+        position += size
+    is_headless = bad_position == 0 or not content
+    return 0 if is_headless else None
+
+
+def read_topics(content: bytes) -> dict[str, TopicMetadata]:
+    """The topics in a journal's content, as far as it is sound; nothing is changed."""
+    topics: dict[str, TopicMetadata] = {}
+    for _, parsed in _parse_lines(content):
+        if parsed is None:
+            break
+        kind, name, document = parsed
+        if kind == KIND_TOPIC:
+            topics.pop(name, None)
+            topic = _parse_topic(name, document)
+            if topic is not None and not _is_deleted(document):
+                topics[name] = topic
+    return topics
+
+
+def _is_deleted(document: Json) -> bool:
+    return isinstance(document, dict) and document.get("deleted") is True
+
+
+def _parse_topic(name: str, document: Json) -> TopicMetadata | None:
+    match document:
+        case {"id": str(topic_id), "partitions": int(partitions), "overrides": overrides}:
+            strings = _parse_strings(overrides)
+            if strings is not None:
+                with contextlib.suppress(CorruptCheckpoint):
+                    return TopicMetadata(
+                        name=name,
+                        topic_id=parse_uuid(topic_id),
+                        partitions=partitions,
+                        overrides=strings,
+                    )
+    return None
+
+
+def _parse_strings(document: Json) -> dict[str, str] | None:
+    if not isinstance(document, dict):
+        return None
+    strings = {name: text for name, text in document.items() if isinstance(text, str)}
+    return strings if len(strings) == len(document) else None
+
+
+def _format_topic(topic: TopicMetadata) -> dict[str, Json]:
+    return {
+        "id": format_uuid(topic.topic_id),
+        "partitions": topic.partitions,
+        "overrides": dict(topic.overrides),
+    }
 
 
 def _format_line(kind: str, key: str, document: Json) -> bytes:
