@@ -69,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._read_paused = False
         self._out: list[Any] = []
         self._close_reason: str | None = None
+        self._finish_reason: str | None = None
         self.held_bytes = 0
         self.id = 0
         self.peer_host = ""
@@ -208,6 +209,9 @@ class Connection(asyncio.BufferedProtocol):
             self._out += parts
         if exchange is self._blocked_by:
             self._blocked_by = None
+        if self._finish_reason is not None and not slots:
+            self.close(self._finish_reason)
+            return
         self.active_tick = self._connections.tick
         if self._starting:
             return
@@ -230,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._starved_tick >= 0:
+        if self._starved_tick >= 0 or self._finish_reason is not None:
             return
         self._read_paused = False
         if self._transport is not None and not self._transport.is_closing():
@@ -256,6 +260,14 @@ class Connection(asyncio.BufferedProtocol):
         logger.info("closing %s: %s", self.peer, reason)
         if self._transport is not None:
             self._transport.close()
+
+    def finish(self, reason: str) -> None:
+        """Start no further request; close when those under way are answered."""
+        self._finish_reason = reason
+        self._backlog.clear()
+        self._pause_reading()
+        if not self._slots:
+            self.close(reason)
 
     def cut(self, reason: str) -> None:
         """Like `close`, but drop what the peer has not read."""

@@ -82,6 +82,8 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         broker_errors.ResourceNotFound: ErrorCode.RESOURCE_NOT_FOUND,
         broker_errors.ConnectionMustClose: ErrorCode.UNKNOWN_SERVER_ERROR,
         broker_errors.StartError: ErrorCode.UNKNOWN_SERVER_ERROR,
+        broker_errors.AddressUnavailable: ErrorCode.UNKNOWN_SERVER_ERROR,
+        broker_errors.DataDirUnusable: ErrorCode.UNKNOWN_SERVER_ERROR,
         # What the operator wrote.
         ConfigErrors: ErrorCode.INVALID_CONFIG,
     }

@@ -114,7 +114,15 @@ class StartError(BrokerError):
     """The broker cannot start; the message is one sentence with its cure, for an operator."""
 
     def __init__(self, problem: str, cure: str) -> None:
-        """Join what is wrong and what to do about it."""
+        """Join what is wrong and what to do about it (empty when the problem says both)."""
         self.problem = problem
         self.cure = cure
-        super().__init__(f"{problem}; {cure}")
+        super().__init__(f"{problem}; {cure}" if cure else problem)
+
+
+class AddressUnavailable(StartError):
+    """A listener's address is taken, forbidden or unknown."""
+
+
+class DataDirUnusable(StartError):
+    """The data directory is locked, not writable, somebody else's or half-written."""

@@ -116,7 +116,7 @@ class FetchReader:
         data.high_watermark = result.high_watermark
         data.last_stable_offset = result.last_stable_offset
         data.log_start_offset = result.log_start_offset
-        if self._isolation is Isolation.READ_COMMITTED:
+        if result.aborted_transactions is not None:
             data.aborted_transactions = [
                 AbortedTransaction(
                     producer_id=aborted.producer_id, first_offset=aborted.first_offset
@@ -149,21 +149,26 @@ class FetchReader:
         return True
 
     def _suit_old_client(self, log: "Log", target: FetchTarget, result: "ReadResult") -> "Buffer":
-        """The records in a form the request's version can read.
+        """The records in a form the request's version can read, up to the first it cannot.
 
         Raises:
             UnsupportedForClient: they are zstd, which came with version 10.
             UnsupportedByVersion: they would have to be converted and the topic forbids it.
         """
         records = result.records
-        codecs = {(entry.magic, entry.codec) for entry in scan_entries(records)}
-        if any(codec is Codec.ZSTD for _, codec in codecs):
-            raise UnsupportedForClient("Records are compressed with zstd, newer than the request.")
+        magic_max = 0
+        for entry in scan_entries(records):
+            if entry.codec is Codec.ZSTD:
+                if entry.position == 0:
+                    raise UnsupportedForClient("The records are zstd, newer than the request.")
+                records = records[: entry.position]
+                break
+            magic_max = max(magic_max, entry.magic)
         if self._version >= _MAGIC_V2_SINCE:
             return records
         magic = MAGIC_V0 if self._version < _MAGIC_V1_SINCE else MAGIC_V1
         assert magic < MAGIC_V2
-        if any(found > magic for found, _ in codecs):
+        if magic_max > magic:
             if not log.config.message_downconversion_enable:
                 raise UnsupportedByVersion("message.downconversion.enable is false for this topic.")
             records = down_convert(records, magic, target.asked.fetch_offset)

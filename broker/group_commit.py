@@ -46,16 +46,15 @@ DurableCallback: TypeAlias = "Callable[[StorageError | None], object]"
 
 
 class _Sync:
-    """One sync on its way through a thread, with what the thread found out."""
+    """One sync on its way through a thread; the ticket keeps what the thread found out."""
 
-    __slots__ = ("error", "log", "size_bytes", "started_ns", "ticket")
+    __slots__ = ("log", "size_bytes", "started_ns", "ticket")
 
     def __init__(self, log: "Log", ticket: "FlushTicket", size_bytes: int) -> None:
         self.log = log
         self.ticket = ticket
         self.size_bytes = size_bytes
         self.started_ns = time.perf_counter_ns()
-        self.error: Exception | None = None
 
 
 class GroupCommit:
@@ -140,7 +139,9 @@ class GroupCommit:
         waiting = self._waiting.get(log)
         if waiting is None:
             waiting = self._waiting[log] = deque()
-        assert not waiting or waiting[-1][0] <= next_offset, "acks are registered in offset order"
+        if waiting and waiting[-1][0] > next_offset:
+            # A resent batch: it is older than what others wait for, but its ack keeps its place.
+            next_offset = waiting[-1][0]
         waiting.append((next_offset, callback))
 
     async def durable(self, log: "Log", next_offset: int) -> None:
@@ -164,10 +165,10 @@ class GroupCommit:
             self.mark_dirty(log)
         await future
 
-    def log_closed(self, log: "Log", error: StorageError) -> None:
-        """`log` was deleted or taken offline: tell everyone who waits for it."""
+    def log_closed(self, log: "Log") -> None:
+        """`log` was deleted: tell everyone who waits for it."""
         self._dirty_bytes.pop(log, None)
-        self._fail_waiting(log, error)
+        self._fail_waiting(log, LogOffline(log.path, "the topic was deleted"))
 
     def _schedule_pump(self) -> None:
         if not self._pump_scheduled and self._loop is not None:
@@ -182,7 +183,11 @@ class GroupCommit:
             size_bytes = self._dirty_bytes.pop(log, None)
             if size_bytes is None:
                 continue
-            ticket = log.begin_flush()
+            try:
+                ticket = log.begin_flush()
+            except StorageError as error:
+                self._give_up(log, error)
+                continue
             if ticket is None:
                 self._complete_waiting(log)
                 self._fetch_waiters.data_visible(log, size_bytes)
@@ -204,10 +209,7 @@ class GroupCommit:
         loop = self._loop
         assert loop is not None, "start() comes before the first sync"
         while (sync := self._tasks.get()) is not None:
-            try:
-                sync.ticket.run()
-            except (StorageError, OSError) as error:
-                sync.error = error
+            sync.ticket.run()
             self._done.append(sync)
             loop.call_soon_threadsafe(self._finish_one)
 
@@ -216,10 +218,11 @@ class GroupCommit:
         sync = self._done.popleft()
         log = sync.log
         del self._syncing[log]
-        log.complete_flush(sync.ticket)
         self._metrics.observe_sync(time.perf_counter_ns() - sync.started_ns, sync.size_bytes)
-        if sync.error is not None:
-            self._take_offline(log, sync.error)
+        try:
+            log.complete_flush(sync.ticket)
+        except StorageError as error:
+            self._give_up(log, error)
         else:
             self._complete_waiting(log)
             self._fetch_waiters.data_visible(log, sync.size_bytes)
@@ -227,18 +230,19 @@ class GroupCommit:
             self._queue.append(log)
         self._pump()
 
-    def _take_offline(self, log: "Log", cause: Exception) -> None:
+    def _give_up(self, log: "Log", error: StorageError) -> None:
+        """A sync of `log` failed: say so to everyone who waits for it, and to the operator."""
         logger.error(
-            "%s-%d is offline: syncing %s to disk failed (%s). Nothing acknowledged is affected; "
-            "check the disk, then restart the broker, which recovers the log.",
+            "%s-%d: syncing to disk failed (%s). Nothing acknowledged is lost; check the disk "
+            "behind %s, then restart the broker, which recovers the log.",
             log.topic,
             log.partition,
+            error,
             log.path,
-            cause,
         )
         self._metrics.sync_failures += 1
         self._dirty_bytes.pop(log, None)
-        self._fail_waiting(log, LogOffline(log.topic, log.partition, str(cause)))
+        self._fail_waiting(log, error)
         self._fetch_waiters.log_changed(log)
 
     def _complete_waiting(self, log: "Log") -> None:

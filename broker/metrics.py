@@ -289,7 +289,7 @@ _PARTITION_FIGURES: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
     ("log_end_offset", "Offset of the next append", lambda log: log.log_end_offset),
     ("durable_offset", "End of what is on disk", lambda log: log.durable_offset),
     ("size_bytes", "Size of the log's batches", lambda log: log.size_bytes),
-    ("segments", "Segments of the log", lambda log: log.segments_count),
+    ("segments", "Segments of the log", lambda log: len(log.segments)),
     ("time_index_entries", "Entries in time indexes", lambda log: log.time_index_entries),
 )
 

@@ -37,7 +37,8 @@ from protocol.records.layout import NO_TIMESTAMP
 from storage.log import Isolation
 
 if TYPE_CHECKING:
-    from storage.log import Log, TimestampOffset
+    from storage.log import Log
+    from storage.lookup import TimestampOffset
 
 LATEST = -1
 EARLIEST = -2
@@ -152,7 +153,7 @@ def _look_up(
         answer.leader_epoch = log.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
-        answer.leader_epoch = log.epoch_at(log.log_start_offset)
+        answer.leader_epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP:
         _found(answer, log.offset_for_max_timestamp(isolation=isolation))
     elif timestamp >= 0:

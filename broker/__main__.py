@@ -1,0 +1,35 @@
+"""`python -m broker KEY=VALUE ...`: the broker alone, for development and for tests of the process.
+
+The command line of the product is `cli.serve`; this one has no colours, files or help.
+"""
+
+import logging
+import os
+import sys
+
+from broker.errors import StartError
+from broker.node import ReadyInfo
+from broker.server import run
+from config import ConfigErrors, load
+
+
+def main(arguments: list[str]) -> int:
+    """Run a broker with the settings `arguments`; the exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    settings = dict(argument.partition("=")[::2] for argument in arguments)
+    try:
+        return run(load(environment=os.environ, command_line=settings), announce=_announce)
+    except (ConfigErrors, StartError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+def _announce(ready: ReadyInfo) -> None:
+    for notice in ready.notices:
+        sys.stderr.write(f"{notice}\n")
+    sys.stdout.write(f"ready {ready.host}:{ready.port} metrics {ready.metrics_port}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""What has to happen without a request: retention, checkpoints, deferred deletes, expiry, sweeps.
+
+Every job is a plain function with an interval.  One timer per job on the monotonic clock, first run
+and every interval jittered by up to a tenth so that jobs do not fall together; a job that raises is
+logged, counted and run again next time.  That boundary is one of the two places in the broker that
+catch everything.
+
+Jobs run in the loop thread, because a log has one writer; each is cut into steps (one log per loop
+turn), so that ten thousand logs do not hold up requests.
+
+Wall-clock guard.  Retention compares record timestamps with the wall clock, so a clock set ten
+years ahead would delete everything.  `WallClockGuard` compares the wall clock with the monotonic
+one; after a step of more than a minute, time-based retention is skipped for a whole check interval
+and the jump is logged, so that an operator (or NTP) can set it right.  A jump that stays is then
+accepted as the truth.
+
+`Differs from Kafka:` which deletes at once.
+
+Source: Kafka's `LogManager.startup` schedule.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from broker.clock import Clock, TimerHandle
+
+if TYPE_CHECKING:
+    from broker.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+WALL_CLOCK_STEP_MS = 60_000
+"""A difference between the two clocks above which the wall clock counts as having jumped."""
+
+JITTER = 0.1
+
+Job = Callable[[], "Iterator[None] | None"]
+"""A job returns None when it is done, or an iterator whose steps are spread over loop turns."""
+
+
+class WallClockGuard:
+    """Notices when the wall clock leaves the monotonic one."""
+
+    def __init__(self, clock: Clock, suspension_ms: int) -> None:
+        """Suspend retention for `suspension_ms` after each jump."""
+        self._clock = clock
+        self._suspension_ms = suspension_ms
+        self._offset_ms = clock.wall_ms() - clock.monotonic_ms()
+        self._suspended_until_ms = clock.monotonic_ms()
+        self.jumps = 0
+
+    def may_trust_wall_clock(self) -> bool:
+        """Whether decisions that delete data may be based on the wall clock now."""
+        monotonic_ms = self._clock.monotonic_ms()
+        offset_ms = self._clock.wall_ms() - monotonic_ms
+        step_ms = offset_ms - self._offset_ms
+        self._offset_ms = offset_ms
+        if abs(step_ms) > WALL_CLOCK_STEP_MS:
+            self.jumps += 1
+            self._suspended_until_ms = monotonic_ms + self._suspension_ms
+            logger.warning(
+                "the wall clock jumped by %d ms; nothing is deleted by age for the next %d s. "
+                "Correct the clock if the jump was a mistake.",
+                step_ms,
+                self._suspension_ms // 1000,
+            )
+        return monotonic_ms >= self._suspended_until_ms
+
+
+class _ScheduledJob:
+    """One job with its timer."""
+
+    __slots__ = ("interval_ms", "name", "run", "timer")
+
+    def __init__(self, name: str, interval_ms: int, run: Job) -> None:
+        self.name = name
+        self.interval_ms = interval_ms
+        self.run = run
+        self.timer: TimerHandle | None = None
+
+
+class Housekeeping:
+    """The schedule of background jobs; `start` when clients are accepted, `stop` before they go."""
+
+    def __init__(self, clock: Clock, source: random.Random, metrics: "Metrics") -> None:
+        """Prepare an empty schedule."""
+        self._clock = clock
+        self._random = source
+        self._metrics = metrics
+        self._jobs: list[_ScheduledJob] = []
+        self._is_running = False
+
+    def add(self, name: str, interval_ms: int, run: Job) -> None:
+        """Run `run` every `interval_ms` (> 0), named `name` in log and metrics."""
+        assert interval_ms > 0, "a job without an interval would never let go"
+        self._jobs.append(_ScheduledJob(name, interval_ms, run))
+
+    def start(self, first_delay_ms: int) -> None:
+        """Run every job for the first time after at most `first_delay_ms` or its interval."""
+        self._is_running = True
+        for job in self._jobs:
+            self._schedule(job, min(first_delay_ms, job.interval_ms))
+
+    def stop(self) -> None:
+        """Run no job any more; steps under way end with the current one."""
+        self._is_running = False
+        for job in self._jobs:
+            if job.timer is not None:
+                job.timer.cancel()
+                job.timer = None
+
+    def run_now(self, name: str) -> None:
+        """Run the job `name` to its end, errors included in the supervision; for tests and stop."""
+        for job in self._jobs:
+            if job.name == name:
+                steps = self._supervised(job)
+                while self._step(job, steps):
+                    pass
+
+    def _schedule(self, job: _ScheduledJob, delay_ms: int) -> None:
+        jittered_ms = int(delay_ms * (1 + JITTER * self._random.random()))
+        job.timer = self._clock.call_later(jittered_ms, lambda: self._begin(job))
+
+    def _begin(self, job: _ScheduledJob) -> None:
+        self._continue(job, self._supervised(job))
+
+    def _continue(self, job: _ScheduledJob, steps: Iterator[None]) -> None:
+        if not self._is_running:
+            return
+        if self._step(job, steps):
+            job.timer = self._clock.call_later(0, lambda: self._continue(job, steps))
+        else:
+            self._schedule(job, job.interval_ms)
+
+    def _supervised(self, job: _ScheduledJob) -> Iterator[None]:
+        steps = job.run()
+        if steps is not None:
+            yield from steps
+
+    def _step(self, job: _ScheduledJob, steps: Iterator[None]) -> bool:
+        """Whether there is another step; an error ends the job for this time."""
+        try:
+            next(steps)
+        except StopIteration:
+            return False
+        except Exception:
+            # The job boundary, see the module docstring.
+            self._metrics.job_failures[job.name] += 1
+            logger.exception("background job %s failed; it runs again later", job.name)
+            return False
+        return True

@@ -1,0 +1,329 @@
+"""The composition of a broker: which parts there are, in which order they start and stop.
+
+    start                                        stop
+    1 data directory: lock, recover, open        1 close listeners, stop housekeeping
+    2 group commit, topics, coordinators         2 answer what is parked, let requests finish
+    3 listeners are bound                        3 cut what is left, stop coordinators
+    4 metrics port                               4 group commit syncs what is dirty
+    5 housekeeping; clients are accepted         5 metrics port, data directory: clean marker
+
+Every part is made here and handed its collaborators; nothing looks anything up by itself.  A start
+that fails half-way undoes what it did, so the directory is unlocked and no port stays taken.
+
+Read next: `broker.server`, which runs one of these as a process.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import errno
+import logging
+import random
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.clock import Clock, SystemClock
+from broker.connection import Connection
+from broker.connections import Connections
+from broker.context import Context, Endpoint
+from broker.coordinator_services import Coordinator, CoordinatorServices
+from broker.dispatch import Dispatcher
+from broker.errors import AddressUnavailable, DataDirUnusable
+from broker.fetch_sessions import FetchSessions
+from broker.fetch_waiters import FetchWaiters
+from broker.group_commit import GroupCommit
+from broker.groups.coordinator import GroupCoordinator
+from broker.housekeeping import Housekeeping
+from broker.metrics import BrokerCollector, Metrics, render
+from broker.metrics_server import MetricsServer
+from broker.topics import TopicRegistry
+from broker.upkeep import Upkeep
+from config import BrokerConfig, Listener
+from storage.data_dir import DataDir
+from storage.errors import DataDirError, StorageError
+from storage.files import Files, RealFiles
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE_S = 5.0
+"""How long requests may take to finish after the stop has begun."""
+
+_STOP_POLL_S = 0.02
+_ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyInfo:
+    """What a started broker can be told by."""
+
+    host: str
+    port: int
+    metrics_port: int | None
+    node_id: int
+    cluster_id: str
+    data_dir: str
+    notices: tuple[str, ...] = ()
+
+
+class Broker:
+    """One broker in this process.  `start` once, `stop` once, both in the same event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        files: Files | None = None,
+        source: random.Random | None = None,
+    ) -> None:
+        """Prepare; nothing is touched before `start`."""
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.metrics = Metrics()
+        self._files = files or RealFiles()
+        self._random = source or random.Random()
+        self._stack = contextlib.AsyncExitStack()
+        self._servers: list[asyncio.Server] = []
+        self._is_ready = False
+        self.connections = Connections(config)
+        self.fetch_waiters = FetchWaiters(self.clock)
+        self.commits = GroupCommit(self.fetch_waiters, self.metrics.commits)
+        self.housekeeping = Housekeeping(self.clock, self._random, self.metrics)
+        self.data_dir: DataDir
+        self.topics: TopicRegistry
+        self.groups: GroupCoordinator
+        self.upkeep: Upkeep
+
+    async def start(self) -> ReadyInfo:
+        """Open everything; clients are accepted when this returns.
+
+        Raises:
+            StartError: one sentence for the operator, and everything is closed again.
+        """
+        try:
+            return await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    async def stop(self) -> None:
+        """Finish what was begun, sync, and leave a directory that needs no recovery."""
+        logger.info("stopping")
+        await self._stack.aclose()
+        logger.info("stopped")
+
+    async def _start(self) -> ReadyInfo:
+        self._open_data_dir()
+        self.commits.start()
+        self._stack.push_async_callback(self.commits.stop)
+        services = CoordinatorServices(
+            config=self.config,
+            clock=self.clock,
+            random=self._random,
+            topics=self.topics,
+            commits=self.commits,
+        )
+        self.groups = GroupCoordinator(services)
+        try:
+            await self.groups.start()
+        except StorageError as error:
+            raise DataDirUnusable(
+                str(error), "repair or remove that directory, or start on another one"
+            ) from error
+        self._stack.push_async_callback(self.groups.stop)
+        sockets = [(listener, self._bind(listener)) for listener in self.config.listeners]
+        context = self._context(sockets[0][0], sockets[0][1])
+        metrics_port = await self._start_metrics(context)
+        self._schedule_upkeep((self.groups,))
+        self._stack.push_async_callback(self._finish_requests)
+        for listener, bound in sockets:
+            await self._listen(context, listener, bound)
+        self.housekeeping.start(self.config.log_initial_task_delay_ms)
+        self._stack.callback(self.housekeeping.stop)
+        self._is_ready = True
+        return ReadyInfo(
+            host=context.endpoint.host,
+            port=context.endpoint.port,
+            metrics_port=metrics_port,
+            node_id=context.endpoint.node_id,
+            cluster_id=context.cluster_id,
+            data_dir=self.data_dir.path,
+            notices=(*self.config.notices, *self.data_dir.notices),
+        )
+
+    def _open_data_dir(self) -> None:
+        try:
+            self.data_dir = DataDir.open(
+                self.config.data_dir,
+                files=self._files,
+                broker_config=self.config,
+                now_ms=self.clock.wall_ms(),
+            )
+        except DataDirError as error:
+            raise DataDirUnusable(str(error), "") from error
+        self._stack.callback(self._close_data_dir)
+        self.topics = TopicRegistry(self.data_dir, config=self.config, clock=self.clock)
+        self.topics.when_deleted(self._forget_topic)
+
+    def _close_data_dir(self) -> None:
+        try:
+            self.data_dir.close(self.clock.wall_ms())
+        except StorageError as error:
+            logger.error("the data directory was not closed cleanly: %s", error)
+
+    def _forget_topic(self, topic: "object") -> None:
+        for log in getattr(topic, "partitions", ()):
+            self.commits.log_closed(log)
+            self.fetch_waiters.log_changed(log)
+
+    def _context(self, listener: Listener, bound: socket.socket) -> Context:
+        return Context(
+            config=self.config,
+            cluster_id=self.data_dir.cluster_id,
+            endpoint=self._endpoint(listener, bound),
+            clock=self.clock,
+            random=self._random,
+            topics=self.topics,
+            commits=self.commits,
+            fetch_waiters=self.fetch_waiters,
+            fetch_sessions=FetchSessions(
+                self.config.max_incremental_fetch_session_cache_slots,
+                clock=self.clock,
+                source=self._random,
+            ),
+            metrics=self.metrics,
+            groups=self.groups,
+        )
+
+    def _endpoint(self, listener: Listener, bound: socket.socket) -> Endpoint:
+        """What clients of `listener` are told: the advertised address, else where it is bound."""
+        host, port = listener.host, int(bound.getsockname()[1])
+        for advertised in self.config.advertised_listeners:
+            if advertised.name == listener.name:
+                host, port = advertised.host, advertised.port or port
+        if host in _ANY_HOST:
+            host = socket.gethostname()
+        return Endpoint(
+            node_id=self.data_dir.node_id,
+            host=host,
+            port=port,
+            rack=self.config.broker_rack or None,
+        )
+
+    def _bind(self, listener: Listener) -> socket.socket:
+        """A socket bound to the listener's address, closed again if the start fails."""
+        try:
+            bound = _bound_socket(listener)
+        except OSError as error:
+            raise _address_error(listener, error) from error
+        self._stack.callback(bound.close)
+        return bound
+
+    async def _listen(self, context: Context, listener: Listener, bound: socket.socket) -> None:
+        """Accept the clients of one listener; each listener tells its own address."""
+        own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
+        dispatcher = Dispatcher(own)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(dispatcher, self.connections),
+            sock=bound,
+            backlog=self.config.socket_listen_backlog_size,
+        )
+        self._servers.append(server)
+
+    async def _finish_requests(self) -> None:
+        """Close the listeners, let requests finish, cut what does not."""
+        self._is_ready = False
+        for server in self._servers:
+            server.close()
+        self.fetch_waiters.release_all()
+        for connection in self.connections:
+            connection.finish("the broker stops")
+        deadline_ms = self.clock.monotonic_ms() + int(STOP_GRACE_S * 1000)
+        while len(self.connections) and self.clock.monotonic_ms() < deadline_ms:
+            await asyncio.sleep(_STOP_POLL_S)
+        for connection in self.connections:
+            connection.cut("the broker stops")
+
+    async def _start_metrics(self, context: Context) -> int | None:
+        """Open the metrics port; the one taken, None when none is wanted."""
+        listener = self.config.metrics_listener
+        if listener is None:
+            return None
+        collector = BrokerCollector(
+            self.metrics, self.topics, self.connections, self.fetch_waiters, context.fetch_sessions
+        )
+        server = MetricsServer(
+            lambda: render(collector), healthy=self._offline_partition, ready=self._why_not_ready
+        )
+        try:
+            await server.start(listener.host, listener.port)
+        except OSError as error:
+            if self.config.is_set("metrics.listener") or error.errno != errno.EADDRINUSE:
+                raise _address_error(listener, error) from error
+            await server.start(listener.host, 0)
+            logger.warning(
+                "metrics port %d is taken; serving metrics on port %d", listener.port, server.port
+            )
+        self._stack.push_async_callback(server.stop)
+        return server.port
+
+    def _offline_partition(self) -> str | None:
+        for log in self.topics.logs():
+            if log.offline_reason is not None:
+                return f"{log.topic}-{log.partition} is offline: {log.offline_reason}"
+        return None
+
+    def _why_not_ready(self) -> str | None:
+        return None if self._is_ready else "not accepting clients"
+
+    def _schedule_upkeep(self, coordinators: Sequence[Coordinator]) -> None:
+        self.upkeep = Upkeep(
+            config=self.config,
+            clock=self.clock,
+            data_dir=self.data_dir,
+            topics=self.topics,
+            commits=self.commits,
+            fetch_waiters=self.fetch_waiters,
+            connections=self.connections,
+            coordinators=coordinators,
+            metrics=self.metrics,
+        )
+        self.upkeep.schedule(self.housekeeping)
+
+
+def _bound_socket(listener: Listener) -> socket.socket:
+    host = listener.host or None
+    infos = socket.getaddrinfo(
+        host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    # An empty host means every interface; the dual-stack socket, where there is one, is both.
+    family, kind, protocol, _, address = infos[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.setblocking(False)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _address_error(listener: Listener, error: OSError) -> AddressUnavailable:
+    """The sentence for an address that cannot be had."""
+    where = f"{listener.host or '*'}:{listener.port}"
+    if isinstance(error, socket.gaierror):
+        return AddressUnavailable(f"{where}: the host name is unknown", "correct it")
+    if error.errno == errno.EADDRINUSE:
+        return AddressUnavailable(
+            f"{where} is taken by another process",
+            "stop that process, or choose another port (port 0 picks a free one)",
+        )
+    if error.errno == errno.EACCES:
+        return AddressUnavailable(
+            f"{where} may not be opened by this user", "use a port above 1023"
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return AddressUnavailable(f"{where} is not an address of this machine", "correct the host")
+    return AddressUnavailable(f"{where} cannot be opened ({error.strerror})", "choose another")

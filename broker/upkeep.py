@@ -1,0 +1,143 @@
+"""The broker's background jobs themselves, each in a few lines over its collaborators.
+
+| job           | interval                                          | what it does                       |
+|---------------|---------------------------------------------------|------------------------------------|
+| sweep         | 1 s                                               | idle, trickling, stalled clients   |
+| coordinators  | 1 s                                               | groups: offsets past retention     |
+| loop-lag      | 0.5 s                                             | how late the event loop is         |
+| flush         | 1 s                                               | `flush.ms` of topics under `os`    |
+| retention     | `log.retention.check.interval.ms`                 | delete segments by age and size    |
+| checkpoint    | `log.flush.offset.checkpoint.interval.ms`         | recovery points, log starts        |
+| pending-files | 10 s                                              | unlink what was renamed away       |
+
+Scheduling and supervision are `broker.housekeeping`'s; what may be deleted is storage's decision.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from broker.clock import Clock
+from broker.housekeeping import Housekeeping, WallClockGuard
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.connections import Connections
+    from broker.coordinator_services import Coordinator
+    from broker.fetch_waiters import FetchWaiters
+    from broker.group_commit import GroupCommit
+    from broker.metrics import Metrics
+    from broker.topics import TopicRegistry
+    from config import BrokerConfig
+    from storage.data_dir import DataDir
+    from storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+SWEEP_INTERVAL_MS = 1000
+COORDINATOR_INTERVAL_MS = 1000
+LOOP_LAG_INTERVAL_MS = 500
+FLUSH_INTERVAL_MS = 1000
+PENDING_FILES_INTERVAL_MS = 10_000
+
+
+class Upkeep:
+    """The jobs of one broker; built by the server, which also starts and stops the schedule."""
+
+    def __init__(
+        self,
+        *,
+        config: "BrokerConfig",
+        clock: Clock,
+        data_dir: "DataDir",
+        topics: "TopicRegistry",
+        commits: "GroupCommit",
+        fetch_waiters: "FetchWaiters",
+        connections: "Connections",
+        coordinators: "Sequence[Coordinator]",
+        metrics: "Metrics",
+    ) -> None:
+        """Remember the collaborators."""
+        self._config = config
+        self._clock = clock
+        self._data_dir = data_dir
+        self._topics = topics
+        self._commits = commits
+        self._fetch_waiters = fetch_waiters
+        self._connections = connections
+        self._coordinators = coordinators
+        self._metrics = metrics
+        self.wall_clock_guard = WallClockGuard(clock, config.log_retention_check_interval_ms)
+        self._lag_expected_ns = 0
+        self._dirty_since_ms: dict[Log, int] = {}
+
+    def schedule(self, housekeeping: Housekeeping) -> None:
+        """Put every job into `housekeeping`."""
+        config = self._config
+        housekeeping.add("sweep", SWEEP_INTERVAL_MS, self._connections.sweep)
+        housekeeping.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
+        housekeeping.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
+        housekeeping.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
+        housekeeping.add("retention", config.log_retention_check_interval_ms, self.delete_expired)
+        housekeeping.add(
+            "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self._data_dir.checkpoint
+        )
+        housekeeping.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
+
+    def tick_coordinators(self) -> None:
+        """Let every coordinator do what is due."""
+        for coordinator in self._coordinators:
+            coordinator.tick()
+
+    def measure_loop_lag(self) -> None:
+        """Compare when a zero-delay timer runs with when it should have."""
+        scheduled_ns = time.perf_counter_ns()
+        self._clock.call_later(
+            0, lambda: self._metrics.observe_loop_lag(time.perf_counter_ns() - scheduled_ns)
+        )
+
+    def flush_by_age(self) -> Iterator[None]:
+        """Sync logs under `flush.policy=os` that were dirty for `flush.ms`."""
+        now_ms = self._clock.monotonic_ms()
+        still_dirty: dict[Log, int] = {}
+        for log in self._topics.logs():
+            if log.config.flush_policy == "os" and log.durable_offset < log.log_end_offset:
+                since_ms = self._dirty_since_ms.get(log, now_ms)
+                if now_ms - since_ms >= log.config.flush_ms:
+                    self._commits.mark_dirty(log)
+                else:
+                    still_dirty[log] = since_ms
+        self._dirty_since_ms = still_dirty
+        yield
+
+    def delete_expired(self) -> Iterator[None]:
+        """Delete what retention allows, one log per step; see the wall-clock guard."""
+        may_use_age = self.wall_clock_guard.may_trust_wall_clock()
+        self._metrics.wall_clock_jumps = self.wall_clock_guard.jumps
+        if not may_use_age:
+            return
+        for log in list(self._topics.logs()):
+            try:
+                self._delete_expired_of(log)
+            except StorageError as error:
+                logger.error("retention of %s-%d failed: %s", log.topic, log.partition, error)
+            yield
+
+    def _delete_expired_of(self, log: "Log") -> None:
+        deleted = log.delete_expired(self._clock.wall_ms())
+        for segment in deleted:
+            self._metrics.segments_deleted[segment.reason.value] += 1
+            logger.info(
+                "%s-%d: segment %d deleted (%s)",
+                log.topic,
+                log.partition,
+                segment.base_offset,
+                segment.reason.value,
+            )
+        if deleted:
+            self._fetch_waiters.log_changed(log)
+
+    def delete_pending_files(self) -> None:
+        """Unlink files that were renamed away `file.delete.delay.ms` ago."""
+        self._data_dir.delete_pending_files(self._clock.wall_ms())

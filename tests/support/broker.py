@@ -1,0 +1,225 @@
+"""A broker inside the test's own event loop, and a client that says exactly what it is told.
+
+`running_broker` starts a `Broker` on free ports over a directory of the test; `RawClient` sends
+protocol messages of any version and decodes what comes back, without retries or opinions.
+`BrokerProcess` runs the same broker as a process of its own, for starts, stops and kills.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from broker.clock import Clock
+from broker.node import Broker, ReadyInfo
+from config import load
+from protocol.frames import encode_frame
+from protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from protocol.primitives import message_spec
+from protocol.records.builder import build_batch
+from protocol.records.record import Record
+from protocol.registry import decode_response, encode_request
+
+DEFAULT_TIMEOUT_S = 10.0
+_SIZE = struct.Struct(">i")
+
+
+class ConnectionClosed(Exception):
+    """The broker closed the connection instead of answering."""
+
+
+class RawClient:
+    """One connection; requests are answered in order, so `receive` needs no bookkeeping."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+        self._in_flight: list[tuple[int, int, int]] = []
+
+    @classmethod
+    async def connect(cls, host: str, port: int) -> "RawClient":
+        reader, writer = await asyncio.open_connection(host, port)
+        return cls(reader, writer)
+
+    async def request(self, message: Any, version: int, client_id: str | None = "test") -> Any:
+        """The answer to one request."""
+        self.send(message, version, client_id)
+        return await self.receive()
+
+    def send(self, message: Any, version: int, client_id: str | None = "test") -> int:
+        """Send without waiting; the correlation id."""
+        api_key = message_spec(type(message)).api_key
+        self._correlation_id += 1
+        header = RequestHeader(
+            api_key=api_key,
+            api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=client_id,
+        )
+        body = encode_request(message, version)
+        for part in encode_frame([encode_request_header(header), body]):
+            self._writer.write(part)
+        self._in_flight.append((api_key, version, self._correlation_id))
+        return self._correlation_id
+
+    async def receive(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Any:
+        """The answer to the oldest unanswered request; its correlation id has to fit."""
+        api_key, version, correlation_id = self._in_flight.pop(0)
+        frame = await self.receive_frame(timeout_s)
+        answered_id, position = decode_response_header(frame, api_key, version)
+        assert answered_id == correlation_id, "answers come in the order of the requests"
+        return decode_response(api_key, version, memoryview(frame), position)
+
+    def forget_last(self) -> None:
+        """The last request has no answer (Produce with acks=0)."""
+        self._in_flight.pop()
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._writer.write(data)
+
+    async def receive_frame(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> bytes:
+        """The next frame without its size."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                (size,) = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))
+                return await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionResetError) as error:
+            raise ConnectionClosed from error
+
+    async def is_closed_by_broker(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
+        """Whether the broker closes the connection within `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+    async def close(self) -> None:
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+
+
+class RunningBroker:
+    """A started broker and its address."""
+
+    def __init__(self, broker: Broker, ready: ReadyInfo) -> None:
+        self.broker = broker
+        self.ready = ready
+        self.host = "127.0.0.1"
+        self.port = ready.port
+        self._clients: list[RawClient] = []
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    async def client(self) -> RawClient:
+        """A new connection; closed with the broker."""
+        client = await RawClient.connect(self.host, self.port)
+        self._clients.append(client)
+        return client
+
+    async def close_clients(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+
+@asynccontextmanager
+async def running_broker(
+    directory: Path, *, clock: Clock | None = None, **settings: str
+) -> AsyncIterator[RunningBroker]:
+    """A broker over `directory` with `settings`, whose dots are written as underscores."""
+    config = load(command_line=broker_settings(directory, settings))
+    broker = Broker(config, clock=clock)
+    running = RunningBroker(broker, await broker.start())
+    try:
+        yield running
+    finally:
+        await running.close_clients()
+        await broker.stop()
+
+
+def broker_settings(directory: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Settings of a broker for tests: free ports, this directory, and what the test asks for."""
+    defaults = {
+        "log.dirs": str(directory),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "metrics.listener": "",
+    }
+    return defaults | {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def batch(*values: bytes | str, timestamp: int = 1_000, **fields: Any) -> bytes:
+    """A v2 batch with one record per value."""
+    records = [
+        Record(
+            offset=index,
+            timestamp=timestamp,
+            key=None,
+            value=value.encode() if isinstance(value, str) else value,
+            headers=(),
+        )
+        for index, value in enumerate(values)
+    ]
+    return bytes(build_batch(records, **fields))
+
+
+class BrokerProcess:
+    """`python -m broker` in a process of its own."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        arguments = [f"{k}={v}" for k, v in broker_settings(directory, settings).items()]
+        self.started_s = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "broker", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self.port = 0
+        self.ready_after_s = 0.0
+
+    def wait_ready(self) -> int:
+        """The port, once the broker has announced itself."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        match = re.match(r"ready \S+:(\d+)", line)
+        assert match is not None, self.process.communicate()[1]
+        self.ready_after_s = time.perf_counter() - self.started_s
+        self.port = int(match[1])
+        return self.port
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait; the exit status."""
+        self.process.send_signal(number)
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+
+@contextmanager
+def broker_process(directory: Path, **settings: str) -> Iterator[BrokerProcess]:
+    """A ready broker process, killed at the end if it still runs."""
+    process = BrokerProcess(directory, **settings)
+    try:
+        process.wait_ready()
+        yield process
+    finally:
+        if process.process.poll() is None:
+            process.stop()
