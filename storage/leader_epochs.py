@@ -28,7 +28,7 @@ from protocol.records.layout import NO_LEADER_EPOCH, NO_OFFSET
 from storage.checkpoints import CorruptCheckpoint, format_checkpoint, parse_checkpoint
 from storage.files import Files
 
-LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
+LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 
 
 class EpochStart(NamedTuple):
@@ -67,7 +67,7 @@ class LeaderEpochs:
         """Start from ``entries``, which must be strictly increasing in both numbers."""
         self._entries = list(entries)
         self._files = files
-        self._path = None if directory is None else f"{directory}/{LEADER_EPOCH_FILE}"
+        self._path = None if directory is None else f"{directory}/{LEADER_EPOCHS_NAME}"
         assert (directory is None) == (files is None)
         self._assert_increasing()
 
@@ -80,7 +80,7 @@ class LeaderEpochs:
                 starts from nothing and learns the epochs from the batches).
         """
         try:
-            content = files.read_all(f"{directory}/{LEADER_EPOCH_FILE}")
+            content = files.read_all(f"{directory}/{LEADER_EPOCHS_NAME}")
         except FileNotFoundError:
             content = b""
         return cls(parse_leader_epochs(content), directory=directory, files=files)
