@@ -20,8 +20,10 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
+from protocol.records.entry_loops import find_entry
 from protocol.records.layout import (
     BATCH_OVERHEAD,
+    INT64_MIN,
     LOG_OVERHEAD,
     MAGIC_AT,
     MAGIC_V1,
@@ -123,6 +125,27 @@ class HeadWalk:
             head = self.head(position)
             yield head
             position += head.size
+
+    def find(self, position: int, *, offset: int, timestamp: int = INT64_MIN) -> EntryHead | None:
+        """The first entry from `position` on that ends at `offset` or later and is as new as asked.
+
+        As new as asked: its head's max timestamp is `timestamp` (ms) or above.
+
+        Raises:
+            CorruptLog: an entry before the hit is damaged.
+        """
+        while position < self.end:
+            head = self.head(position)
+            if head.last_offset >= offset and head.max_timestamp >= timestamp:
+                return head
+            position += head.size
+            at = position - self._block_position
+            if at < len(self._block):
+                # The compiled loop takes what is whole in the block; what it stops at, which is the
+                # hit, cut off by the block's end, or damaged, comes back around to `head`.
+                hit, _ = find_entry(self._block, at, len(self._block), offset, timestamp)
+                position = self._block_position + hit
+        return None
 
     def entry(self, head: EntryHead) -> bytes:
         """All bytes of an entry whose head was read."""

@@ -1,7 +1,7 @@
 """`segment-manifest`: what is known of a partition's closed segments, so that nobody has to look.
 
 Owns one small text file per partition. It answers, without opening a segment, the questions whose
-answers Kafka reads from places that lie: the largest timestamp (from the last entry of an index
+answers Kafka reads from places that can lie: the largest timestamp (from the last entry of an index
 that may be damaged) and the age of records without timestamp (from the file's modification time,
 which a copied directory does not keep). It is a journal: one line is appended when a segment is
 closed or the log's start moves, and the file is rewritten without the outdated lines at open.
@@ -9,6 +9,10 @@ closed or the log's start moves, and the file is rewritten without the outdated 
     tidelog segment manifest 1
     segment base_offset=0 next_offset=1500 size_bytes=1048301 ... 5f1c9e02
     start offset=1500 77aa0b13
+    durable offset=1500 0c44d1f2
+
+A `durable` line says that everything below the offset had been synced when the line was written;
+recovery judges damage by it: behind that offset a torn tail is expected, before it never.
 
 Each line ends with the CRC-32C of the text before it, in hexadecimal. Of several lines about one
 segment the last one counts; a line whose checksum is wrong ends the reading, since only a torn tail
@@ -36,6 +40,7 @@ UNKNOWN: Final = -1
 
 _SEGMENT: Final = "segment"
 _START: Final = "start"
+_DURABLE: Final = "durable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +83,7 @@ class Manifest:
     A crash loses at most what was appended since the last sync; nothing depends on more.
     """
 
-    __slots__ = ("_file", "_files", "_path", "facts", "log_start_offset")
+    __slots__ = ("_file", "_files", "_path", "durable_offset", "facts", "log_start_offset")
 
     def __init__(self, directory: str, files: Files) -> None:
         """Read the file if there is one; `facts` are by base offset."""
@@ -87,6 +92,7 @@ class Manifest:
         self._file: File | None = None
         self.facts: dict[int, SegmentFacts] = {}
         self.log_start_offset = NO_OFFSET
+        self.durable_offset = NO_OFFSET
         if files.exists(self._path):
             self._read(files.read_all(self._path))
 
@@ -103,7 +109,13 @@ class Manifest:
     def remember_start(self, log_start_offset: int) -> None:
         """Append that the log starts here from now on. Raises OSError."""
         self.log_start_offset = log_start_offset
-        self._append(_start_line(log_start_offset))
+        self._append(_offset_line(_START, log_start_offset))
+
+    def remember_durable(self, durable_offset: int) -> None:
+        """Append that everything below this offset is synced. Raises OSError."""
+        if durable_offset > self.durable_offset:
+            self.durable_offset = durable_offset
+            self._append(_offset_line(_DURABLE, durable_offset))
 
     def forget(self, base_offsets: Iterable[int]) -> None:
         """Drop segments that are gone; the file follows at the next `rewrite`."""
@@ -115,7 +127,9 @@ class Manifest:
         self.close()
         lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
         if self.log_start_offset != NO_OFFSET:
-            lines.append(_start_line(self.log_start_offset))
+            lines.append(_offset_line(_START, self.log_start_offset))
+        if self.durable_offset != NO_OFFSET:
+            lines.append(_offset_line(_DURABLE, self.durable_offset))
         self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
 
     def close(self) -> None:
@@ -147,6 +161,8 @@ class Manifest:
                 self.facts[facts.base_offset] = facts
             elif kind == _START and "offset" in values:
                 self.log_start_offset = values["offset"]
+            elif kind == _DURABLE and "offset" in values:
+                self.durable_offset = values["offset"]
 
 
 def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
@@ -162,8 +178,8 @@ def _segment_line(facts: SegmentFacts) -> str:
     return _line(_SEGMENT, ((name, getattr(facts, name)) for name in _FIELDS))
 
 
-def _start_line(log_start_offset: int) -> str:
-    return _line(_START, (("offset", log_start_offset),))
+def _offset_line(kind: str, offset: int) -> str:
+    return _line(kind, (("offset", offset),))
 
 
 def _line(kind: str, pairs: Iterable[tuple[str, int]]) -> str:

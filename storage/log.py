@@ -1,0 +1,600 @@
+"""One partition: an append-only log of record batches, and the offsets that say what of it is seen.
+
+Owns the four offsets and their order, asserted in `_check_offsets`:
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+                        durable_offset <= log_end_offset
+
+| offset              | meaning (all but the first exclusive ends)                              |
+|---------------------|-------------------------------------------------------------------------|
+| `log_start_offset`  | earliest record that may be read; below it is what retention removes    |
+| `last_stable_offset`| end for readers of committed records: no open transaction below it      |
+| `high_watermark`    | end for all other consumers                                             |
+| `durable_offset`    | everything below is synced: also the recovery point                     |
+| `log_end_offset`    | offset of the next record                                               |
+
+Under `flush.policy=batch` the high watermark is the durable offset, so that what a consumer has
+seen cannot vanish in a power cut; under `os` it is the log's end, as in a Kafka with one replica.
+
+The order of an append, each step leaving the log untouched when it refuses: validate and stamp
+(`storage.append`), leader epoch, roll if due, producer state and duplicates, one write, indexes,
+offsets, producer map. A write that fails half-way is cut back to the last whole batch. If that
+fails too, or a sync fails, the log goes offline: nothing is appended any more, and only what is
+durable can be read, until a restart recovers it.
+
+Concurrency: one thread calls everything here. Only `FlushTicket.run` may run elsewhere.
+
+Source: Kafka `UnifiedLog`, `LocalLog`. Read next: `storage.segment`, `storage.lookup`,
+`storage.flush`, `storage.recovery` (which makes `Log`s).
+"""
+
+import errno
+from typing import Final, NoReturn
+
+from config import TopicConfig
+from protocol.records.layout import NO_OFFSET, NO_TIMESTAMP, TimestampType
+from storage.append import AppendPlan, AppendRules, Origin, plan_append
+from storage.errors import (
+    DiskFull,
+    LogOffline,
+    OffsetOutOfRange,
+    PolicyViolation,
+    StorageFailed,
+)
+from storage.flush import FlushTicket
+from storage.leader_epochs import EpochEnd
+from storage.log_reader import NOTHING, LogPosition
+from storage.log_values import (
+    AppendResult,
+    DeletedSegment,
+    Isolation,
+    LogParts,
+    ReadResult,
+)
+from storage.lookup import LookupExplanation, TimestampOffset, offsets_before
+from storage.producer_state import CachedBatch
+from storage.retention import RetentionRules, plan_retention
+from storage.rolling import RollRules, find_roll_reason
+from storage.segment_list import SegmentList
+from storage.segmented_log import RollbackFailed, SegmentedLog
+from storage.txn_index import AbortedTxn
+
+FLUSH_POLICY_OS: Final = "os"
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Log:
+    """The log of one partition. Opened by `storage.recovery.open_log`, closed by `close`."""
+
+    def __init__(
+        self,
+        parts: LogParts,
+        *,
+        topic: str,
+        partition: int,
+        config: TopicConfig,
+        leader_epoch: int,
+    ) -> None:
+        """Take over loaded parts; batches appended from now on carry `leader_epoch`."""
+        self.topic = topic
+        self.partition = partition
+        self.path = parts.path
+        self.leader_epoch = leader_epoch
+        self.leader_epochs = parts.leader_epochs
+        self.producers = parts.producers
+        self.local = SegmentedLog(
+            parts.files, parts.path, parts.segments, parts.manifest, parts.random
+        )
+        if parts.is_new:
+            self.local.unsynced.add_created()
+        self.local.end_offset = max(self.local.end_offset, parts.log_start_offset)
+        self.log_start_offset = parts.log_start_offset
+        self.durable_offset = self.high_watermark = self.local.end_offset
+        self.held_by_future: int | None = None
+        self.recovery_report = parts.report
+        self._last_stamp_ms = parts.last_stamp_ms
+        self._offline: LogOffline | None = parts.quarantine
+        self._is_closed = False
+        self._visible_end = self.local.end()._replace(position=parts.end_position)
+        self.producers.state.advance_high_watermark(self.high_watermark)
+        self.reconfigure(config)
+        self._check_offsets()
+
+    # --- what the log is ------------------------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Exclusive end for readers of committed records."""
+        unstable = self.producers.state.first_unstable_offset()
+        if unstable is None:
+            return self.high_watermark
+        return max(self.log_start_offset, min(unstable, self.high_watermark))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all `.log` files."""
+        return self.local.size_bytes
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset of the next record."""
+        return self.local.end_offset
+
+    @property
+    def segments(self) -> SegmentList:
+        """The segments, oldest first; not to be changed by the caller."""
+        return self.local.segments
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is durable: where recovery after a crash starts to look."""
+        return self.durable_offset
+
+    @property
+    def offline_reason(self) -> str | None:
+        """Why the log stopped for good, or None while it works."""
+        return None if self._offline is None else self._offline.reason
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether a flush would make anything durable that is not, and none is under way."""
+        unsynced = self.local.unsynced
+        if self._offline is not None or unsynced.ticket is not None:
+            return False
+        return self.durable_offset < self.local.end_offset or unsynced.is_dirty
+
+    @property
+    def first_base_offset(self) -> int:
+        """Base offset of the oldest segment; the log's start is at or above it."""
+        return self.segments.first.base_offset
+
+    def end_offset(self, isolation: Isolation) -> int:
+        """The exclusive end of what a reader of this kind sees."""
+        if isolation is Isolation.READ_UNCOMMITTED:
+            return self.high_watermark
+        if isolation is Isolation.READ_COMMITTED:
+            return self.last_stable_offset
+        return self.log_end_offset
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Apply another configuration from the next operation on."""
+        self.config = config
+        self._rules = AppendRules.from_config(config)
+        self._roll_rules = RollRules.from_config(config)
+        self.local.configure(config)
+        self._sees_log_end = config.flush_policy == FLUSH_POLICY_OS
+        if self._sees_log_end and self._offline is None:
+            self._advance_visible_end(self.local.end())
+
+    # --- append ---------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        produce_version: int | None = None,
+    ) -> AppendResult:
+        """Append whole batches; `records` is stamped in place and not kept.
+
+        Under LogAppendTime the stamp is `now_ms`, but never before the last stamp given, also not
+        after a restart (differs from Kafka, where a clock set back shows in the log).
+
+        Raises:
+            AppendRejected: the records are refused; see its subclasses. Nothing was written.
+            DiskFull, StorageFailed: nothing was written; the same append may be tried again.
+            LogOffline: the log has stopped for good.
+        """
+        if self._offline is not None:
+            raise self._offline
+        stamp_ms = now_ms
+        if self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            stamp_ms = max(now_ms, self._last_stamp_ms)
+        plan = plan_append(
+            records,
+            rules=self._rules,
+            now_ms=stamp_ms,
+            next_offset=self.local.end_offset,
+            leader_epoch=self.leader_epoch,
+            origin=origin,
+            produce_version=produce_version,
+        )
+        if not plan.batches:
+            return AppendResult(
+                NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, self.log_start_offset, False, 0, 0
+            )
+        try:
+            if self.leader_epochs.latest_epoch < self.leader_epoch:
+                self.leader_epochs.assign(self.leader_epoch, plan.first_offset)
+            self._roll_if_due(plan, now_ms)
+        except OSError as error:
+            raise _failed("append", self.path, error) from error
+        duplicate = self.producers.check(plan.buffer, plan.batches, origin)
+        if duplicate is not None:
+            return self._duplicate(duplicate)
+        self._write(plan, now_ms)
+        if plan.log_append_time_ms != NO_TIMESTAMP:
+            self._last_stamp_ms = plan.log_append_time_ms
+        return AppendResult(
+            plan.first_offset,
+            plan.last_offset,
+            plan.log_append_time_ms,
+            self.log_start_offset,
+            False,
+            plan.records_count,
+            len(plan.buffer),
+        )
+
+    def _write(self, plan: AppendPlan, now_ms: int) -> None:
+        """The bytes, the indexes, the offsets: from here on the append has happened."""
+        try:
+            self.local.append(plan, now_ms=now_ms)
+        except RollbackFailed as error:
+            self._go_offline(error)
+        except OSError as error:
+            raise _failed("append", self.path, error) from error
+        try:
+            self.producers.update(plan.buffer, plan.batches, self.local.segments.active)
+        except OSError as error:
+            # The marker is in the log and not in the index: readers would be told lies.
+            self._go_offline(error)
+        self.producers.state.map_end_offset = self.local.end_offset
+        if self._sees_log_end:
+            self._advance_visible_end(self.local.end())
+
+    def _duplicate(self, first: CachedBatch) -> AppendResult:
+        # The stamp answered is the batch's max timestamp, under CreateTime too: as Kafka does.
+        return AppendResult(
+            first.first_offset,
+            first.last_offset,
+            first.max_timestamp,
+            self.log_start_offset,
+            True,
+            first.offset_delta + 1,
+            0,
+        )
+
+    # --- roll -----------------------------------------------------------------------------------
+
+    def _roll_if_due(self, plan: AppendPlan, now_ms: int) -> None:
+        reason = find_roll_reason(
+            self.local.segments.active,
+            self._roll_rules,
+            size_bytes=len(plan.buffer),
+            last_offset=plan.last_offset,
+            max_timestamp=plan.max_timestamp,
+            now_ms=now_ms,
+        )
+        if reason is not None:
+            self._start_segment(now_ms)
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment and start a new one at the log's end.
+
+        An empty active segment is replaced by a new one of the same base. Raises StorageFailed,
+        with the log as it was.
+        """
+        if self._offline is not None:
+            raise self._offline
+        try:
+            self._start_segment(now_ms)
+        except OSError as error:
+            raise _failed("roll", self.path, error) from error
+
+    def _start_segment(self, now_ms: int) -> None:
+        self.local.roll(now_ms=now_ms, durable_offset=self.durable_offset)
+        if self._visible_end.offset == self.local.end_offset:
+            # Nothing visible has changed, but an empty segment may have been replaced.
+            self._visible_end = self.local.end()
+        if len(self.producers.state):
+            snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
+            self.local.unsynced.add_created(snapshot)
+
+    # --- read -----------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, *, max_bytes: int, isolation: Isolation, min_one: bool = True
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset` on, bounded by what `isolation` may see.
+
+        The first batch may begin below `offset`. At least one batch is returned if there is a
+        visible one and `min_one` is set, else at most `max_bytes`.
+
+        Raises:
+            OffsetOutOfRange: `offset` is below the log's start or above its end.
+            CorruptLog, StorageFailed: the bytes could not be read as they were written.
+        """
+        if not self.log_start_offset <= offset <= self.local.end_offset:
+            raise OffsetOutOfRange(offset, start=self.log_start_offset, end=self.log_end_offset)
+        stable = self.last_stable_offset
+        committed = isolation is Isolation.READ_COMMITTED
+        records, next_offset = NOTHING, offset
+        try:
+            end = self._end_for(isolation, stable)
+            if offset < end.offset:
+                records, next_offset = self.local.reader.read(
+                    offset, max_bytes=max_bytes, end=end, min_one=min_one
+                )
+            aborted: list[AbortedTxn] | None = [] if committed else None
+            if committed and self.producers.has_aborts and records:
+                aborted = self.local.reader.aborted_transactions(offset, next_offset)
+        except OSError as error:
+            raise _failed("read", self.path, error) from error
+        return ReadResult(
+            records, next_offset, self.high_watermark, stable, self.log_start_offset, aborted
+        )
+
+    def _end_for(self, isolation: Isolation, stable: int) -> LogPosition:
+        if isolation is Isolation.LOG_END:
+            return self.local.end() if self._offline is None else self._visible_end
+        if isolation is Isolation.READ_UNCOMMITTED or stable == self.high_watermark:
+            return self._visible_end
+        return self.local.reader.position_of(stable)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def offset_for_timestamp(
+        self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> TimestampOffset | None:
+        """The first record at or after `timestamp` (ms, >= 0), or None if none may be seen yet.
+
+        Raises StorageFailed.
+        """
+        try:
+            found = self.local.lookup.find(timestamp, self.log_start_offset)
+        except OSError as error:
+            raise _failed("lookup", self.path, error) from error
+        return found if found is not None and found.offset < self.end_offset(isolation) else None
+
+    def offset_for_max_timestamp(
+        self, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of the log; None when none has any,
+        or when it may not be seen yet.
+
+        Raises StorageFailed.
+        """
+        try:
+            found = self.local.lookup.find_max(self.log_start_offset)
+        except OSError as error:
+            raise _failed("lookup", self.path, error) from error
+        return found if found is not None and found.offset < self.end_offset(isolation) else None
+
+    def explain_offset_for_timestamp(self, timestamp: int) -> LookupExplanation:
+        """`offset_for_timestamp` with what it cost and what lies on both sides of the answer.
+
+        Raises StorageFailed.
+        """
+        try:
+            return self.local.lookup.explain(timestamp, self.log_start_offset, self.high_watermark)
+        except OSError as error:
+            raise _failed("lookup", self.path, error) from error
+
+    def offsets_before(self, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
+        """What ListOffsets version 0 answers: at most `max_offsets` starts of segments last
+        written at or before `timestamp` (ms), newest first; see `lookup.offsets_before`.
+        """
+        return offsets_before(
+            self.segments,
+            timestamp,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+        )[:max_offsets]
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which the record at `offset` was written, or NO_LEADER_EPOCH."""
+        return self.leader_epochs.epoch_for_offset(offset)
+
+    def bump_leader_epoch(self) -> None:
+        """Write the next batches in a new epoch, so that clients can tell the tail was cut."""
+        self.leader_epoch += 1
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """Where a leader epoch ended; see `LeaderEpochs.end_offset_for`."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # --- durability -----------------------------------------------------------------------------
+
+    def begin_flush(self) -> FlushTicket | None:
+        """A ticket for everything appended until now; None when all of it is durable already.
+
+        None also while a ticket is out: it has to come back by `complete_flush` first, whatever
+        its fate. Raises LogOffline, or StorageFailed when a file cannot be opened.
+        """
+        if self._offline is not None:
+            raise self._offline
+        if not self.needs_flush:
+            return None
+        try:
+            return self.local.begin_flush()
+        except OSError as error:
+            raise _failed("flush", self.path, error) from error
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        """Take back a ticket that has run: the durable offset moves, and what depends on it.
+
+        Raises LogOffline when the sync failed: the log has stopped for good.
+        """
+        is_current = self.local.unsynced.end(ticket)
+        if ticket.error is not None and self._offline is None:
+            self._go_offline(ticket.error)
+        if self._offline is not None:
+            raise self._offline
+        if is_current:
+            self.durable_offset = max(self.durable_offset, ticket.end.offset)
+            if not self._sees_log_end:
+                self._advance_visible_end(ticket.end)
+        self._check_offsets()
+
+    def flush(self) -> None:
+        """Make everything durable before returning. Raises LogOffline, StorageFailed."""
+        ticket = self.begin_flush()
+        if ticket is not None:
+            ticket.run()
+            self.complete_flush(ticket)
+
+    def _advance_visible_end(self, end: LogPosition) -> None:
+        if end.offset >= self.high_watermark:
+            self.high_watermark = end.offset
+            self._visible_end = end
+            self.producers.state.advance_high_watermark(end.offset)
+
+    # --- removing -------------------------------------------------------------------------------
+
+    def delete_before(self, offset: int) -> None:
+        """Move the log's start to `offset`; files go at the next `delete_expired`.
+
+        Raises:
+            PolicyViolation: the cleanup policy does not contain delete.
+            OffsetOutOfRange: `offset` is negative or above the high watermark.
+            StorageFailed: the new start could not be written down.
+        """
+        if self._offline is not None:
+            raise self._offline
+        if not self.config.is_deleted_by_retention:
+            raise PolicyViolation(f"cleanup.policy of {self.topic} does not contain delete")
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(offset, start=0, end=self.high_watermark)
+        self._advance_log_start(offset)
+
+    def delete_expired(self, now_ms: int) -> list[DeletedSegment]:
+        """Take out the segments that retention lets go, oldest first, each with its reason.
+
+        Their files are renamed at once and unlinked by `delete_pending_files` later. When only a
+        timestamp ahead of the clock keeps the oldest segment, `held_by_future` has its base.
+        Raises StorageFailed.
+        """
+        if self._offline is not None:
+            return []
+        ages = self.local.ages()
+        plan = plan_retention(
+            ages,
+            RetentionRules(
+                retention_ms=self.config.retention_ms,
+                retention_bytes=self.config.retention_bytes,
+                deletes=self.config.is_deleted_by_retention,
+            ),
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            now_ms=now_ms,
+        )
+        self.held_by_future = plan.held_by_future
+        if not plan.reasons:
+            return []
+        if len(plan.reasons) == len(ages):
+            self.roll(now_ms)
+        # The start is durable before any file goes: a crash in between leaves no hole in the log.
+        self._advance_log_start(self.segments[len(plan.reasons)].base_offset)
+        try:
+            self.local.remove_first(len(plan.reasons), due_ms=self._unlink_due_ms(now_ms))
+            self.producers.snapshots.delete_before(self.segments.first.base_offset)
+        except OSError as error:
+            raise _failed("delete", self.path, error) from error
+        return [
+            DeletedSegment(age.base_offset, age.size_bytes, age.largest_timestamp, reason)
+            for age, reason in zip(ages, plan.reasons, strict=False)
+        ]
+
+    def delete_pending_files(self, now_ms: int) -> int:
+        """Unlink files renamed `file.delete.delay.ms` ago or earlier; how many.
+
+        Raises StorageFailed.
+        """
+        try:
+            return self.local.unlink_due(now_ms)
+        except OSError as error:
+            raise _failed("delete", self.path, error) from error
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Remove `offset` and everything after it; the log ends at `offset` from now on.
+
+        A batch that holds `offset` goes as a whole. Raises StorageFailed.
+        """
+        if self._offline is not None:
+            raise self._offline
+        if offset >= self.log_end_offset:
+            return
+        try:
+            self.local.truncate_to(offset, now_ms=now_ms, due_ms=self._unlink_due_ms(now_ms))
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self.durable_offset = min(self.durable_offset, offset)
+            if self.high_watermark >= offset:
+                self.high_watermark, self._visible_end = offset, self.local.end()
+            self.leader_epochs.truncate_from_end(offset)
+            self.producers.rebuild(
+                self.segments,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=offset,
+                now_ms=now_ms,
+            )
+        except OSError as error:
+            self._go_offline(error)
+        self._check_offsets()
+
+    def _advance_log_start(self, offset: int) -> None:
+        """Durably, so that neither a crash nor a copy brings deleted records back."""
+        if offset <= self.log_start_offset:
+            return
+        try:
+            self.local.remember_start(offset)
+        except OSError as error:
+            raise _failed("delete", self.path, error) from error
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self.producers.state.advance_log_start(offset)
+        self._check_offsets()
+
+    def _unlink_due_ms(self, now_ms: int) -> int:
+        return now_ms + self.config.file_delete_delay_ms
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def close(self, now_ms: int) -> None:
+        """Make everything durable, so that the next start need not scan, and close all files.
+
+        Raises StorageFailed or LogOffline when that did not succeed; the files are closed anyway,
+        and the stop must not be called clean.
+        """
+        if self._is_closed:
+            return
+        try:
+            if self._offline is not None:
+                raise self._offline
+            self._close_cleanly(now_ms)
+        except OSError as error:
+            raise _failed("close", self.path, error) from error
+        finally:
+            self.abandon()
+
+    def _close_cleanly(self, now_ms: int) -> None:
+        self.local.seal_active(now_ms=now_ms)
+        self.producers.snapshots.take(self.producers.state)
+        self.flush()
+
+    def abandon(self) -> None:
+        """Close all files and write nothing: what a crash would leave. Ends the log's life."""
+        self._is_closed = True
+        if self._offline is None:
+            self._offline = LogOffline(self.path, "the log was closed")
+        self.local.close()
+
+    def _check_offsets(self) -> None:
+        stable = self.last_stable_offset
+        assert self.log_start_offset <= stable <= self.high_watermark <= self.log_end_offset, (
+            f"{self.path}: start {self.log_start_offset}, stable {stable}, "
+            f"high watermark {self.high_watermark}, end {self.log_end_offset}"
+        )
+        assert self.durable_offset <= self.log_end_offset
+
+    def _go_offline(self, error: OSError) -> NoReturn:
+        self._offline = LogOffline(self.path, str(error))
+        raise self._offline from error
+
+
+def _failed(operation: str, path: str, error: OSError) -> StorageFailed:
+    """The typed error for a failed file operation."""
+    failure = DiskFull if error.errno in _NO_SPACE else StorageFailed
+    return failure(operation, path, str(error))

@@ -1,0 +1,458 @@
+"""Opening a partition directory, after a clean stop or any other.
+
+Owns the passes, one function each, in this order:
+
+1. `remove_leftovers`   files renamed away, outputs of rewrites that did not finish
+2. `finish_rewrites`    outputs that did finish take the place of what they replace
+3. `remove_orphans`     index files whose log is gone
+4. `load_segments`      what is known of each segment: remembered, indexed, or read again
+5. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
+6. `choose_start`       the log's start, and a first segment if there is none
+7. producers, leader epochs, and the `Log`
+
+The rule of pass 5. The first byte that is no whole and right batch ends the log, and everything
+behind it goes: nobody was promised it. That holds behind the recovery point, which is the newest
+offset *known* to be durable (from the checkpoint or the manifest). Damage below it is another
+thing: those batches were synced, perhaps acknowledged and read, and later segments may be intact.
+Then nothing is cut; the log opens read-only up to the damage and says so.
+
+| first damage is                 | what was there                     | the log                   |
+|---------------------------------|------------------------------------|---------------------------|
+| at or behind the recovery point | an append that did not finish      | ends there, goes on       |
+| below the recovery point        | records that were durable          | quarantined, nothing lost |
+
+Every pass can be interrupted and run again: renames go in an order that leaves the next start
+something to finish, and nothing is removed before what replaces it is in place.
+
+Source: Kafka `LogLoader`; protocol-aware recovery (Alagappan et al., FAST 2018) for the quarantine.
+Read next: `storage.log`, `storage.segment_scan`.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from config import TopicConfig
+from protocol.records.layout import NO_TIMESTAMP, TimestampType
+from protocol.records.scan import scan_entries
+from storage.checkpoints import CorruptCheckpoint
+from storage.errors import CorruptLog, LogQuarantined, StorageFailed
+from storage.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    SegmentFileName,
+    parse_segment_file_name,
+)
+from storage.files import TEMPORARY_SUFFIX, Files, sync_file
+from storage.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
+from storage.log import Log
+from storage.log_producers import LogProducers
+from storage.log_values import LogParts, RecoveryReport
+from storage.manifest import Manifest
+from storage.producer_snapshots import ProducerSnapshots
+from storage.producer_state import ProducerState
+from storage.segment import Segment
+from storage.segment_scan import (
+    IndexBuilder,
+    ScanEnd,
+    SegmentScan,
+    ensure_indexes,
+    rebuild_indexes,
+)
+
+FIRST_LEADER_EPOCH: Final = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Opening:
+    """One partition directory while it is being opened: what the passes share."""
+
+    files: Files
+    path: str
+    config: TopicConfig
+    now_ms: int
+    is_clean: bool
+    recovery_point: int
+    manifest: Manifest
+    producers: LogProducers
+    epochs: LeaderEpochs
+    names: list[str]
+    report: RecoveryReport = field(default_factory=RecoveryReport)
+    quarantine: LogQuarantined | None = None
+    end_position: int | None = None
+
+    def remove(self, name: str) -> None:
+        """Unlink a file of the directory and note it."""
+        self.files.unlink(f"{self.path}/{name}")
+        self.names.remove(name)
+        self.report.removed_files.append(name)
+
+
+def open_log(
+    path: str,
+    *,
+    topic: str,
+    partition: int,
+    config: TopicConfig,
+    files: Files,
+    now_ms: int,
+    is_clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    producer_id_expiration_ms: int | None = None,
+    random: Random | None = None,
+) -> Log:
+    """The log in the directory `path`, which exists; every byte of it is durable on return.
+
+    `is_clean` is the word of whoever stopped last that nothing has to be verified; the two offsets
+    are checkpoints, taken as hints. What was found and done is in `Log.recovery_report`.
+
+    Raises StorageFailed when the directory cannot be read or repaired.
+    """
+    try:
+        opening = _begin(path, config, files, now_ms, is_clean, recovery_point)
+        if producer_id_expiration_ms is not None:
+            opening.producers.state.expiration_ms = producer_id_expiration_ms
+        remove_leftovers(opening)
+        finish_rewrites(opening)
+        remove_orphans(opening)
+        segments = load_segments(opening)
+        if not is_clean:
+            recover_segments(opening, segments)
+        start = choose_start(opening, segments, log_start_offset)
+        return _finish(opening, segments, start, topic, partition, random or Random())
+    except OSError as error:
+        raise StorageFailed("open", path, str(error)) from error
+
+
+def _begin(
+    path: str,
+    config: TopicConfig,
+    files: Files,
+    now_ms: int,
+    is_clean: bool,
+    recovery_point: int,
+) -> Opening:
+    names = files.list_directory(path)
+    manifest = Manifest(path, files)
+    report = RecoveryReport()
+    try:
+        epochs = LeaderEpochs.open(path, files)
+    except CorruptCheckpoint as error:
+        # Derived: batches carry their epoch, and those that are read again are learned from.
+        report.notes.append(f"{LEADER_EPOCHS_NAME} is not readable ({error}) and was started anew")
+        epochs = LeaderEpochs(directory=path, files=files)
+    return Opening(
+        files=files,
+        path=path,
+        config=config,
+        now_ms=now_ms,
+        is_clean=is_clean,
+        recovery_point=max(recovery_point, manifest.durable_offset),
+        manifest=manifest,
+        producers=LogProducers(ProducerState(), ProducerSnapshots(path, files, names=names)),
+        epochs=epochs,
+        names=names,
+        report=report,
+    )
+
+
+def remove_leftovers(opening: Opening) -> None:
+    """Pass 1: unlink `.deleted` files, temporary files, and outputs of unfinished rewrites.
+
+    A `.swap` file at or above the lowest `.cleaned` one belongs to a rewrite into several segments
+    that was interrupted; the old segments are all still there.
+    """
+    parsed = _parsed(opening.names)
+    cleaned = [name.base_offset for name in parsed if name.stage == CLEANED_SUFFIX]
+    for name in parsed:
+        is_unfinished = name.stage == CLEANED_SUFFIX or (
+            name.stage == SWAP_SUFFIX and bool(cleaned) and name.base_offset >= min(cleaned)
+        )
+        if name.stage == DELETED_SUFFIX or is_unfinished:
+            opening.remove(name.format())
+    for raw in [raw for raw in opening.names if raw.endswith(TEMPORARY_SUFFIX)]:
+        opening.remove(raw)
+
+
+def finish_rewrites(opening: Opening) -> None:
+    """Pass 2: put `.swap` files in place of the segments whose range they cover."""
+    swaps = [name for name in _parsed(opening.names) if name.stage == SWAP_SUFFIX]
+    logs = [name for name in swaps if name.kind == LOG_SUFFIX]
+    for name in logs:
+        first, end = name.base_offset, _end_of_swap(opening, name)
+        for other in _parsed(opening.names):
+            if not other.stage and first <= other.base_offset < end:
+                opening.remove(other.format())
+        opening.manifest.forget([name.base_offset])
+    for name in swaps:
+        final = SegmentFileName(base_offset=name.base_offset, kind=name.kind).format()
+        opening.files.rename(f"{opening.path}/{name.format()}", f"{opening.path}/{final}")
+        opening.names.remove(name.format())
+        opening.names.append(final)
+
+
+def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
+    """One above the last offset in a `.log.swap`."""
+    data = opening.files.read_all(f"{opening.path}/{name.format()}")
+    end = name.base_offset
+    for entry in scan_entries(data):
+        end = entry.last_offset + 1
+    return end
+
+
+def remove_orphans(opening: Opening) -> None:
+    """Pass 3: unlink index files that have no log."""
+    parsed = _parsed(opening.names)
+    bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
+    for name in parsed:
+        if name.kind in INDEX_SUFFIXES and name.base_offset not in bases:
+            opening.remove(name.format())
+
+
+def load_segments(opening: Opening) -> list[Segment]:
+    """Pass 4: the segments in order, with everything known that needs no verification.
+
+    After an unclean stop those from the recovery point on stay unknown: pass 5 reads them.
+    """
+    bases = sorted(n.base_offset for n in _parsed(opening.names) if n.kind == LOG_SUFFIX)
+    segments = [
+        Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms) for base in bases
+    ]
+    first_to_recover = _first_to_recover(opening, segments)
+    for index, segment in enumerate(segments):
+        if index < first_to_recover:
+            _load_segment(opening, segment)
+    return segments
+
+
+def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
+    """Number of the segment that holds the recovery point; behind all of them when clean."""
+    if opening.is_clean:
+        return len(segments)
+    below = [s for s in segments if s.base_offset <= opening.recovery_point]
+    return max(0, len(below) - 1)
+
+
+def _load_segment(opening: Opening, segment: Segment) -> None:
+    """From the manifest if the files are as they were, else from the indexes, else the log."""
+    facts = opening.manifest.facts.get(segment.base_offset)
+    if facts is not None and segment.matches(facts):
+        segment.adopt(facts)
+        return
+    appended_ms = opening.files.modified_ms(segment.log.path)
+    if facts is not None and facts.size_bytes == segment.size:
+        appended_ms = facts.appended_ms
+    # The order of the index files can be judged, but not whether they end with the log's maximum.
+    missing = [i.path for i in (segment.offset_index, segment.time_index) if not i.exists]
+    damage = f"{missing[0]} is missing" if missing and not segment.is_empty else None
+    damage = damage or segment.offset_index.find_disorder() or segment.time_index.find_disorder()
+    if damage is None:
+        try:
+            segment.adopt_indexes(appended_ms=appended_ms)
+            damage = segment.find_index_damage()
+        except CorruptLog as error:
+            damage = str(error)
+    if damage is not None:
+        _rebuild(opening, segment, damage)
+        segment.appended_ms = appended_ms
+    opening.manifest.remember(segment.seal(now_ms=opening.now_ms))
+
+
+def _rebuild(opening: Opening, segment: Segment, damage: str) -> None:
+    opening.report.rebuilt_indexes.append((segment.base_offset, damage))
+    rebuild_indexes(segment, index_interval=opening.config.index_interval_bytes)
+
+
+def recover_segments(opening: Opening, segments: list[Segment]) -> None:
+    """Pass 5: verify every batch from the segment of the recovery point on; cut or quarantine.
+
+    `segments` loses what lies behind the first damage.
+    """
+    first = _first_to_recover(opening, segments)
+    if first < len(segments):
+        opening.producers.rebuild(
+            segments[:first],
+            log_start_offset=min(segments[0].base_offset, segments[first].base_offset),
+            log_end_offset=segments[first].base_offset,
+            now_ms=opening.now_ms,
+        )
+    for index in range(first, len(segments)):
+        end = _recover_segment(opening, segments[index])
+        if end.damage is None:
+            continue
+        if end.next_offset < opening.recovery_point:
+            _quarantine(opening, segments[index], end)
+        else:
+            _cut(opening, segments[index], end)
+            _remove_behind_cut(opening, segments[index + 1 :])
+        del segments[index + 1 :]
+        return
+
+
+def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
+    """Verify one segment and make its indexes anew; the log file stays as it is."""
+    known = opening.manifest.facts.get(segment.base_offset)
+    segment.appended_ms = opening.files.modified_ms(segment.log.path)
+    if known is not None:
+        segment.appended_ms = max(known.appended_ms, segment.max_timestamp)
+    segment.txn_index.clear()
+    scan = SegmentScan(segment, check_crc=True)
+    builder = IndexBuilder(segment, index_interval=opening.config.index_interval_bytes)
+    learned = opening.epochs.latest_epoch
+    for entry in scan:
+        builder.add(entry)
+        opening.producers.replay(segment, entry, scan.bytes_of(entry))
+        if entry.partition_leader_epoch > learned:
+            learned = entry.partition_leader_epoch
+            opening.epochs.assign(learned, entry.base_offset)
+    builder.finish()
+    segment.indexes_verified = True
+    opening.report.scanned_bytes += scan.end.valid_bytes
+    return scan.end
+
+
+def _cut(opening: Opening, segment: Segment, end: ScanEnd) -> None:
+    opening.report.truncated_bytes += segment.size - end.valid_bytes
+    opening.report.notes.append(
+        f"{segment.log.path} was cut at byte {end.valid_bytes}, offset {end.next_offset}: "
+        f"{end.damage}"
+    )
+    segment.log.truncate(end.valid_bytes)
+
+
+def _remove_behind_cut(opening: Opening, segments: list[Segment]) -> None:
+    for segment in segments:
+        opening.report.truncated_bytes += segment.size
+        opening.report.removed_segments.append(segment.base_offset)
+        opening.manifest.forget([segment.base_offset])
+        for path in segment.mark_deleted():
+            opening.files.unlink(path)
+
+
+def _quarantine(opening: Opening, segment: Segment, end: ScanEnd) -> None:
+    opening.end_position = end.valid_bytes
+    opening.quarantine = LogQuarantined(
+        opening.path,
+        good_until=end.next_offset,
+        reason=(
+            f"{segment.log.path} is damaged at byte {end.valid_bytes} ({end.damage}) although "
+            f"everything below offset {opening.recovery_point} had been synced"
+        ),
+    )
+    opening.report.notes.append(opening.quarantine.reason)
+
+
+def choose_start(opening: Opening, segments: list[Segment], checkpointed: int) -> int:
+    """Pass 6: the log's start; `segments` loses what lies below, and is never empty afterwards."""
+    start = max(checkpointed, opening.manifest.log_start_offset, 0)
+    if segments and segments[-1].next_offset < start and opening.quarantine is None:
+        opening.report.notes.append(
+            f"the log ended at {segments[-1].next_offset}, below its start {start}: it begins anew"
+        )
+        _remove_behind_cut(opening, segments)
+        segments.clear()
+        opening.epochs.clear()
+    while len(segments) > 1 and segments[1].base_offset <= opening.manifest.log_start_offset:
+        # Their removal was on its way when the last run stopped.
+        gone = segments.pop(0)
+        opening.manifest.forget([gone.base_offset])
+        for path in gone.mark_deleted():
+            opening.files.unlink(path)
+    if not segments:
+        segments.append(Segment.create(opening.files, opening.path, start, now_ms=opening.now_ms))
+        opening.producers.state.clear(start)
+    return max(start, segments[0].base_offset)
+
+
+def _finish(
+    opening: Opening,
+    segments: list[Segment],
+    start: int,
+    topic: str,
+    partition: int,
+    random: Random,
+) -> Log:
+    active = segments[-1]
+    existed = f"{active.base_offset:020d}{LOG_SUFFIX}" in opening.names
+    if opening.quarantine is None:
+        damage = ensure_indexes(active, index_interval=opening.config.index_interval_bytes)
+        if damage is not None:
+            opening.report.rebuilt_indexes.append((active.base_offset, damage))
+    end_offset = max(active.next_offset, start)
+    opening.epochs.truncate_from_end(end_offset)
+    opening.epochs.truncate_from_start(start)
+    opening.producers.snapshots.delete_stray({segment.base_offset for segment in segments})
+    if opening.is_clean or opening.producers.state.map_end_offset != end_offset:
+        opening.producers.rebuild(
+            segments,
+            log_start_offset=start,
+            log_end_offset=end_offset,
+            now_ms=opening.now_ms,
+            may_skip_replay=opening.is_clean and existed,
+        )
+    opening.producers.has_aborts = any(segment.txn_index.count for segment in segments)
+    _make_durable(opening, segments, existed)
+    parts = LogParts(
+        files=opening.files,
+        path=opening.path,
+        segments=segments,
+        producers=opening.producers,
+        leader_epochs=opening.epochs,
+        manifest=opening.manifest,
+        random=random,
+        log_start_offset=start,
+        end_position=active.size if opening.end_position is None else opening.end_position,
+        last_stamp_ms=_last_stamp_ms(opening, segments),
+        is_new=not existed,
+        report=opening.report,
+        quarantine=opening.quarantine,
+    )
+    return Log(
+        parts,
+        topic=topic,
+        partition=partition,
+        config=opening.config,
+        leader_epoch=max(FIRST_LEADER_EPOCH, opening.epochs.latest_epoch),
+    )
+
+
+def _make_durable(opening: Opening, segments: list[Segment], existed: bool) -> None:
+    """After an unclean stop: what was read may have come from the page cache only."""
+    if opening.is_clean or not existed:
+        return
+    for segment in segments[_first_to_recover(opening, segments) :]:
+        if segment is not segments[-1] and opening.quarantine is None:
+            opening.manifest.remember(segment.seal(now_ms=opening.now_ms))
+        for file in segment.all_files():
+            sync_file(file)
+    opening.manifest.forget(
+        set(opening.manifest.facts) - {segment.base_offset for segment in segments[:-1]}
+    )
+    opening.manifest.rewrite()
+    opening.files.sync_directory(opening.path)
+
+
+def _last_stamp_ms(opening: Opening, segments: list[Segment]) -> int:
+    """The newest LogAppendTime stamp: that of the last batch, if the broker stamped it."""
+    if opening.quarantine is not None:
+        return NO_TIMESTAMP
+    for segment in reversed(segments):
+        if segment.is_empty:
+            continue
+        ensure_indexes(segment, index_interval=opening.config.index_interval_bytes)
+        start = segment.offset_index.last().position
+        data = segment.log.pread(segment.size - start, start)
+        last = deque(scan_entries(data), maxlen=1)[0]
+        is_stamped = last.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return last.max_timestamp if is_stamped else NO_TIMESTAMP
+    return NO_TIMESTAMP
+
+
+def _parsed(names: list[str]) -> list[SegmentFileName]:
+    parsed = (parse_segment_file_name(name) for name in names)
+    return [name for name in parsed if name is not None]

@@ -1,0 +1,119 @@
+"""Which segments may go, and why: a pure decision over a few numbers per segment.
+
+Owns the three rules of retention and their common frame. The frame: oldest first, stop at the
+first segment that has to stay, never at or above the high watermark, never an empty active segment.
+
+| reason   | the segment may go when                                                              |
+|----------|--------------------------------------------------------------------------------------|
+| START    | the next segment begins at or below the log's start offset: nothing in it is visible |
+| SIZE     | the log stays at `retention.bytes` or more without it                                |
+| TIME     | now - its largest timestamp > `retention.ms`                                         |
+
+They are tried in this order. A log whose every segment may go is rolled first by the caller, so
+that an empty segment keeps its offsets. With `cleanup.policy` compact alone, only START applies.
+
+One record from the future keeps its segment, and all newer ones, out of the TIME rule until the
+clock has passed it; `held_by_future` names such a segment so that somebody can be told.
+
+Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`. Read next: `storage.log`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+UNLIMITED: Final = -1
+
+
+class DeletionReason(Enum):
+    """Why a segment goes."""
+
+    START = "below the log start offset"
+    SIZE = "beyond retention.bytes"
+    TIME = "older than retention.ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentAge:
+    """What retention has to know of a segment; `next_base` is the log end for the active one."""
+
+    base_offset: int
+    next_base: int
+    size_bytes: int
+    largest_timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRules:
+    """The topic's settings; UNLIMITED switches a rule off. `deletes`: policy contains delete."""
+
+    retention_ms: int
+    retention_bytes: int
+    deletes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPlan:
+    """The oldest `len(reasons)` segments may go, each for its reason.
+
+    `held_by_future` is the base offset of the first survivor when only a timestamp ahead of the
+    clock keeps it, else None.
+    """
+
+    reasons: tuple[DeletionReason, ...]
+    held_by_future: int | None = None
+
+
+def plan_retention(
+    segments: Sequence[SegmentAge],
+    rules: RetentionRules,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> RetentionPlan:
+    """What may be deleted of `segments`, which are all of a log's, oldest first."""
+    reasons: list[DeletionReason] = []
+
+    def take(reason: DeletionReason, may_go: Callable[[SegmentAge], bool]) -> None:
+        for segment in segments[len(reasons) :]:
+            is_empty = segment.base_offset == segment.next_base
+            if is_empty or segment.next_base > high_watermark or not may_go(segment):
+                return
+            reasons.append(reason)
+
+    last_base = segments[-1].base_offset
+    take(
+        DeletionReason.START,
+        lambda segment: segment.base_offset != last_base and segment.next_base <= log_start_offset,
+    )
+    if not rules.deletes:
+        return RetentionPlan(reasons=tuple(reasons))
+    if rules.retention_bytes >= 0:
+        excess = sum(segment.size_bytes for segment in segments[len(reasons) :])
+        excess -= rules.retention_bytes
+
+        def is_surplus(segment: SegmentAge) -> bool:
+            nonlocal excess
+            if excess < segment.size_bytes:
+                return False
+            excess -= segment.size_bytes
+            return True
+
+        take(DeletionReason.SIZE, is_surplus)
+    if rules.retention_ms >= 0:
+        take(
+            DeletionReason.TIME,
+            lambda segment: now_ms - segment.largest_timestamp > rules.retention_ms,
+        )
+    return RetentionPlan(reasons=tuple(reasons), held_by_future=_held(segments, reasons, now_ms))
+
+
+def _held(
+    segments: Sequence[SegmentAge], reasons: Sequence[DeletionReason], now_ms: int
+) -> int | None:
+    survivors = segments[len(reasons) :]
+    if survivors and survivors[0].largest_timestamp > now_ms:
+        return survivors[0].base_offset
+    return None

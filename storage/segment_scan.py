@@ -1,0 +1,175 @@
+"""Reading a whole segment from its first byte: what recovery and index repair are made of.
+
+Owns the rule for the indexes' content when they are made from the log instead of beside it; the
+result is the same as if every batch had been appended one by one. Decides nothing about what to do
+with a damaged log: it reports where the good part ends.
+
+Reads in chunks, one positioned read each; per entry only compiled loops and the checksum run.
+
+Source: Kafka `LogSegment.recover`. Read next: `storage.recovery`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.records.checksums import crc32, crc32c
+from protocol.records.entry_loops import STOP_CORRUPT, STOP_END, check_entries
+from protocol.records.layout import INT32_MAX, NO_TIMESTAMP
+from protocol.records.scan import Entry
+from storage.errors import CorruptLog
+from storage.segment import Segment
+
+SCAN_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanEnd:
+    """Where a scan of a segment stopped.
+
+    Attributes:
+        valid_bytes: everything before this position is whole and right.
+        damage: why the scan did not reach the end of the file, in words; None if it did.
+        next_offset: one above the last offset of the valid part.
+    """
+
+    valid_bytes: int
+    damage: str | None
+    next_offset: int
+
+
+class SegmentScan:
+    """Iterates over the entries of a segment; afterwards `end` says how far it came.
+
+    Entries come with `position` in the file. With `check_crc` the checksum of each is verified.
+    """
+
+    def __init__(self, segment: Segment, *, check_crc: bool) -> None:
+        """Prepare to scan the log file from its first byte."""
+        self._segment = segment
+        self._crcs = (crc32c, crc32) if check_crc else (None, None)
+        self._position = 0
+        self._damage: str | None = None
+        self._next_offset = segment.base_offset
+        self.data = b""
+        self.data_position = 0
+
+    @property
+    def end(self) -> ScanEnd:
+        """How far the scan came; final once the iteration is over."""
+        return ScanEnd(
+            valid_bytes=self._position, damage=self._damage, next_offset=self._next_offset
+        )
+
+    def bytes_of(self, entry: Entry) -> memoryview:
+        """The bytes of the entry that was yielded last, borrowed until the next one."""
+        start = entry.position - self.data_position
+        return memoryview(self.data)[start : start + entry.size]
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The entries in file order, up to the first that is not whole and right."""
+        size = self._segment.size
+        chunk_bytes = SCAN_CHUNK_BYTES
+        while self._position < size and self._damage is None:
+            start = self._position
+            self.data = self._segment.log.pread(min(chunk_bytes, size - start), start)
+            self.data_position = start
+            heads, stop_at, stop = check_entries(self.data, 0, len(self.data), *self._crcs)
+            for head in heads:
+                entry = Entry(head[0] + start, *head[1:])
+                if not self._in_order(entry):
+                    return
+                yield entry
+                self._position = entry.position + entry.size
+                self._next_offset = entry.last_offset + 1
+            if stop == STOP_CORRUPT:
+                self._damage = "an impossible entry or a wrong checksum"
+            elif stop != STOP_END and stop_at == 0:
+                if start + len(self.data) == size:
+                    self._damage = "an entry that is cut off"
+                chunk_bytes *= 2
+            else:
+                chunk_bytes = SCAN_CHUNK_BYTES
+
+    def _in_order(self, entry: Entry) -> bool:
+        """Whether offsets rise and fit the segment; if not, that is the damage."""
+        first = self._next_offset
+        if first <= entry.last_offset <= self._segment.base_offset + INT32_MAX:
+            return True
+        self._damage = f"last offset {entry.last_offset} where {first} or more was expected"
+        return False
+
+
+class IndexBuilder:
+    """Feeds the entries of one segment, from the first on, to its emptied indexes."""
+
+    def __init__(self, segment: Segment, *, index_interval: int) -> None:
+        """Forget what the segment's indexes and numbers say; the log stays as it is."""
+        self._segment = segment
+        self._interval = index_interval
+        self._indexed_position = 0
+        segment.offset_index.clear()
+        segment.time_index.clear()
+        segment.max_timestamp = NO_TIMESTAMP
+        segment.max_timestamp_offset = segment.base_offset
+        segment.next_offset = segment.base_offset
+        segment.records = 0
+        segment.bytes_since_index = 0
+
+    def add(self, entry: Entry) -> None:
+        """Index the next entry."""
+        segment = self._segment
+        if entry.max_timestamp > segment.max_timestamp:
+            segment.max_timestamp = entry.max_timestamp
+            segment.max_timestamp_offset = entry.last_offset
+        if entry.position - self._indexed_position > self._interval:
+            segment.offset_index.append(entry.last_offset, entry.position)
+            segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)
+            self._indexed_position = entry.position
+        if segment.offset_index.wants_writing:
+            segment.offset_index.write_out()
+            segment.time_index.write_out()
+        segment.next_offset = entry.last_offset + 1
+        segment.records += max(entry.records_count, 1)
+
+    def finish(self) -> None:
+        """Add the closing time entry and write everything out."""
+        segment = self._segment
+        segment.bytes_since_index = 0
+        segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)
+        segment.offset_index.write_out()
+        segment.time_index.write_out()
+
+
+def ensure_indexes(segment: Segment, *, index_interval: int) -> str | None:
+    """Verify indexes found on disk before their first use; what was wrong if they were rebuilt.
+
+    Raises OSError, or CorruptLog when they need a rebuild and the log is damaged.
+    """
+    if segment.indexes_verified:
+        return None
+    damage = segment.find_index_damage()
+    if damage is not None:
+        rebuild_indexes(segment, index_interval=index_interval)
+    segment.indexes_verified = True
+    return damage
+
+
+def rebuild_indexes(segment: Segment, *, index_interval: int) -> None:
+    """Make the offset and the time index of an intact log anew.
+
+    Raises:
+        CorruptLog: the log itself is damaged. The indexes then cover what is before the damage.
+    """
+    scan = SegmentScan(segment, check_crc=False)
+    builder = IndexBuilder(segment, index_interval=index_interval)
+    for entry in scan:
+        builder.add(entry)
+    builder.finish()
+    if scan.end.damage is not None:
+        raise CorruptLog(
+            segment.log.path,
+            position=scan.end.valid_bytes,
+            expected="a whole batch",
+            found=scan.end.damage,
+        )

@@ -1,0 +1,225 @@
+"""The files of one log as a whole: segments in order, and everything that happens to them.
+
+Owns the segment list, the manifest, the files that wait to be synced or unlinked, and the positions
+that readers are expected at. Knows bytes and where they are; what may be seen, who may append and
+when to delete is decided above, in `storage.log`.
+
+Every method that changes files raises OSError; only `append` promises that nothing has changed
+then (or says that it could not keep the promise).
+
+Source: Kafka `LocalLog`. Read next: `storage.segment`, `storage.log`.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from random import Random
+
+from config import TopicConfig
+from storage.append import AppendPlan
+from storage.files import Files, sync_file
+from storage.flush import FlushTicket, Unsynced
+from storage.graveyard import Graveyard
+from storage.log_reader import LogPosition, LogReader
+from storage.lookup import TimeLookup
+from storage.manifest import Manifest
+from storage.retention import SegmentAge
+from storage.segment import Segment
+from storage.segment_list import SegmentList
+from storage.segment_scan import ensure_indexes
+
+
+class RollbackFailed(OSError):
+    """A write failed and what it left behind could not be removed: the file's end is unknown."""
+
+
+class SegmentedLog:
+    """The segments of one log and their files. One thread; `storage.log` is the only user.
+
+    Attributes:
+        segments: in order; the last one is appended to.
+        end_offset: offset of the next record.
+        reader, lookup: the ways to read, which share the segments.
+        manifest: what is remembered of closed segments.
+        unsynced: what is not durable yet, apart from the growth of the active segment.
+    """
+
+    __slots__ = (
+        "_files",
+        "_graveyard",
+        "_index_interval",
+        "_jitter_ms",
+        "_path",
+        "_random",
+        "end_offset",
+        "lookup",
+        "manifest",
+        "reader",
+        "segments",
+        "unsynced",
+    )
+
+    def __init__(
+        self, files: Files, path: str, segments: list[Segment], manifest: Manifest, random: Random
+    ) -> None:
+        """Take over loaded segments; `configure` has to follow."""
+        self.segments = SegmentList(segments)
+        self.manifest = manifest
+        self.unsynced = Unsynced(files, path)
+        self.reader = LogReader(self.segments, index_interval=0)
+        self.lookup = TimeLookup(self.segments, index_interval=0)
+        self.end_offset = self.segments.active.next_offset
+        self._files = files
+        self._path = path
+        self._random = random
+        self._graveyard = Graveyard(files)
+        self._index_interval = 0
+        self._jitter_ms = 0
+
+    def configure(self, config: TopicConfig) -> None:
+        """Apply the settings that concern files; the jitter of the active segment is drawn anew."""
+        self._index_interval = config.index_interval_bytes
+        self.reader.index_interval = config.index_interval_bytes
+        self.lookup.index_interval = config.index_interval_bytes
+        self._jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        self._draw_jitter(self.segments.active)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all `.log` files."""
+        return sum(segment.size for segment in self.segments)
+
+    def end(self) -> LogPosition:
+        """Where the next batch will be."""
+        active = self.segments.active
+        return LogPosition(self.end_offset, active.base_offset, active.size)
+
+    def append(self, plan: AppendPlan, *, now_ms: int) -> None:
+        """Write the planned batches behind the last ones, by one system call if all goes well.
+
+        Raises OSError with the log unchanged, or RollbackFailed.
+        """
+        segment = self.segments.active
+        size_before = segment.size
+        try:
+            segment.append(
+                plan.buffer, plan.batches, now_ms=now_ms, index_interval=self._index_interval
+            )
+        except OSError as error:
+            try:
+                segment.log.truncate(size_before)
+            except OSError:
+                raise RollbackFailed(error.errno, str(error)) from error
+            raise
+        assert segment.next_offset == plan.last_offset + 1 > self.end_offset
+        self.end_offset = segment.next_offset
+        if segment.offset_index.wants_writing:
+            # A failure costs nothing: the entries stay in memory, and `seal` tries again.
+            with suppress(OSError):
+                segment.offset_index.write_out()
+                segment.time_index.write_out()
+
+    def roll(self, *, now_ms: int, durable_offset: int) -> None:
+        """Close the active segment and start one at the end; an empty one is replaced."""
+        closed = self.segments.active
+        if closed.base_offset == self.end_offset:
+            assert closed.is_empty, "a segment with data begins at the log's end"
+            self._bury([closed], due_ms=now_ms)
+        else:
+            self.manifest.remember(closed.seal(now_ms=now_ms))
+            self.manifest.remember_durable(durable_offset)
+        segment = Segment.create(self._files, self._path, self.end_offset, now_ms=now_ms)
+        self._draw_jitter(segment)
+        if closed.base_offset == segment.base_offset:
+            self.segments.replace_active(segment)
+        else:
+            self.segments.add(segment)
+            self.unsynced.add(closed.all_files())
+        self.unsynced.add_created(self.manifest.file)
+
+    def begin_flush(self) -> FlushTicket:
+        """A ticket that makes everything up to the present end durable."""
+        return self.unsynced.begin(self.segments.active, self.end())
+
+    def ages(self) -> list[SegmentAge]:
+        """What retention has to know, oldest segment first."""
+        segments = list(self.segments)
+        ends = [segment.base_offset for segment in segments[1:]] + [self.end_offset]
+        return [
+            SegmentAge(
+                base_offset=segment.base_offset,
+                next_base=end,
+                size_bytes=segment.size,
+                largest_timestamp=segment.largest_timestamp,
+            )
+            for segment, end in zip(segments, ends, strict=True)
+        ]
+
+    def remember_start(self, log_start_offset: int) -> None:
+        """Write down, durably, that nothing below this offset is to come back."""
+        self.manifest.remember_start(log_start_offset)
+        if self.manifest.file is not None:
+            sync_file(self.manifest.file)
+
+    def remove_first(self, count: int, *, due_ms: int) -> None:
+        """Take out the oldest segments; their files are renamed now and unlinked at `due_ms`."""
+        self._bury(self.segments.remove_first(count), due_ms=due_ms)
+
+    def truncate_to(self, offset: int, *, now_ms: int, due_ms: int) -> None:
+        """Remove `offset` and all after it, the batch that holds it as a whole.
+
+        What was known to be durable is no more, so that is taken back first. The log ends at
+        `offset` from then on, even if the last batch left ends before.
+        """
+        self.unsynced.invalidate()
+        self.reader.forget_positions()
+        if self.manifest.durable_offset > offset:
+            self.manifest.durable_offset = offset
+            self.manifest.rewrite()
+        if offset <= self.segments.first.base_offset:
+            self._start_over(offset, now_ms=now_ms, due_ms=due_ms)
+        else:
+            newer = self.segments.index_of(offset) + 1
+            if newer < len(self.segments):
+                self._bury(self.segments.remove_from(newer), due_ms=due_ms)
+            active = self.segments.active
+            ensure_indexes(active, index_interval=self._index_interval)
+            active.truncate_to(offset, now_ms=now_ms)
+            active.next_offset = offset
+        self.unsynced.add_created(self.segments.active.log)
+        self.end_offset = offset
+
+    def _start_over(self, offset: int, *, now_ms: int, due_ms: int) -> None:
+        """One empty segment at `offset` is all that is left."""
+        self._bury(self.segments, due_ms=due_ms)
+        segment = Segment.create(self._files, self._path, offset, now_ms=now_ms)
+        self.segments.reset(segment)
+        self._draw_jitter(segment)
+
+    def unlink_due(self, now_ms: int) -> int:
+        """Unlink renamed files whose time has come; how many."""
+        return self._graveyard.unlink_due(now_ms)
+
+    def seal_active(self, *, now_ms: int) -> None:
+        """Write out and remember what is known of the active segment, for a clean stop."""
+        active = self.segments.active
+        self.manifest.remember(active.seal(now_ms=now_ms))
+        self.unsynced.add(active.all_files())
+        self.unsynced.add_created(self.manifest.file)
+
+    def close(self) -> None:
+        """Give all descriptors back and write nothing."""
+        for segment in self.segments:
+            segment.close()
+        self.manifest.close()
+
+    def _bury(self, segments: Iterable[Segment], *, due_ms: int) -> None:
+        gone = list(segments)
+        self.reader.forget_positions()
+        for segment in gone:
+            self.unsynced.forget(segment.all_files())
+        self.manifest.forget(segment.base_offset for segment in gone)
+        self._graveyard.bury(gone, due_ms=due_ms)
+        self.unsynced.add_created()
+
+    def _draw_jitter(self, segment: Segment) -> None:
+        segment.roll_jitter_ms = self._random.randrange(self._jitter_ms) if self._jitter_ms else 0
