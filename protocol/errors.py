@@ -36,7 +36,7 @@ class MalformedFrame(ProtocolError):
 
     def __init__(self, size: int, limit: int) -> None:
         """Say what was claimed and what would have been accepted."""
-        super().__init__(f"frame of {size} bytes is outside 0..{limit}")
+        super().__init__(f"frame of {size} bytes is outside 1..{limit}")
         self.size = size
         self.limit = limit
 

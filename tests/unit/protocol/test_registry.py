@@ -1,0 +1,174 @@
+"""Is the one door of the codec closed to everything malformed, and quick for the rest?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import registry
+from protocol.api.api_versions import ApiVersionsResponse
+from protocol.api.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.api.metadata import MetadataResponse
+from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+from protocol.errors import MalformedRequest, UnsupportedVersion
+from protocol.primitives import Direction
+from tests.unit.protocol.samples import LAYOUTS, Layout, sample
+
+ROOT = Path(__file__).resolve().parents[3]
+ADVERTISED = [
+    layout
+    for layout in LAYOUTS
+    if layout.key in SUPPORTED and layout.version == SUPPORTED[layout.key].max
+]
+
+
+def fetch_response(*payloads: Any) -> FetchResponse:
+    partitions = [PartitionData(partition_index=i, records=p) for i, p in enumerate(payloads)]
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+
+
+def test_classes_are_found_by_key() -> None:
+    assert registry.request_class(ApiKey.FETCH) is FetchRequest
+    assert registry.response_class(1) is FetchResponse
+    assert registry.declared_versions(ApiKey.FETCH) == VersionRange(0, 18)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_round_trip(layout: Layout) -> None:
+    message = sample(layout)
+    decode, data = registry.decode_response, b""
+    if layout.direction is Direction.REQUEST:
+        decode, data = registry.decode_request, registry.encode_request(message, layout.version)
+    else:
+        data = b"".join(registry.encode_response(message, layout.version))
+    frame = memoryview(b"head" + data)
+    assert decode(layout.key, layout.version, frame, 4) == message
+
+
+@pytest.mark.parametrize("layout", ADVERTISED, ids=str)
+def test_every_truncation_is_explained(layout: Layout) -> None:
+    data = memoryview(b"".join(registry.encode_response(sample(layout, length=1), layout.version)))
+    is_request = layout.direction is Direction.REQUEST
+    decode = registry.decode_request if is_request else registry.decode_response
+    for end in range(len(data)):
+        with pytest.raises(MalformedRequest) as caught:
+            decode(layout.key, layout.version, data[:end], 0)
+        assert caught.value.message == f"{layout.cls.__name__} v{layout.version}"
+        assert 0 <= caught.value.position <= end
+
+
+@pytest.mark.parametrize("layout", ADVERTISED, ids=str)
+def test_trailing_bytes_are_refused(layout: Layout) -> None:
+    data = b"".join(registry.encode_response(sample(layout), layout.version))
+    is_request = layout.direction is Direction.REQUEST
+    decode = registry.decode_request if is_request else registry.decode_response
+    with pytest.raises(MalformedRequest, match="1 bytes after the end") as caught:
+        decode(layout.key, layout.version, memoryview(data + b"\0"), 0)
+    assert caught.value.position == len(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(ApiKey.FETCH, 19), (ApiKey.FETCH, -1), (ApiKey.VOTE, 0), (4711, 0)]
+)
+def test_unknown_layouts_are_unsupported(key: int, version: int) -> None:
+    with pytest.raises(UnsupportedVersion):
+        registry.decode_request(key, version, memoryview(b""), 0)
+    with pytest.raises(UnsupportedVersion):
+        registry.decode_response(key, version, memoryview(b""), 0)
+
+
+def test_encoding_an_unknown_version_is_unsupported() -> None:
+    with pytest.raises(UnsupportedVersion):
+        registry.encode_request(HeartbeatRequest(), 5)
+    with pytest.raises(UnsupportedVersion):
+        registry.encode_response(HeartbeatResponse(), -1)
+
+
+def test_unencodable_values_are_explained() -> None:
+    with pytest.raises(MalformedRequest, match=r"HeartbeatRequest v1\.group_id .*null"):
+        registry.encode_request(HeartbeatRequest(group_id=None), 1)  # type: ignore[arg-type]
+
+
+def test_disagreement_of_codecs_is_our_bug_not_the_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> Any:
+        raise ValueError
+
+    monkeypatch.setitem(registry._decoders, (HeartbeatResponse, 0), fail)
+    monkeypatch.setitem(registry._encoders, (HeartbeatResponse, 0), fail)
+    with pytest.raises(AssertionError, match="disagree"):
+        registry.decode_response(ApiKey.HEARTBEAT, 0, memoryview(b"\0\0"), 0)
+    with pytest.raises(AssertionError, match="disagree"):
+        registry.encode_response(HeartbeatResponse(), 0)
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_produced_records_are_writable_views_of_the_frame(version: int) -> None:
+    request = ProduceRequest(
+        topic_data=[
+            TopicProduceData(name="t", partition_data=[PartitionProduceData(records=b"batch")])
+        ]
+    )
+    frame = bytearray(registry.encode_request(request, version))
+    decoded = registry.decode_request(ApiKey.PRODUCE, version, memoryview(frame), 0)
+    records = decoded.topic_data[0].partition_data[0].records
+    assert records.obj is frame
+    records[:] = b"BATCH"
+    assert b"BATCH" in frame
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
+def test_fetched_records_are_not_copied(version: int) -> None:
+    big = memoryview(bytes(registry.SCATTER_FROM_BYTES))
+    parts = registry.encode_response(fetch_response(big, b"small", b"", big), version)
+    assert sum(part is big for part in parts) == 2
+    # One part before, one between and, for the last tag sections, one after the big payloads.
+    assert len(parts) == (4 if version < 12 else 5)
+
+
+def test_answers_without_records_are_one_part() -> None:
+    assert len(registry.encode_response(MetadataResponse(), 12)) == 1
+
+
+def test_empty_records_are_not_null() -> None:
+    data = b"".join(registry.encode_response(fetch_response(b""), 4))
+    assert data.endswith(b"\0\0\0\0")
+    decoded = registry.decode_response(ApiKey.FETCH, 4, memoryview(data), 0)
+    assert decoded.responses[0].partitions[0].records == b""
+
+
+def test_unsupported_api_versions_is_answered_in_version_zero() -> None:
+    parts = registry.encode_unsupported_api_versions(7)
+    # correlation id without tags; error 35; one entry: key 18, versions 0 to 4
+    assert b"".join(parts) == bytes.fromhex("00000007 0023 00000001 0012 0000 0004")
+    decoded = registry.decode_response(ApiKey.API_VERSIONS, 0, memoryview(b"".join(parts)), 4)
+    assert isinstance(decoded, ApiVersionsResponse)
+
+
+def test_prepared_versions_are_ready() -> None:
+    registry._decoders.pop((registry.request_class(ApiKey.LIST_GROUPS), 4), None)
+    registry.prepare(ApiKey.LIST_GROUPS, 4)
+    assert (registry.request_class(ApiKey.LIST_GROUPS), 4) in registry._decoders
+    assert (registry.response_class(ApiKey.LIST_GROUPS), 4) in registry._encoders
+
+
+def test_start_up_compiles_nothing_and_does_not_import_construct() -> None:
+    probe = (
+        "import sys; from protocol import registry;"
+        "print([m for m in sys.modules if m == 'construct' or m.startswith('protocol.api.')],"
+        " registry._decoders)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[] {}"
