@@ -17,8 +17,12 @@ treatment is ours. Read next: `storage.files`, which raises plain `OSError`, and
 which turns those into `StorageFailed`.
 """
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class StorageError(Exception):
@@ -168,6 +172,12 @@ class LogQuarantined(LogOffline):
         """Remember the offset (exclusive) up to which the log can be read."""
         super().__init__(path, f"{reason}; offsets below {good_until} can still be read")
         self.good_until = good_until
+
+
+def storage_failure(operation: str, path: str, error: OSError) -> StorageFailed:
+    """The typed error for a failed file operation: `DiskFull` when space is what is missing."""
+    failure = DiskFull if error.errno in _NO_SPACE else StorageFailed
+    return failure(operation, path, str(error))
 
 
 # --- the directory is at fault ------------------------------------------------------------------

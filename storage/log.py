@@ -1,70 +1,60 @@
-"""One partition: an append-only log of record batches, and the offsets that say what of it is seen.
+"""One partition: an append-only log of record batches, and everything that changes it.
 
-Owns the four offsets and their order, asserted in `_check_offsets`:
+Owns the order of things. Of an append, each step leaving the log untouched when it refuses:
+validate and stamp (`storage.append`), leader epoch, roll if due, producer state and duplicates, one
+write, indexes, offsets, producer map. Of a flush: begin, run elsewhere, complete. Of a removal: the
+start of the log moves durably, then files are renamed, later unlinked.
 
-    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
-                        durable_offset <= log_end_offset
-
-| offset              | meaning (all but the first exclusive ends)                              |
-|---------------------|-------------------------------------------------------------------------|
-| `log_start_offset`  | earliest record that may be read; below it is what retention removes    |
-| `last_stable_offset`| end for readers of committed records: no open transaction below it      |
-| `high_watermark`    | end for all other consumers                                             |
-| `durable_offset`    | everything below is synced: also the recovery point                     |
-| `log_end_offset`    | offset of the next record                                               |
+A write that fails half-way is cut back to the last whole batch. If that fails too, or a sync fails,
+the log goes offline: nothing is appended any more, and only what is durable can be read, until a
+restart recovers it.
 
 Under `flush.policy=batch` the high watermark is the durable offset, so that what a consumer has
 seen cannot vanish in a power cut; under `os` it is the log's end, as in a Kafka with one replica.
 
-The order of an append, each step leaving the log untouched when it refuses: validate and stamp
-(`storage.append`), leader epoch, roll if due, producer state and duplicates, one write, indexes,
-offsets, producer map. A write that fails half-way is cut back to the last whole batch. If that
-fails too, or a sync fails, the log goes offline: nothing is appended any more, and only what is
-durable can be read, until a restart recovers it.
-
 Concurrency: one thread calls everything here. Only `FlushTicket.run` may run elsewhere.
 
-Source: Kafka `UnifiedLog`, `LocalLog`. Read next: `storage.segment`, `storage.lookup`,
-`storage.flush`, `storage.recovery` (which makes `Log`s).
+Source: Kafka `UnifiedLog`. Read next: `storage.readable_log` (the offsets and all questions),
+`storage.segmented_log` (the files), `storage.flush`, `storage.recovery` (which makes `Log`s).
 """
 
-import errno
 from typing import Final, NoReturn
 
 from config import TopicConfig
 from protocol.records.layout import NO_OFFSET, NO_TIMESTAMP, TimestampType
 from storage.append import AppendPlan, AppendRules, Origin, plan_append
 from storage.errors import (
-    DiskFull,
     LogOffline,
     OffsetOutOfRange,
     PolicyViolation,
-    StorageFailed,
+    storage_failure,
 )
 from storage.flush import FlushTicket
-from storage.leader_epochs import EpochEnd
-from storage.log_reader import NOTHING, LogPosition
-from storage.log_values import (
-    AppendResult,
-    DeletedSegment,
-    Isolation,
-    LogParts,
-    ReadResult,
-)
-from storage.lookup import LookupExplanation, TimestampOffset, offsets_before
+from storage.log_reader import LogPosition
+from storage.log_values import AppendResult, DeletedSegment, Isolation, LogParts, ReadResult
+from storage.lookup import LookupExplanation, TimestampOffset
 from storage.producer_state import CachedBatch
+from storage.readable_log import ReadableLog
 from storage.retention import RetentionRules, plan_retention
 from storage.rolling import RollRules, find_roll_reason
-from storage.segment_list import SegmentList
-from storage.segmented_log import RollbackFailed, SegmentedLog
-from storage.txn_index import AbortedTxn
+from storage.segmented_log import RollbackFailed
+
+__all__ = [
+    "AppendResult",
+    "DeletedSegment",
+    "FlushTicket",
+    "Isolation",
+    "Log",
+    "LookupExplanation",
+    "Origin",
+    "ReadResult",
+    "TimestampOffset",
+]
 
 FLUSH_POLICY_OS: Final = "os"
 
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
-
-class Log:
+class Log(ReadableLog):
     """The log of one partition. Opened by `storage.recovery.open_log`, closed by `close`."""
 
     def __init__(
@@ -77,64 +67,16 @@ class Log:
         leader_epoch: int,
     ) -> None:
         """Take over loaded parts; batches appended from now on carry `leader_epoch`."""
-        self.topic = topic
-        self.partition = partition
-        self.path = parts.path
+        super().__init__(parts, topic=topic, partition=partition)
         self.leader_epoch = leader_epoch
-        self.leader_epochs = parts.leader_epochs
-        self.producers = parts.producers
-        self.local = SegmentedLog(
-            parts.files, parts.path, parts.segments, parts.manifest, parts.random
-        )
+        self.held_by_future: int | None = None
+        self._last_stamp_ms = parts.last_stamp_ms
+        self._is_closed = False
         if parts.is_new:
             self.local.unsynced.add_created()
-        self.local.end_offset = max(self.local.end_offset, parts.log_start_offset)
-        self.log_start_offset = parts.log_start_offset
-        self.durable_offset = self.high_watermark = self.local.end_offset
-        self.held_by_future: int | None = None
-        self.recovery_report = parts.report
-        self._last_stamp_ms = parts.last_stamp_ms
-        self._offline: LogOffline | None = parts.quarantine
-        self._is_closed = False
-        self._visible_end = self.local.end()._replace(position=parts.end_position)
         self.producers.state.advance_high_watermark(self.high_watermark)
         self.reconfigure(config)
         self._check_offsets()
-
-    # --- what the log is ------------------------------------------------------------------------
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Exclusive end for readers of committed records."""
-        unstable = self.producers.state.first_unstable_offset()
-        if unstable is None:
-            return self.high_watermark
-        return max(self.log_start_offset, min(unstable, self.high_watermark))
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes in all `.log` files."""
-        return self.local.size_bytes
-
-    @property
-    def log_end_offset(self) -> int:
-        """Offset of the next record."""
-        return self.local.end_offset
-
-    @property
-    def segments(self) -> SegmentList:
-        """The segments, oldest first; not to be changed by the caller."""
-        return self.local.segments
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below it is durable: where recovery after a crash starts to look."""
-        return self.durable_offset
-
-    @property
-    def offline_reason(self) -> str | None:
-        """Why the log stopped for good, or None while it works."""
-        return None if self._offline is None else self._offline.reason
 
     @property
     def needs_flush(self) -> bool:
@@ -143,19 +85,6 @@ class Log:
         if self._offline is not None or unsynced.ticket is not None:
             return False
         return self.durable_offset < self.local.end_offset or unsynced.is_dirty
-
-    @property
-    def first_base_offset(self) -> int:
-        """Base offset of the oldest segment; the log's start is at or above it."""
-        return self.segments.first.base_offset
-
-    def end_offset(self, isolation: Isolation) -> int:
-        """The exclusive end of what a reader of this kind sees."""
-        if isolation is Isolation.READ_UNCOMMITTED:
-            return self.high_watermark
-        if isolation is Isolation.READ_COMMITTED:
-            return self.last_stable_offset
-        return self.log_end_offset
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration from the next operation on."""
@@ -166,6 +95,10 @@ class Log:
         self._sees_log_end = config.flush_policy == FLUSH_POLICY_OS
         if self._sees_log_end and self._offline is None:
             self._advance_visible_end(self.local.end())
+
+    def bump_leader_epoch(self) -> None:
+        """Write the next batches in a new epoch, so that clients can tell the tail was cut."""
+        self.leader_epoch += 1
 
     # --- append ---------------------------------------------------------------------------------
 
@@ -210,7 +143,7 @@ class Log:
                 self.leader_epochs.assign(self.leader_epoch, plan.first_offset)
             self._roll_if_due(plan, now_ms)
         except OSError as error:
-            raise _failed("append", self.path, error) from error
+            raise storage_failure("append", self.path, error) from error
         duplicate = self.producers.check(plan.buffer, plan.batches, origin)
         if duplicate is not None:
             return self._duplicate(duplicate)
@@ -234,7 +167,7 @@ class Log:
         except RollbackFailed as error:
             self._go_offline(error)
         except OSError as error:
-            raise _failed("append", self.path, error) from error
+            raise storage_failure("append", self.path, error) from error
         try:
             self.producers.update(plan.buffer, plan.batches, self.local.segments.active)
         except OSError as error:
@@ -281,7 +214,7 @@ class Log:
         try:
             self._start_segment(now_ms)
         except OSError as error:
-            raise _failed("roll", self.path, error) from error
+            raise storage_failure("roll", self.path, error) from error
 
     def _start_segment(self, now_ms: int) -> None:
         self.local.roll(now_ms=now_ms, durable_offset=self.durable_offset)
@@ -291,110 +224,6 @@ class Log:
         if len(self.producers.state):
             snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
             self.local.unsynced.add_created(snapshot)
-
-    # --- read -----------------------------------------------------------------------------------
-
-    def read(
-        self, offset: int, *, max_bytes: int, isolation: Isolation, min_one: bool = True
-    ) -> ReadResult:
-        """Whole batches from the one that holds `offset` on, bounded by what `isolation` may see.
-
-        The first batch may begin below `offset`. At least one batch is returned if there is a
-        visible one and `min_one` is set, else at most `max_bytes`.
-
-        Raises:
-            OffsetOutOfRange: `offset` is below the log's start or above its end.
-            CorruptLog, StorageFailed: the bytes could not be read as they were written.
-        """
-        if not self.log_start_offset <= offset <= self.local.end_offset:
-            raise OffsetOutOfRange(offset, start=self.log_start_offset, end=self.log_end_offset)
-        stable = self.last_stable_offset
-        committed = isolation is Isolation.READ_COMMITTED
-        records, next_offset = NOTHING, offset
-        try:
-            end = self._end_for(isolation, stable)
-            if offset < end.offset:
-                records, next_offset = self.local.reader.read(
-                    offset, max_bytes=max_bytes, end=end, min_one=min_one
-                )
-            aborted: list[AbortedTxn] | None = [] if committed else None
-            if committed and self.producers.has_aborts and records:
-                aborted = self.local.reader.aborted_transactions(offset, next_offset)
-        except OSError as error:
-            raise _failed("read", self.path, error) from error
-        return ReadResult(
-            records, next_offset, self.high_watermark, stable, self.log_start_offset, aborted
-        )
-
-    def _end_for(self, isolation: Isolation, stable: int) -> LogPosition:
-        if isolation is Isolation.LOG_END:
-            return self.local.end() if self._offline is None else self._visible_end
-        if isolation is Isolation.READ_UNCOMMITTED or stable == self.high_watermark:
-            return self._visible_end
-        return self.local.reader.position_of(stable)
-
-    # --- time -----------------------------------------------------------------------------------
-
-    def offset_for_timestamp(
-        self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> TimestampOffset | None:
-        """The first record at or after `timestamp` (ms, >= 0), or None if none may be seen yet.
-
-        Raises StorageFailed.
-        """
-        try:
-            found = self.local.lookup.find(timestamp, self.log_start_offset)
-        except OSError as error:
-            raise _failed("lookup", self.path, error) from error
-        return found if found is not None and found.offset < self.end_offset(isolation) else None
-
-    def offset_for_max_timestamp(
-        self, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of the log; None when none has any,
-        or when it may not be seen yet.
-
-        Raises StorageFailed.
-        """
-        try:
-            found = self.local.lookup.find_max(self.log_start_offset)
-        except OSError as error:
-            raise _failed("lookup", self.path, error) from error
-        return found if found is not None and found.offset < self.end_offset(isolation) else None
-
-    def explain_offset_for_timestamp(self, timestamp: int) -> LookupExplanation:
-        """`offset_for_timestamp` with what it cost and what lies on both sides of the answer.
-
-        Raises StorageFailed.
-        """
-        try:
-            return self.local.lookup.explain(timestamp, self.log_start_offset, self.high_watermark)
-        except OSError as error:
-            raise _failed("lookup", self.path, error) from error
-
-    def offsets_before(self, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
-        """What ListOffsets version 0 answers: at most `max_offsets` starts of segments last
-        written at or before `timestamp` (ms), newest first; see `lookup.offsets_before`.
-        """
-        return offsets_before(
-            self.segments,
-            timestamp,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-        )[:max_offsets]
-
-    def epoch_at(self, offset: int) -> int:
-        """The leader epoch in which the record at `offset` was written, or NO_LEADER_EPOCH."""
-        return self.leader_epochs.epoch_for_offset(offset)
-
-    def bump_leader_epoch(self) -> None:
-        """Write the next batches in a new epoch, so that clients can tell the tail was cut."""
-        self.leader_epoch += 1
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where a leader epoch ended; see `LeaderEpochs.end_offset_for`."""
-        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     # --- durability -----------------------------------------------------------------------------
 
@@ -411,7 +240,7 @@ class Log:
         try:
             return self.local.begin_flush()
         except OSError as error:
-            raise _failed("flush", self.path, error) from error
+            raise storage_failure("flush", self.path, error) from error
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         """Take back a ticket that has run: the durable offset moves, and what depends on it.
@@ -492,7 +321,7 @@ class Log:
             self.local.remove_first(len(plan.reasons), due_ms=self._unlink_due_ms(now_ms))
             self.producers.snapshots.delete_before(self.segments.first.base_offset)
         except OSError as error:
-            raise _failed("delete", self.path, error) from error
+            raise storage_failure("delete", self.path, error) from error
         return [
             DeletedSegment(age.base_offset, age.size_bytes, age.largest_timestamp, reason)
             for age, reason in zip(ages, plan.reasons, strict=False)
@@ -506,7 +335,7 @@ class Log:
         try:
             return self.local.unlink_due(now_ms)
         except OSError as error:
-            raise _failed("delete", self.path, error) from error
+            raise storage_failure("delete", self.path, error) from error
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         """Remove `offset` and everything after it; the log ends at `offset` from now on.
@@ -541,7 +370,7 @@ class Log:
         try:
             self.local.remember_start(offset)
         except OSError as error:
-            raise _failed("delete", self.path, error) from error
+            raise storage_failure("delete", self.path, error) from error
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         self.producers.state.advance_log_start(offset)
@@ -565,7 +394,7 @@ class Log:
                 raise self._offline
             self._close_cleanly(now_ms)
         except OSError as error:
-            raise _failed("close", self.path, error) from error
+            raise storage_failure("close", self.path, error) from error
         finally:
             self.abandon()
 
@@ -581,20 +410,6 @@ class Log:
             self._offline = LogOffline(self.path, "the log was closed")
         self.local.close()
 
-    def _check_offsets(self) -> None:
-        stable = self.last_stable_offset
-        assert self.log_start_offset <= stable <= self.high_watermark <= self.log_end_offset, (
-            f"{self.path}: start {self.log_start_offset}, stable {stable}, "
-            f"high watermark {self.high_watermark}, end {self.log_end_offset}"
-        )
-        assert self.durable_offset <= self.log_end_offset
-
     def _go_offline(self, error: OSError) -> NoReturn:
         self._offline = LogOffline(self.path, str(error))
         raise self._offline from error
-
-
-def _failed(operation: str, path: str, error: OSError) -> StorageFailed:
-    """The typed error for a failed file operation."""
-    failure = DiskFull if error.errno in _NO_SPACE else StorageFailed
-    return failure(operation, path, str(error))
