@@ -38,6 +38,7 @@ class TidelogProcess:
         self.python = python or sys.executable
         self.ready: dict[str, Any] = {}
         self.ready_ms = 0.0
+        self.spawned_at = 0.0
         self.bootstrap = ""
         self.process: subprocess.Popen[str] | None = None
 
@@ -61,7 +62,7 @@ class TidelogProcess:
             word for key, value in self.settings.items() for word in ("--set", f"{key}={value}")
         ]
         program = Path(self.python).parent / "tidelog"
-        started = time.perf_counter()
+        self.spawned_at = time.perf_counter()
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
                 [str(program), "serve", *listen, *pairs],
@@ -75,7 +76,7 @@ class TidelogProcess:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         watchdog.cancel()
-        self.ready_ms = (time.perf_counter() - started) * 1000
+        self.ready_ms = (time.perf_counter() - self.spawned_at) * 1000
         if not line:
             self.stop()
             raise RuntimeError(f"tidelog serve did not start: {log.read_text()[-1500:]}")

@@ -166,7 +166,7 @@ CLIENTS = (
         language="JavaScript",
         command=_node("kafkajs_client.js"),
         environment=_node_path(
-            "kafkajs@2.2.4", "kafkajs-snappy@1.1.0", "lz4js@0.2.0", "zstd-codec@0.1.5"
+            "kafkajs@2.2.4", "kafkajs-snappy@1.1.0", "lz4-napi@2.10.0", "zstd-codec@0.1.5"
         ),
     ),
     Client(name="Java 4.3.1", language="Java", command=_java("4.3.1", *_JAVA_PROGRAMS)),

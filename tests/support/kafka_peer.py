@@ -79,7 +79,8 @@ def answers(port: int) -> bool:
 class KafkaPeer:
     """One Apache Kafka broker; a context manager that starts and stops it.
 
-    `bootstrap` and `process` are set between start and stop. The data directory is formatted when
+    `bootstrap` and `process` are set between start and stop; `spawned_at` is when the broker's
+    process was started, on time.perf_counter, after a new data directory was formatted. The data directory is formatted when
     it is new and kept at the end, so that a second peer on it is a restart.
     """
 
@@ -97,6 +98,7 @@ class KafkaPeer:
         self.heap = heap
         self.bootstrap = ""
         self.process: subprocess.Popen[bytes] | None = None
+        self.spawned_at = 0.0
 
     def __enter__(self) -> Self:
         self.start()
@@ -119,6 +121,7 @@ class KafkaPeer:
             self._run(["kafka.tools.StorageTool", *format_arguments])
         log = self.data_dir / "kafka.log"
         command = [*self._java(self.heap), "kafka.Kafka", str(properties)]
+        self.spawned_at = time.perf_counter()
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL

@@ -120,7 +120,7 @@ def admin(arguments: Arguments) -> None:
     new = NewTopic(
         topic, num_partitions=3, replication_factor=1, config={"retention.ms": "3600000"}
     )
-    client.create_topics([new])[topic].result(20)
+    client.create_topics([new], operation_timeout=10)[topic].result(20)
     partitions = _await_partitions(client, topic)
     resource = ConfigResource("topic", topic)
     config = client.describe_configs([resource])[resource].result(20)

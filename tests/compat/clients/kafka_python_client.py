@@ -131,7 +131,8 @@ def _setting(answer: object, name: str) -> object:
     """The value of a setting in what describe_configs returns, which changed with version 3."""
     if VERSION >= (3, 0):
         return _find_value(answer, name)
-    for resource in answer[0].resources:
+    response = answer[0] if isinstance(answer, list) else answer
+    for resource in response.resources:
         for entry in resource[4]:
             if entry[0] == name:
                 return entry[1]

@@ -4,10 +4,10 @@ const { emit, main, record, text, wantsMore } = require("./contract.js");
 
 CompressionCodecs[CompressionTypes.Snappy] = require("kafkajs-snappy");
 CompressionCodecs[CompressionTypes.LZ4] = () => {
-  const lz4 = require("lz4js");
+  const lz4 = require("lz4-napi");
   return {
-    compress: async (encoder) => Buffer.from(lz4.compress(encoder.buffer)),
-    decompress: async (buffer) => Buffer.from(lz4.decompress(buffer)),
+    compress: (encoder) => lz4.compressFrame(encoder.buffer),
+    decompress: (buffer) => lz4.decompressFrame(buffer),
   };
 };
 CompressionCodecs[CompressionTypes.ZSTD] = () => {

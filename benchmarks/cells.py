@@ -1,0 +1,168 @@
+"""The cells of the comparison: one load with its parameters each.
+
+A cell is run against a broker by `Cell.run`, which prepares a topic, drives the load and deletes
+the topic again. `higher_is_better` tells how to read its value.
+"""
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from benchmarks import loads
+
+Kind = Literal["produce", "consume", "paced", "end-to-end", "librdkafka", "librdkafka-read", "raw"]
+
+KIB_BATCH = 16_384
+MIB_BATCH = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One load. `records` of `size` bytes, in batches of `batch_bytes` at most."""
+
+    kind: Kind
+    records: int
+    size: int = 1_024
+    batch_bytes: int = KIB_BATCH
+    codec: str = "none"
+    partitions: int = 1
+
+    @property
+    def title(self) -> str:
+        """The cell in words; the same for every run, so that results can be matched."""
+        size = "100 B" if self.size == 100 else f"{self.size // 1_024} KB"
+        batch = "16 KB" if self.batch_bytes == KIB_BATCH else "1 MB"
+        many = f", {self.partitions} partitions" if self.partitions > 1 else ""
+        return {
+            "produce": f"produce {size}, {batch} batches, {self.codec}{many}",
+            "consume": f"consume {size}{many}",
+            "paced": f"p99 of produce at 10,000/s, {size}",
+            "end-to-end": f"p99 end to end, one at a time, {size}",
+            "librdkafka": f"librdkafka produce {size}, {self.codec}",
+            "librdkafka-read": f"librdkafka consume {size}",
+            "raw": f"raw requests of {batch}",
+        }[self.kind]
+
+    @property
+    def unit(self) -> str:
+        """What its value counts."""
+        if self.kind == "raw":
+            return "MB/s"
+        return "records/s" if self.higher_is_better else "ms"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """False for latencies."""
+        return self.kind not in {"paced", "end-to-end"}
+
+    @property
+    def needs_protocol(self) -> bool:
+        """False where a server that speaks no Kafka can be driven too."""
+        return self.kind != "raw"
+
+    def shortened(self, factor: int) -> "Cell":
+        """The same cell with fewer records, for a smoke run; its title stays."""
+        return replace(self, records=max(200, self.records // factor))
+
+    def run(self, bootstrap: str, *, speaks_kafka: bool = True) -> float:
+        """Its value for the broker at an address.
+
+        Raises:
+            loads.LoadFailed: the load did not get through.
+        """
+        topic = f"bench-{uuid.uuid4().hex[:8]}"
+        if not speaks_kafka:
+            return self._raw(bootstrap, topic, checked=False)
+        loads.create_topic(bootstrap, topic, self.partitions)
+        try:
+            return self._drive(bootstrap, topic)
+        finally:
+            loads.delete_topic(bootstrap, topic)
+
+    def _drive(self, bootstrap: str, topic: str) -> float:
+        match self.kind:
+            case "produce":
+                return self._java_produce(bootstrap, topic).rate
+            case "paced":
+                return self._java_produce(bootstrap, topic, records_per_second=10_000).p99_ms
+            case "consume":
+                self._fill(bootstrap, topic)
+                return loads.java_consume(bootstrap, topic, records=self.records)
+            case "end-to-end":
+                found = loads.java_end_to_end(
+                    bootstrap, topic, records=self.records, size=self.size
+                )
+                return found["p99_ms"]
+            case "librdkafka":
+                return loads.librdkafka_produce(
+                    bootstrap, topic, records=self.records, size=self.size, codec=self.codec
+                )
+            case "librdkafka-read":
+                self._fill(bootstrap, topic)
+                return loads.librdkafka_consume(bootstrap, topic, records=self.records)
+            case "raw":
+                return self._raw(bootstrap, topic, checked=True)
+
+    def _java_produce(
+        self, bootstrap: str, topic: str, records_per_second: int = -1
+    ) -> loads.Produced:
+        return loads.java_produce(
+            bootstrap,
+            topic,
+            records=self.records,
+            size=self.size,
+            batch_bytes=self.batch_bytes,
+            codec=self.codec,
+            records_per_second=records_per_second,
+        )
+
+    def _fill(self, bootstrap: str, topic: str) -> None:
+        loads.librdkafka_produce(bootstrap, topic, records=self.records, size=self.size)
+
+    def _raw(self, bootstrap: str, topic: str, *, checked: bool) -> float:
+        rate = loads.raw_produce(
+            bootstrap,
+            topic,
+            total_bytes=self.records * self.size,
+            batch_bytes=self.batch_bytes,
+            checked=checked,
+        )
+        return rate / 1e6
+
+
+def standard_cells() -> Iterator[Cell]:
+    """The cells of `make bench`: both record sizes, both batch sizes, none and lz4, and more."""
+    sizes = ((100, 1_500_000), (1_024, 300_000))
+    for (size, records), batch, codec in itertools.product(
+        sizes, (KIB_BATCH, MIB_BATCH), ("none", "lz4")
+    ):
+        yield Cell(kind="produce", records=records, size=size, batch_bytes=batch, codec=codec)
+    yield from (
+        Cell(kind="consume", records=1_500_000, size=100),
+        Cell(kind="consume", records=500_000),
+        Cell(kind="paced", records=50_000),
+        Cell(kind="end-to-end", records=3_000),
+        Cell(kind="librdkafka", records=500_000, size=100),
+        Cell(kind="librdkafka", records=200_000),
+        Cell(kind="librdkafka-read", records=1_000_000, size=100),
+        Cell(kind="raw", records=400_000),
+        Cell(kind="raw", records=400_000, batch_bytes=MIB_BATCH),
+    )
+
+
+def many_partition_cells() -> Iterator[Cell]:
+    """The produce and consume cells again, over 16 partitions (`--all`)."""
+    for cell in standard_cells():
+        if cell.kind in {"produce", "consume"}:
+            yield replace(cell, partitions=16)
+
+
+def smoke_cells() -> Iterator[Cell]:
+    """One short cell of every kind."""
+    seen: set[Kind] = set()
+    for cell in standard_cells():
+        if cell.kind not in seen:
+            seen.add(cell.kind)
+            yield cell.shortened(100)

@@ -1,0 +1,200 @@
+"""Tidelog beside Apache Kafka on this machine: `make bench`, or `python -m benchmarks.compare`.
+
+All brokers run side by side, idle but for the one that is driven; every pass goes through all
+cells, and within a cell from broker to broker, so that a slow minute of the machine hits all of
+them. The first pass warms up (a JVM gains up to 1.9 x by it) and is thrown away; medians of the
+others count. A broker's CPU seconds are those of its process during the load. See
+benchmarks/README.md for how to read the table.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from subprocess import TimeoutExpired
+
+from confluent_kafka import KafkaException
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from benchmarks import brokers, cells, loads, machine, report
+
+RESULTS = Path(__file__).parent / "results"
+DEFAULT_ROUNDS = 3
+
+_FAILURES = (loads.LoadFailed, TimeoutExpired, OSError, KafkaException)
+
+console = Console(highlight=False, stderr=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """What one broker did in one cell, round by round; `problem` says why there is nothing."""
+
+    values: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be run."""
+
+    contenders: tuple[brokers.Contender, ...]
+    cells: tuple[cells.Cell, ...]
+    rounds: int
+    warm_up: bool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the comparison and prints its table; 0 when every cell of Tidelog got through."""
+    options = _parse(arguments)
+    plan = _plan(options)
+    os.nice(0 if options.no_nice else 5)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.disk) as folder:
+        document = measure(plan, Path(folder))
+    RESULTS.mkdir(exist_ok=True)
+    name = time.strftime("compare-%Y%m%d-%H%M%S.json")
+    (RESULTS / name).write_text(json.dumps(document, indent=1))
+    print(report.comparison(document))
+    if options.write:
+        report.write_documents(document)
+    failed = [
+        f"{row['title']} on {broker}: {result['problem']}"
+        for row in document["cells"]
+        for broker, result in row["results"].items()
+        if result["problem"] and broker.startswith("tidelog")
+    ]
+    for line in failed:
+        console.print(f"[red]failed:[/] {line}")
+    return 1 if failed else 0
+
+
+def measure(plan: Plan, folder: Path) -> report.Document:
+    """Starts the brokers below `folder`, drives them, and returns everything that was seen."""
+    results: dict[str, dict[str, Measured]] = {cell.title: {} for cell in plan.cells}
+    memory: dict[str, dict[str, float]] = {}
+    with contextlib.ExitStack() as stack:
+        running = _start_all(plan.contenders, folder, stack)
+        time.sleep(2)
+        for broker in running:
+            memory[broker.name] = {"idle_mb": broker.resident_bytes() / 1e6}
+        _drive_all(plan, running, results)
+        for broker in running:
+            memory[broker.name]["peak_mb"] = broker.resident_bytes(peak=True) / 1e6
+            memory[broker.name]["cpu_seconds"] = broker.cpu_seconds()
+        facts = machine.describe(folder)
+    return {
+        "kind": "compare",
+        "when": time.strftime("%Y-%m-%d %H:%M"),
+        "rounds": plan.rounds,
+        "machine": facts,
+        "titles": {contender.name: contender.title for contender in plan.contenders},
+        "memory": memory,
+        "cells": [
+            {
+                "title": cell.title,
+                "unit": cell.unit,
+                "higher_is_better": cell.higher_is_better,
+                "results": {name: asdict(found) for name, found in results[cell.title].items()},
+            }
+            for cell in plan.cells
+        ],
+    }
+
+
+def _start_all(
+    contenders: Sequence[brokers.Contender], folder: Path, stack: contextlib.ExitStack
+) -> list[brokers.Running]:
+    running = []
+    for contender in contenders:
+        try:
+            running.append(stack.enter_context(contender.start(folder / contender.name)))
+        except brokers.PeerUnavailable as problem:
+            console.print(f"[yellow]left out:[/] {problem}")
+    return running
+
+
+def _drive_all(
+    plan: Plan,
+    running: Sequence[brokers.Running],
+    results: Mapping[str, dict[str, Measured]],
+) -> None:
+    passes = plan.rounds + (1 if plan.warm_up else 0)
+    columns = (TextColumn("{task.description:<64}"), BarColumn(20), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        task = progress.add_task("", total=passes * len(plan.cells) * len(running))
+        for number in range(passes):
+            discarded = plan.warm_up and number == 0
+            for cell in plan.cells:
+                for broker in _rotated(running, number):
+                    label = "warm-up" if discarded else f"round {number + 1 - plan.warm_up}"
+                    progress.update(task, description=f"{label}: {cell.title}, {broker.name}")
+                    measured = results[cell.title].setdefault(broker.name, Measured())
+                    _drive(cell, broker, measured, keep=not discarded)
+                    progress.advance(task)
+
+
+def _rotated(running: Sequence[brokers.Running], by: int) -> list[brokers.Running]:
+    """The brokers in another order in each pass, so that none always follows the same one."""
+    start = by % len(running)
+    return [*running[start:], *running[:start]]
+
+
+def _drive(cell: cells.Cell, broker: brokers.Running, measured: Measured, *, keep: bool) -> None:
+    if measured.problem:
+        return
+    speaks_kafka = not broker.name.startswith("limit")
+    if cell.needs_protocol and not speaks_kafka:
+        measured.problem = "not applicable"
+        return
+    before = broker.cpu_seconds()
+    try:
+        value = cell.run(broker.bootstrap, speaks_kafka=speaks_kafka)
+    except _FAILURES as failure:
+        measured.problem = f"{type(failure).__name__}: {failure}".strip()[:300]
+        return
+    if keep:
+        measured.values.append(value)
+        measured.cpu_seconds.append(broker.cpu_seconds() - before)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="that it runs, not how fast")
+    parser.add_argument("--all", action="store_true", help="also 16 partitions and the peers")
+    parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS)
+    parser.add_argument("--cells", default="", help="only cells whose title contains this")
+    parser.add_argument("--brokers", default="", help="comma-separated names of brokers")
+    parser.add_argument("--disk", type=Path, help="a folder on the disk to use; default: TMPDIR")
+    parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
+    parser.add_argument("--no-nice", action="store_true")
+    return parser.parse_args(arguments)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    contenders = [*brokers.COMPARED, brokers.LIMIT, brokers.LIMIT_SYNCED]
+    chosen = list(cells.smoke_cells() if options.smoke else cells.standard_cells())
+    if options.smoke:
+        contenders = [brokers.TIDELOG_SYNCED, brokers.LIMIT]
+    if options.all:
+        contenders += brokers.PEERS
+        chosen += cells.many_partition_cells()
+    if options.brokers:
+        contenders = [brokers.BY_NAME[name] for name in options.brokers.split(",")]
+    return Plan(
+        contenders=tuple(contenders),
+        cells=tuple(cell for cell in chosen if options.cells in cell.title),
+        rounds=1 if options.smoke else options.rounds,
+        warm_up=not options.smoke,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
