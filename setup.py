@@ -1,3 +1,172 @@
-from setuptools import setup
+"""The two things pyproject.toml cannot say: compiled loops, and one import name in the wheel.
 
-setup()
+In the checkout the packages are top-level (`storage`, `protocol`, ...), so that every tool sees
+the tree as it is, and an editable install is a plain path entry. In a wheel names this general
+would collide with other people's, so `BuildPy` moves the packages below `tidelog/` and lets their
+absolute imports follow: `from storage import log` becomes `from tidelog.storage import log`.
+
+The record loops are compiled when Cython and a C compiler are there. They are optional: without
+them the build says so in one sentence, and the same files run as plain Python. They are compiled
+from the moved sources in a wheel and from the checkout otherwise, so that a module's compiled name
+is always the name it is imported by.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Final
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
+from setuptools.errors import BaseError, CCompilerError, ExecError, PlatformError
+
+DISTRIBUTION: Final = "tidelog"
+PACKAGES: Final = frozenset(
+    {"broker", "cli", "client", "config", "pipeline", "protocol", "storage"}
+)
+COMPILED: Final = (
+    "protocol.records.record_loops",
+    "protocol.records.entry_loops",
+    "protocol.records.encode_loops",
+)
+
+
+class UnmovableImport(SystemExit):
+    """A source file imports one of our packages in a form that cannot be renamed soundly."""
+
+
+def moved_source(text: str, name: str) -> str:
+    """`text` with its absolute imports of our packages led through `tidelog`.
+
+    Only the form `from storage import x` can follow: `import storage.log` binds the name
+    `storage`, which every use in the file would have to be rewritten for.
+
+    Raises:
+        UnmovableImport: `text` uses the other form; `name` and the line are in the message.
+    """
+    lines = text.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(text, name)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] in PACKAGES:
+                    raise UnmovableImport(
+                        f"{name}:{node.lineno}: write `from ... import ...` instead of "
+                        f"`import {alias.name}`; the wheel cannot rename the statement form"
+                    )
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            module = node.module or ""
+            if module.partition(".")[0] in PACKAGES:
+                line = lines[node.lineno - 1]
+                old = f"from {module}"
+                # The statement's own column, so that no other text on the line is touched.
+                head, tail = line[: node.col_offset], line[node.col_offset :]
+                assert tail.startswith(old), f"{name}:{node.lineno}: unexpected import layout"
+                new = f"from {DISTRIBUTION}.{module}"
+                lines[node.lineno - 1] = head + new + tail[len(old) :]
+    return "".join(lines)
+
+
+class BuildPy(build_py):
+    """Copies the packages, and in a wheel moves them below one name."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            # A module deleted since the last build must not come back from an old copy.
+            shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+        if not self.editable_mode:
+            self.move_packages(Path(self.build_lib))
+
+    def move_packages(self, root: Path) -> None:
+        home = root / DISTRIBUTION
+        for package in sorted(PACKAGES):
+            if (root / package).is_dir():
+                (root / package).rename(home / package)
+        for path in sorted(home.rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            name = str(path.relative_to(home))
+            path.write_text(moved_source(text, name), encoding="utf-8")
+
+
+class EggInfo(egg_info):
+    """Names `tidelog` as the one import name, whatever the checkout calls its folders."""
+
+    def run(self) -> None:
+        super().run()
+        Path(self.egg_info, "top_level.txt").write_text(f"{DISTRIBUTION}\n", encoding="utf-8")
+
+
+class BuildExt(build_ext):
+    """Compiles the loops from where `BuildPy` left them, or does without."""
+
+    def run(self) -> None:
+        # The base class hides `inplace` while it runs, and may have read the names before it knew.
+        self.in_checkout = bool(self.inplace or self.editable_mode)
+        for extension in self.extensions:
+            name = extension.name.removeprefix(f"{DISTRIBUTION}.")
+            extension.name = name if self.in_checkout else f"{DISTRIBUTION}.{name}"
+            extension._full_name = extension.name
+            extension._file_name = self.get_ext_filename(extension.name)
+            self.ext_map[extension.name] = extension
+        super().run()
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            self.translate(ext)
+            super().build_extension(ext)
+        except (BaseError, CCompilerError, ExecError, PlatformError, OSError) as error:
+            print(
+                f"{DISTRIBUTION}: {ext.name} could not be compiled and will run as plain Python, "
+                f"slower but the same ({error})"
+            )
+
+    def translate(self, ext: Extension) -> None:
+        """Let Cython write the C source of `ext` into the temporary build directory."""
+        from Cython.Build import cythonize
+        from Cython.Compiler.Errors import CompileError
+
+        root = Path() if self.in_checkout else Path(self.build_lib)
+        source = root.joinpath(*ext.name.split(".")).with_suffix(".py")
+        try:
+            (translated,) = cythonize(
+                [Extension(ext.name, [str(source)])],
+                build_dir=str(Path(self.build_temp) / "cython"),
+                quiet=True,
+                language_level=3,
+            )
+        except CompileError as error:
+            raise BaseError(str(error)) from error
+        ext.sources = translated.sources
+        ext.depends = [str(source)]
+
+
+def extensions() -> list[Extension]:
+    """The loops to compile; none where a tool is missing, so that the wheel is pure Python."""
+    try:
+        import Cython  # noqa: F401
+    except ImportError:
+        missing = "Cython"
+    else:
+        compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+        if sys.platform == "win32" or shutil.which(compiler) or shutil.which("cc"):
+            # Debug symbols would be nine tenths of the file.
+            flags = [] if sys.platform == "win32" else ["-g0"]
+            return [
+                Extension(name, [], optional=True, extra_compile_args=flags) for name in COMPILED
+            ]
+        missing = "a C compiler"
+    print(f"{DISTRIBUTION}: no {missing} here; the record loops will run as plain Python, slower")
+    return []
+
+
+if __name__ == "__main__":
+    setup(
+        cmdclass={"build_py": BuildPy, "build_ext": BuildExt, "egg_info": EggInfo},
+        ext_modules=extensions(),
+    )
