@@ -128,7 +128,7 @@ class ProducerSnapshots:
             OSError: the file could not be written; the map is unchanged, the log is unharmed.
         """
         offset = state.map_end_offset
-        if self._offsets and self._offsets[-1] >= offset:
+        if not self._is_news(offset):
             return False
         self._files.replace_atomically(self.path(offset), encode_snapshot(state))
         self._offsets.append(offset)
@@ -144,7 +144,7 @@ class ProducerSnapshots:
             OSError: the file could not be written; the map is unchanged, the log is unharmed.
         """
         offset = state.map_end_offset
-        if self._offsets and self._offsets[-1] >= offset:
+        if not self._is_news(offset):
             return None
         # Only a file that a failed attempt left behind can have this name.
         self.delete(offset)
@@ -206,6 +206,10 @@ class ProducerSnapshots:
         for offset in strays:
             if offset != keep:
                 self.delete(offset)
+
+    def _is_news(self, offset: int) -> bool:
+        """Whether a snapshot there would say more than those there are; at 0 there is nothing."""
+        return offset > (self._offsets[-1] if self._offsets else 0)
 
     def _delete_where(self, is_unwanted: Callable[[int], bool]) -> None:
         for offset in [offset for offset in self._offsets if is_unwanted(offset)]:

@@ -178,3 +178,10 @@ def test_snapshot_taken_without_sync_is_whole_once_synced(tmp_path: Path) -> Non
     file.close()
     assert (tmp_path / "00000000000000000011.snapshot").read_bytes() == ONE_PRODUCER
     assert snapshots.take_unsynced(state_at(11, one_entry())) is None
+
+
+def test_empty_log_needs_no_snapshot(tmp_path: Path) -> None:
+    snapshots = ProducerSnapshots(str(tmp_path), RealFiles())
+    assert not snapshots.take(state_at(0))
+    assert snapshots.take_unsynced(state_at(0)) is None
+    assert names(tmp_path) == []

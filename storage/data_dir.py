@@ -1,0 +1,519 @@
+"""The data directory: every topic, partition and setting that this broker keeps.
+
+Owns the directory from its lock to its clean-stop marker: the identity, the metadata journal, one
+directory per partition with its log, the checkpoints. It refuses to know requests, clocks and
+threads: the time is a parameter, and whoever syncs logs in other threads must have stopped before
+`close`.
+
+Each change has one moment at which it has happened: a line of the journal that is on the medium.
+What a crash leaves around that moment is put right by the next `open`:
+
+| change         | before it | the moment            | after it, or by the next open    |
+|----------------|-----------|-----------------------|----------------------------------|
+| create topic   |           | line *topic*          | directories made, names synced   |
+| add partitions |           | line *topic* with more| directories made, names synced   |
+| delete topic   |           | line *topic, deleted* | directories renamed, topic gone  |
+| set overrides  | checked   | line *topic*          | logs told                        |
+
+So a directory that the journal misses was never part of a finished change, or is a stranger: it is
+renamed ``-stray``, never served and never deleted. A directory that the journal expects and that
+is gone is made anew, with a notice, because a crash right after the moment looks the same.
+A data directory of Apache Kafka has no journal yet; its topics are adopted by their directories.
+
+Order of a start: lock, identity, marker taken, journal, checkpoints, logs. Order of a clean stop:
+logs closed (synced, with producer snapshot and indexes), checkpoints, marker last, lock.
+
+Source: Kafka ``LogManager``; the journal is ours (docs/adr/0007). Read next: `storage.log`,
+`storage.metadata_journal`, docs/crash-safety.md.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from config import BrokerConfig, ConfigErrors, TopicConfig, topic_config, with_dynamic
+from storage import data_dir_start
+from storage.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    write_clean_shutdown,
+    write_offsets,
+)
+from storage.data_dir_start import Claim, Hints, RandomBytes, Survey
+from storage.errors import DataDirNotWritable, StorageError, StorageFailed
+from storage.files import Files
+from storage.log import Log
+from storage.metadata_journal import MetadataJournal, TopicMetadata
+from storage.partition_directories import PartitionDirectories
+from storage.recovery import open_log
+
+Progress = Callable[[int, int], None]
+"""Called with the number of partitions loaded so far and in all."""
+
+_Key = tuple[str, int]
+
+_SEED_BYTES: Final = 16
+
+
+@dataclass(slots=True, kw_only=True)
+class Topic:
+    """One topic as it is served. Changed by its `DataDir` only."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[Log]
+    overrides: dict[str, str]
+    config: TopicConfig
+
+
+class DataDir:
+    """An open data directory. Opened once, used by one thread, closed once.
+
+    After a crash everything whose method returned is still there. `topics` may be read by anyone on
+    that thread; it is changed by the methods only. `notices` are sentences for the operator about
+    what the start found and did.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        journal: MetadataJournal,
+        *,
+        files: Files,
+        broker_config: BrokerConfig,
+        random_bytes: RandomBytes,
+    ) -> None:
+        """Use `DataDir.open`."""
+        self.path = claim.path
+        self.cluster_id = claim.meta.cluster_id
+        self.node_id = claim.meta.node_id
+        self.stopped_cleanly = claim.stopped_cleanly
+        self.broker_config = broker_config
+        self.topics: dict[str, Topic] = {}
+        self.notices: list[str] = []
+        self._files = files
+        self._lock = claim.lock
+        self._journal = journal
+        self._random_bytes = random_bytes
+        self._random = Random(random_bytes(_SEED_BYTES))
+        self._directories = PartitionDirectories(claim.path, files, random_bytes)
+        self._is_closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        files: Files,
+        broker_config: BrokerConfig,
+        now_ms: int,
+        progress: Progress | None = None,
+        random_bytes: RandomBytes = os.urandom,
+    ) -> "DataDir":
+        """The directory with all its logs, recovered where the last stop was not clean.
+
+        Raises:
+            DataDirError: this process must not or cannot use the directory. It is unlocked again.
+        """
+        path = os.path.abspath(path)
+        claim = data_dir_start.claim(
+            path, files=files, config=broker_config, random_bytes=random_bytes
+        )
+        try:
+            self = cls(
+                claim,
+                MetadataJournal(path, files),
+                files=files,
+                broker_config=broker_config,
+                random_bytes=random_bytes,
+            )
+            self._load(now_ms, progress or _no_progress)
+        except (OSError, StorageFailed) as error:
+            claim.lock.release()
+            raise DataDirNotWritable(
+                "the data directory cannot be loaded",
+                path=path,
+                found=str(error),
+                cure="check the disk, the permissions and the free space",
+            ) from error
+        except BaseException:
+            claim.lock.release()
+            raise
+        return self
+
+    # --- topics ---------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        overrides: Mapping[str, str],
+        now_ms: int,
+        topic_id: bytes | None = None,
+    ) -> Topic:
+        """A new topic with empty partitions, durable on return. The caller has judged the name.
+
+        Raises:
+            ConfigErrors: the overrides are not acceptable; nothing was changed.
+            StorageFailed: it could not be written; the topic does not exist.
+        """
+        assert name not in self.topics
+        assert partitions > 0
+        config = topic_config(overrides, self.broker_config)
+        metadata = TopicMetadata(
+            name=name,
+            topic_id=topic_id or data_dir_start.random_uuid(self._random_bytes),
+            partitions=partitions,
+            overrides=dict(overrides),
+        )
+        self._journal.put_topic(metadata)
+        topic = Topic(
+            name=name,
+            topic_id=metadata.topic_id,
+            partitions=[],
+            overrides=dict(overrides),
+            config=config,
+        )
+        try:
+            self._make_partitions(topic, partitions, now_ms)
+        except (OSError, StorageError) as error:
+            self._bury(metadata, [], now_ms)
+            raise StorageFailed("create", f"{self.path}/{name}", str(error)) from error
+        self.topics[name] = topic
+        return topic
+
+    def add_partitions(self, name: str, total: int, now_ms: int) -> None:
+        """Let the topic have `total` partitions, more than it has; durable on return.
+
+        Raises:
+            StorageFailed: it could not be written; the topic is as it was.
+        """
+        topic = self.topics[name]
+        before = len(topic.partitions)
+        assert total > before
+        self._journal.put_topic(self._metadata(topic, partitions=total))
+        try:
+            self._make_partitions(topic, total, now_ms)
+        except (OSError, StorageError) as error:
+            del topic.partitions[before:]
+            self._journal.put_topic(self._metadata(topic, partitions=before))
+            raise StorageFailed("create", f"{self.path}/{name}", str(error)) from error
+
+    def delete_topic(self, name: str, now_ms: int) -> None:
+        """Forget the topic, durably; its files go ``file.delete.delay.ms`` later.
+
+        Raises:
+            StorageFailed: it could not be written; the topic is still there, or is gone after the
+                next start.
+        """
+        topic = self.topics.pop(name)
+        metadata = self._metadata(topic, partitions=len(topic.partitions))
+        try:
+            self._bury(metadata, topic.partitions, now_ms + topic.config.file_delete_delay_ms)
+        except OSError as error:
+            raise StorageFailed("delete", f"{self.path}/{name}", str(error)) from error
+
+    def set_topic_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Replace the topic's own settings; durable on return, in force with the next operation.
+
+        Raises:
+            ConfigErrors: they are not acceptable; nothing was changed.
+            StorageFailed: they could not be written; nothing was changed.
+        """
+        topic = self.topics[name]
+        config = topic_config(overrides, self.broker_config)
+        self._journal.put_topic(
+            TopicMetadata(
+                name=name,
+                topic_id=topic.topic_id,
+                partitions=len(topic.partitions),
+                overrides=dict(overrides),
+            )
+        )
+        topic.overrides = dict(overrides)
+        self._reconfigure(topic, config)
+
+    # --- the broker's own state -----------------------------------------------------------------
+
+    @property
+    def broker_overrides(self) -> dict[str, str]:
+        """The broker's settings that were made at run time."""
+        return self._journal.broker_overrides
+
+    def set_broker_overrides(self, overrides: Mapping[str, str]) -> BrokerConfig:
+        """Replace the broker's run-time settings, durably; the configuration now in force.
+
+        Topics that inherit a changed setting follow at once.
+
+        Raises:
+            ConfigErrors: they are not acceptable; nothing was changed.
+            StorageFailed: they could not be written; nothing was changed.
+        """
+        config = with_dynamic(self.broker_config, overrides)
+        self._journal.set_broker_overrides(overrides)
+        self.broker_config = config
+        for topic in self.topics.values():
+            self._reconfigure(topic, topic_config(topic.overrides, config))
+        return config
+
+    def allocate_producer_ids(self, count: int) -> range:
+        """Producer ids that were never given out and never will be again, also after a crash.
+
+        Raises:
+            StorageFailed: they could not be reserved.
+        """
+        return self._journal.allocate_producer_ids(count)
+
+    # --- upkeep ---------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Note recovery points, log starts and high watermarks, so that a start has less to do.
+
+        Raises:
+            StorageFailed: they could not be written; the old ones are still there and still right.
+        """
+        recovery_points: dict[_Key, int] = {}
+        log_starts: dict[_Key, int] = {}
+        high_watermarks: dict[_Key, int] = {}
+        for topic in self.topics.values():
+            for log in topic.partitions:
+                key = (topic.name, log.partition)
+                assert log.recovery_point <= log.log_end_offset
+                recovery_points[key] = log.recovery_point
+                high_watermarks[key] = log.high_watermark
+                if log.log_start_offset > log.segments.first.base_offset:
+                    log_starts[key] = log.log_start_offset
+        try:
+            write_offsets(self.path, LOG_START_FILE, log_starts, self._files)
+            write_offsets(self.path, RECOVERY_POINT_FILE, recovery_points, self._files)
+            write_offsets(self.path, HIGH_WATERMARK_FILE, high_watermarks, self._files)
+        except OSError as error:
+            raise StorageFailed("checkpoint", self.path, str(error)) from error
+
+    def delete_pending_files(self, now_ms: int) -> int:
+        """Remove what was deleted long enough ago: topics' directories and segments' files.
+
+        How many directories and files went.
+        """
+        return self._directories.remove_due(now_ms) + sum(
+            log.delete_pending_files(now_ms)
+            for topic in self.topics.values()
+            for log in topic.partitions
+        )
+
+    def close(self, now_ms: int) -> None:
+        """Stop cleanly: all on the medium, then the marker that says so, then the lock.
+
+        If any log cannot be closed the marker is not written, so the next start recovers.
+
+        Raises:
+            StorageFailed: something could not be written. The lock is released all the same.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            failures = self._close_logs(now_ms)
+            self.checkpoint()
+            self._journal.close()
+            if not failures:
+                write_clean_shutdown(self.path, self._files)
+        except OSError as error:
+            raise StorageFailed("close", self.path, str(error)) from error
+        finally:
+            self._lock.release()
+        if failures:
+            raise failures[0]
+
+    # --- start ----------------------------------------------------------------------------------
+
+    def _load(self, now_ms: int, progress: Progress) -> None:
+        self._load_broker_overrides()
+        # Before looking around: it moves directories.
+        self._finish_deletions(now_ms)
+        survey = data_dir_start.survey(self.path, self._files)
+        for name in survey.deleted:
+            self._directories.remove_later(name, now_ms)
+        if self._journal.is_new:
+            self._adopt(survey)
+        known = self._journal.topics()
+        self._set_aside_strays(survey, known)
+        self._notice_others(survey)
+        hints, notices = data_dir_start.read_hints(self.path, self._files)
+        self.notices += notices
+        total = sum(metadata.partitions for metadata in known.values())
+        loaded = 0
+        for metadata in known.values():
+            topic = self._topic(metadata)
+            self.topics[topic.name] = topic
+            for partition in range(metadata.partitions):
+                self._load_partition(topic, partition, survey, hints, now_ms)
+                loaded += 1
+                progress(loaded, total)
+        self._directories.sync()
+
+    def _load_broker_overrides(self) -> None:
+        overrides = self._journal.broker_overrides
+        try:
+            self.broker_config = with_dynamic(self.broker_config, overrides)
+        except ConfigErrors as errors:
+            self.notices.append(f"run-time settings of the broker are left out: {errors}")
+
+    def _finish_deletions(self, now_ms: int) -> None:
+        """Do the second half of deletions that a crash cut short."""
+        for metadata in self._journal.deleted_topics():
+            self._bury(metadata, [], now_ms)
+
+    def _adopt(self, survey: Survey) -> None:
+        """Take over the topics of a directory that Apache Kafka wrote, by their directories."""
+        whole, others = data_dir_start.complete_topics(survey.partitions)
+        for name, partitions in sorted(whole.items()):
+            ids = {survey.partitions[name, partition] for partition in range(partitions)} - {None}
+            topic_id = ids.pop() if len(ids) == 1 else None
+            self._journal.put_topic(
+                TopicMetadata(
+                    name=name,
+                    topic_id=topic_id or data_dir_start.random_uuid(self._random_bytes),
+                    partitions=partitions,
+                )
+            )
+        if whole:
+            self.notices.append(
+                f"adopted {len(whole)} topics found in {self.path}; their own settings are not in "
+                "the directory, set them again"
+            )
+        if others:
+            self.notices.append(
+                f"{len(others)} partitions belong to topics of which other brokers hold the rest"
+            )
+
+    def _set_aside_strays(self, survey: Survey, known: Mapping[str, TopicMetadata]) -> None:
+        for (name, partition), topic_id in sorted(survey.partitions.items()):
+            metadata = known.get(name)
+            is_known = metadata is not None and partition < metadata.partitions
+            if metadata is not None and is_known and topic_id in (None, metadata.topic_id):
+                continue
+            kept_as = self._directories.set_aside(name, partition)
+            del survey.partitions[name, partition]
+            self.notices.append(
+                f"{name}-{partition} belongs to no topic of this broker; kept as {kept_as}, not "
+                "served"
+            )
+
+    def _notice_others(self, survey: Survey) -> None:
+        if self._journal.bytes_cut:
+            self.notices.append(
+                f"cut {self._journal.bytes_cut} bytes of an unfinished change off "
+                f"{self._journal.path}"
+            )
+        if survey.unknown:
+            shown = ", ".join(survey.unknown[:3])
+            self.notices.append(f"left alone {len(survey.unknown)} unknown directories: {shown}")
+
+    def _topic(self, metadata: TopicMetadata) -> Topic:
+        overrides = dict(metadata.overrides)
+        try:
+            config = topic_config(overrides, self.broker_config)
+        except ConfigErrors as errors:
+            self.notices.append(f"settings of topic {metadata.name} are left out: {errors}")
+            overrides = {}
+            config = topic_config({}, self.broker_config)
+        return Topic(
+            name=metadata.name,
+            topic_id=metadata.topic_id,
+            partitions=[],
+            overrides=overrides,
+            config=config,
+        )
+
+    def _load_partition(
+        self, topic: Topic, partition: int, survey: Survey, hints: Hints, now_ms: int
+    ) -> None:
+        key = (topic.name, partition)
+        if key not in survey.partitions:
+            self._directories.make(topic.name, partition, topic.topic_id)
+            lost = hints.recovery_points.get(key, 0)
+            if lost:
+                self.notices.append(
+                    f"the directory of {topic.name}-{partition} was missing and is made anew, "
+                    f"empty; {lost} offsets were in it"
+                )
+        elif survey.partitions[key] is None:
+            directory = self._directories.path(topic.name, partition)
+            self._directories.write_metadata(directory, topic.topic_id)
+        log = self._open_log(topic, partition, hints, now_ms, self.stopped_cleanly)
+        if not self.stopped_cleanly and topic.config.flush_policy == "os":
+            # Records that consumers saw may be gone: a higher epoch lets them find out.
+            log.leader_epoch += 1
+            log.leader_epochs.assign(log.leader_epoch, log.log_end_offset)
+        report = log.recovery_report
+        self.notices += [f"{topic.name}-{partition}: {note}" for note in report.notes]
+        topic.partitions.append(log)
+
+    # --- partitions -----------------------------------------------------------------------------
+
+    def _make_partitions(self, topic: Topic, total: int, now_ms: int) -> None:
+        """Directories and empty logs up to `total`; their names are durable on return."""
+        for partition in range(len(topic.partitions), total):
+            self._directories.make(topic.name, partition, topic.topic_id)
+            topic.partitions.append(self._open_log(topic, partition, Hints(), now_ms, True))
+        self._directories.sync()
+
+    def _open_log(
+        self, topic: Topic, partition: int, hints: Hints, now_ms: int, is_clean: bool
+    ) -> Log:
+        key = (topic.name, partition)
+        return open_log(
+            self._directories.path(topic.name, partition),
+            topic=topic.name,
+            partition=partition,
+            config=topic.config,
+            files=self._files,
+            now_ms=now_ms,
+            is_clean=is_clean,
+            recovery_point=hints.recovery_points.get(key, 0),
+            log_start_offset=hints.log_starts.get(key, 0),
+            producer_id_expiration_ms=self.broker_config.producer_id_expiration_ms,
+            random=self._random,
+        )
+
+    def _bury(self, metadata: TopicMetadata, logs: list[Log], remove_from_ms: int) -> None:
+        """Delete a topic: say so in the journal, move its directories out of the way, forget it."""
+        self._journal.mark_deleted(metadata)
+        for log in logs:
+            log.abandon()
+        self._directories.delete(metadata.name, metadata.partitions, remove_from_ms=remove_from_ms)
+        self._directories.sync()
+        self._journal.remove_topic(metadata.name)
+
+    # --- small things ---------------------------------------------------------------------------
+
+    def _metadata(self, topic: Topic, *, partitions: int) -> TopicMetadata:
+        return TopicMetadata(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=partitions,
+            overrides=topic.overrides,
+        )
+
+    def _reconfigure(self, topic: Topic, config: TopicConfig) -> None:
+        topic.config = config
+        for log in topic.partitions:
+            log.reconfigure(config)
+
+    def _close_logs(self, now_ms: int) -> list[StorageError]:
+        failures = []
+        for topic in self.topics.values():
+            for log in topic.partitions:
+                try:
+                    log.close(now_ms)
+                except StorageError as error:
+                    failures.append(error)
+        return failures
+
+
+def _no_progress(loaded: int, total: int) -> None:
+    """For callers that do not show it."""

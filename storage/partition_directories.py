@@ -1,0 +1,107 @@
+"""The directories of partitions as names in the data directory: made, moved aside, removed.
+
+Owns the life of a partition's directory outside of what its log keeps in it:
+
+    (absent) --make--> <topic>-<p> --delete--> <topic>-<p>.<hex>-delete --remove_due--> (absent)
+                            |
+                            +--set_aside--> <topic>-<p>.<hex>-stray        kept, never served
+
+and the file ``partition.metadata``. It refuses to know why: `storage.data_dir` decides, and syncs
+the names with `sync` once per change, however many partitions a topic has.
+
+Source: Kafka ``LogManager`` and ``LocalLog``. Read next: `storage.data_dir`.
+"""
+
+import os
+from typing import Final
+
+from storage.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
+from storage.data_dir_start import RandomBytes, stray_directory_name
+from storage.errors import StorageFailed
+from storage.file_names import deleted_directory_name, partition_directory_name
+from storage.files import Files
+
+_UNIQUE_BYTES: Final = 16
+
+
+class PartitionDirectories:
+    """The partition directories below one data directory. Used by its `DataDir` only."""
+
+    def __init__(self, root: str, files: Files, random_bytes: RandomBytes) -> None:
+        """Touch nothing yet; `root` is the data directory."""
+        self._root = root
+        self._files = files
+        self._random_bytes = random_bytes
+        # Directories to remove, each with the time from which on.
+        self._deleted: list[tuple[str, int]] = []
+
+    def path(self, topic: str, partition: int) -> str:
+        """Where the partition lives."""
+        return f"{self._root}/{partition_directory_name(topic, partition)}"
+
+    def sync(self) -> None:
+        """The names as they are now are durable."""
+        self._files.sync_directory(self._root)
+
+    def make(self, topic: str, partition: int, topic_id: bytes) -> str:
+        """A new directory with its ``partition.metadata``; its path.
+
+        Raises:
+            StorageFailed: there is one already; whatever is in it is not this topic's.
+        """
+        directory = self.path(topic, partition)
+        if self._files.exists(directory):
+            raise StorageFailed("create", directory, "there is such a directory already")
+        self._files.make_directory(directory)
+        self.write_metadata(directory, topic_id)
+        return directory
+
+    def write_metadata(self, directory: str, topic_id: bytes) -> None:
+        """Write ``partition.metadata`` anew.
+
+        Not synced: the journal knows the id, and a start that finds the file broken writes it
+        again. For thousands of partitions that is seconds saved.
+        """
+        path = f"{directory}/{PARTITION_METADATA_FILE}"
+        if self._files.exists(path):
+            self._files.unlink(path)
+        file = self._files.create(path)
+        file.append(format_partition_metadata(topic_id))
+        file.close()
+
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Rename a directory that belongs to no topic; the name under which it is kept."""
+        unique = self._random_bytes(_UNIQUE_BYTES).hex()
+        directory = self.path(topic, partition)
+        kept_as = stray_directory_name(os.path.basename(directory), unique)
+        self._files.rename(directory, f"{self._root}/{kept_as}")
+        return kept_as
+
+    def delete(self, topic: str, partitions: int, *, remove_from_ms: int) -> None:
+        """Rename those of the topic's directories that are there, to be removed from then on."""
+        for partition in range(partitions):
+            directory = self.path(topic, partition)
+            if self._files.exists(directory):
+                unique = self._random_bytes(_UNIQUE_BYTES).hex()
+                name = deleted_directory_name(topic, partition, unique)
+                self._files.rename(directory, f"{self._root}/{name}")
+                self.remove_later(name, remove_from_ms)
+
+    def remove_later(self, name: str, remove_from_ms: int) -> None:
+        """Let `remove_due` remove the directory, once it is that late."""
+        self._deleted.append((f"{self._root}/{name}", remove_from_ms))
+
+    def remove_due(self, now_ms: int) -> int:
+        """Remove the directories whose time has come; how many.
+
+        Raises:
+            StorageFailed: one could not be removed; it is tried again the next time.
+        """
+        due = [path for path, remove_from_ms in self._deleted if remove_from_ms <= now_ms]
+        for path in due:
+            try:
+                self._files.remove_tree(path)
+            except OSError as error:
+                raise StorageFailed("remove", path, str(error)) from error
+        self._deleted = [entry for entry in self._deleted if entry[1] > now_ms]
+        return len(due)
