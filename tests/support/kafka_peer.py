@@ -80,8 +80,8 @@ class KafkaPeer:
     """One Apache Kafka broker; a context manager that starts and stops it.
 
     `bootstrap` and `process` are set between start and stop; `spawned_at` is when the broker's
-    process was started, on time.perf_counter, after a new data directory was formatted. The data directory is formatted when
-    it is new and kept at the end, so that a second peer on it is a restart.
+    process was started, on time.perf_counter. The data directory is formatted before that when it
+    is new, and kept at the end, so that a second peer on it is a restart.
     """
 
     def __init__(
