@@ -26,7 +26,7 @@ Read next: `broker.connections`, the limits over all connections, and `broker.di
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.errors import ConnectionMustClose
 from broker.receive import FrameReceiver
@@ -87,8 +87,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the connections, or refuse the peer when a limit is reached."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # A cast, not a check: uvloop's transports do not inherit from asyncio's.
+        self._transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else "unknown"
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"

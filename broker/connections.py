@@ -9,6 +9,7 @@ Invariant: `memory_bytes` is the sum of `held_bytes` over all connections.
 Source: Kafka's `ConnectionQuotas`, `queued.max.request.bytes` and `connections.max.idle.ms`.
 """
 
+import asyncio
 import itertools
 import logging
 from collections import Counter
@@ -42,6 +43,7 @@ class Connections:
         self._starved: dict[Connection, None] = {}
         self._ids = itertools.count(1)
         self._refusals_since_sweep = 0
+        self._empty = asyncio.Event()
         self.tick = 0
         self.memory_bytes = 0
         self.bytes_received = 0
@@ -86,6 +88,20 @@ class Connections:
             del self._per_host[connection.peer_host]
         self._starved.pop(connection, None)
         self.hold_memory(connection, 0)
+        if not self._open:
+            self._empty.set()
+
+    async def wait_empty(self, timeout_s: float) -> bool:
+        """Whether the last connection is gone within `timeout_s`."""
+        self._empty.clear()
+        if not self._open:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def hold_memory(self, connection: Connection, held_bytes: int) -> None:
         """`connection` holds `held_bytes` for an unfinished frame; starve it if that is too much.

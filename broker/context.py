@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.metrics import Metrics
     from broker.topics import TopicRegistry
+    from broker.transactions.coordinator import TransactionCoordinator
     from config import BrokerConfig
 
 
@@ -56,6 +57,7 @@ class Context:
     fetch_sessions: "FetchSessions"
     metrics: "Metrics"
     groups: "GroupCoordinator"
+    transactions: "TransactionCoordinator"
 
 
 class RequestContext(NamedTuple):

@@ -186,6 +186,7 @@ class Dispatcher:
         self._routes = {
             int(key): Route(key, handler, SUPPORTED[key], context.metrics.api(key))
             for key, handler in table.items()
+            if key in SUPPORTED
         }
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -41,6 +41,8 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.RecordListTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
         storage_errors.UnsupportedForMessageFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         storage_errors.UnsupportedCompressionType: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        # Kafka has no code for it: an internal argument check there fails.
+        storage_errors.UnstorableTimestamp: ErrorCode.UNKNOWN_SERVER_ERROR,
         storage_errors.ProducerStateError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         storage_errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         storage_errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,

@@ -38,6 +38,8 @@ from broker.housekeeping import Housekeeping
 from broker.metrics import BrokerCollector, Metrics, render
 from broker.metrics_server import MetricsServer
 from broker.topics import TopicRegistry
+from broker.transactions.coordinator import TransactionCoordinator
+from broker.transactions.coordinator import TransactionCoordinator
 from broker.upkeep import Upkeep
 from config import BrokerConfig, Listener
 from storage.data_dir import DataDir
@@ -49,8 +51,7 @@ logger = logging.getLogger(__name__)
 STOP_GRACE_S = 5.0
 """How long requests may take to finish after the stop has begun."""
 
-_STOP_POLL_S = 0.02
-_ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+_ANY_HOST = ("", "0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,8 @@ class Broker:
         self.data_dir: DataDir
         self.topics: TopicRegistry
         self.groups: GroupCoordinator
+        self.transactions: TransactionCoordinator
+        self.transactions: TransactionCoordinator
         self.upkeep: Upkeep
 
     async def start(self) -> ReadyInfo:
@@ -125,17 +128,20 @@ class Broker:
             commits=self.commits,
         )
         self.groups = GroupCoordinator(services)
+        self.transactions = TransactionCoordinator(services, self.groups)
         try:
             await self.groups.start()
+            await self.transactions.start()
         except StorageError as error:
             raise DataDirUnusable(
                 str(error), "repair or remove that directory, or start on another one"
             ) from error
         self._stack.push_async_callback(self.groups.stop)
+        self._stack.push_async_callback(self.transactions.stop)
         sockets = [(listener, self._bind(listener)) for listener in self.config.listeners]
         context = self._context(sockets[0][0], sockets[0][1])
         metrics_port = await self._start_metrics(context)
-        self._schedule_upkeep((self.groups,))
+        self._schedule_upkeep((self.groups, self.transactions))
         self._stack.push_async_callback(self._finish_requests)
         for listener, bound in sockets:
             await self._listen(context, listener, bound)
@@ -151,6 +157,15 @@ class Broker:
             data_dir=self.data_dir.path,
             notices=(*self.config.notices, *self.data_dir.notices),
         )
+
+    async def _start_coordinator(self, coordinator: Coordinator) -> None:
+        try:
+            await coordinator.start()
+        except StorageError as error:
+            raise DataDirUnusable(
+                str(error), "repair or remove that directory, or start on another one"
+            ) from error
+        self._stack.push_async_callback(coordinator.stop)
 
     def _open_data_dir(self) -> None:
         try:
@@ -194,6 +209,7 @@ class Broker:
             ),
             metrics=self.metrics,
             groups=self.groups,
+            transactions=self.transactions,
         )
 
     def _endpoint(self, listener: Listener, bound: socket.socket) -> Endpoint:
@@ -237,11 +253,10 @@ class Broker:
         for server in self._servers:
             server.close()
         self.fetch_waiters.release_all()
+        self.groups.release_waiters()
         for connection in self.connections:
             connection.finish("the broker stops")
-        deadline_ms = self.clock.monotonic_ms() + int(STOP_GRACE_S * 1000)
-        while len(self.connections) and self.clock.monotonic_ms() < deadline_ms:
-            await asyncio.sleep(_STOP_POLL_S)
+        await self.connections.wait_empty(STOP_GRACE_S)
         for connection in self.connections:
             connection.cut("the broker stops")
 

@@ -146,8 +146,8 @@ SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
         ApiKey.FETCH: VersionRange(0, 17),
         ApiKey.LIST_OFFSETS: VersionRange(0, 11),
         ApiKey.METADATA: VersionRange(0, 13),
-        ApiKey.OFFSET_COMMIT: VersionRange(0, 9),
-        ApiKey.OFFSET_FETCH: VersionRange(0, 9),
+        ApiKey.OFFSET_COMMIT: VersionRange(0, 10),
+        ApiKey.OFFSET_FETCH: VersionRange(0, 10),
         ApiKey.FIND_COORDINATOR: VersionRange(0, 6),
         ApiKey.JOIN_GROUP: VersionRange(0, 9),
         ApiKey.HEARTBEAT: VersionRange(0, 4),
@@ -162,6 +162,11 @@ SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
         ApiKey.DELETE_RECORDS: VersionRange(0, 2),
         ApiKey.INIT_PRODUCER_ID: VersionRange(0, 5),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(0, 4),
+        ApiKey.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),
+        ApiKey.ADD_OFFSETS_TO_TXN: VersionRange(0, 4),
+        ApiKey.END_TXN: VersionRange(0, 4),
+        ApiKey.WRITE_TXN_MARKERS: VersionRange(0, 2),
+        ApiKey.TXN_OFFSET_COMMIT: VersionRange(0, 4),
         ApiKey.DESCRIBE_CONFIGS: VersionRange(0, 4),
         ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
         ApiKey.DESCRIBE_LOG_DIRS: VersionRange(0, 5),
@@ -171,6 +176,10 @@ SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
         ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
         ApiKey.OFFSET_DELETE: VersionRange(0, 0),
         ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
+        ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0),
+        ApiKey.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
+        ApiKey.LIST_TRANSACTIONS: VersionRange(0, 2),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
     }
 )
 """What the broker advertises and accepts, in key order."""

@@ -102,7 +102,7 @@ class _Fetch:
         if bytes_read >= self._min_bytes or not parts:
             return True
         return any(
-            data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
+            data.error_code != ErrorCode.NONE or data.diverging_epoch is not None
             for _, data in parts
         )
 
@@ -164,7 +164,7 @@ class _Fetch:
             not self._plan.is_incremental
             or bool(data.records)
             or data.error_code != ErrorCode.NONE
-            or data.diverging_epoch.epoch >= 0
+            or data.diverging_epoch is not None
             or data.high_watermark != target.reported_high_watermark
             or data.log_start_offset != target.reported_log_start_offset
         )

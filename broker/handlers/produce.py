@@ -105,6 +105,7 @@ def _append(
         if is_internal(name) and request.client_id != _ADMIN_CLIENT_ID:
             raise InternalTopic(f"Topic {name!r} is written by the broker only.")
         records = data.records
+        context.transactions.check_append(records, name, data.index)
         result = log.append(
             memoryview(b"" if records is None else records),
             now_ms=context.clock.wall_ms(),

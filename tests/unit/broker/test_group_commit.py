@@ -1,0 +1,207 @@
+"""Group commit: who shares a sync, in which order acks come, what a failure does."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.clock import FrozenClock
+from broker.fetch_waiters import FetchWaiters
+from broker.group_commit import GroupCommit
+from broker.metrics import CommitMetrics
+from storage.errors import LogOffline, StorageError
+
+
+class FakeTicket:
+    """A sync that waits for `gate` and then succeeds, or fails with the log's `error`."""
+
+    def __init__(self, log: "FakeLog") -> None:
+        self.log = log
+        self.end_offset = log.log_end_offset
+
+    def run(self) -> None:
+        self.log.running += 1
+        assert self.log.gate.wait(10)
+        self.log.running -= 1
+
+
+class FakeLog:
+    """The part of a log that group commit sees."""
+
+    def __init__(self, policy: str = "batch", flush_messages: int = 2**63 - 1) -> None:
+        self.topic, self.partition, self.path = "t", 0, "/nowhere/t-0"
+        self.config = SimpleNamespace(flush_policy=policy, flush_messages=flush_messages)
+        self.log_end_offset = 0
+        self.durable_offset = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.running = 0
+        self.syncs: list[int] = []
+        self.error: StorageError | None = None
+
+    def begin_flush(self) -> FakeTicket | None:
+        return FakeTicket(self) if self.durable_offset < self.log_end_offset else None
+
+    def complete_flush(self, ticket: FakeTicket) -> None:
+        if self.error is not None:
+            raise self.error
+        self.syncs.append(ticket.end_offset)
+        self.durable_offset = ticket.end_offset
+
+
+class Bench:
+    """A group commit with what it needs."""
+
+    def __init__(self, threads: int = 8) -> None:
+        self.waiters = FetchWaiters(FrozenClock())
+        self.metrics = CommitMetrics()
+        self.commits = GroupCommit(self.waiters, self.metrics, threads)
+        self.acks: list[Any] = []
+        self.commits.start()
+
+    def append(self, log: FakeLog, name: str, records: int = 1) -> None:
+        log.log_end_offset += records
+        self.commits.appended(cast(Any, log), 100)
+        self.wait(log, name, log.log_end_offset)
+
+    def wait(self, log: FakeLog, name: str, next_offset: int) -> None:
+        def ack(error: StorageError | None) -> None:
+            self.acks.append(name if error is None else (name, error))
+
+        self.commits.when_durable(cast(Any, log), next_offset, ack)
+
+
+async def test_ack_comes_after_the_sync() -> None:
+    bench, log = Bench(), FakeLog()
+    log.gate.clear()
+    bench.append(log, "a")
+    await asyncio.sleep(0.01)
+    assert bench.acks == []
+    log.gate.set()
+    await bench.commits.stop()
+    assert bench.acks == ["a"]
+
+
+async def test_appends_of_one_loop_turn_share_a_sync() -> None:
+    bench, log = Bench(), FakeLog()
+    for name in "abc":
+        bench.append(log, name)
+    await bench.commits.stop()
+    assert (bench.acks, log.syncs) == (["a", "b", "c"], [3])
+
+
+async def test_what_arrives_during_a_sync_joins_the_next() -> None:
+    bench, log = Bench(), FakeLog()
+    log.gate.clear()
+    bench.append(log, "a")
+    while not log.running:
+        await asyncio.sleep(0.001)
+    for name in "bcd":
+        bench.append(log, name)
+        await asyncio.sleep(0)
+    log.gate.set()
+    await bench.commits.stop()
+    assert (bench.acks, log.syncs) == (["a", "b", "c", "d"], [1, 4])
+
+
+async def test_at_most_the_given_number_of_syncs_run_at_once() -> None:
+    bench = Bench(threads=2)
+    logs = [FakeLog() for _ in range(5)]
+    for index, log in enumerate(logs):
+        log.gate.clear()
+        bench.append(log, str(index))
+    await asyncio.sleep(0.05)
+    assert sum(log.running for log in logs) == 2
+    assert [log.running for log in logs[:2]] == [1, 1], "first come, first served"
+    for log in logs:
+        log.gate.set()
+    await bench.commits.stop()
+    assert sorted(bench.acks) == ["0", "1", "2", "3", "4"]
+
+
+async def test_resent_batch_keeps_its_place_in_the_order() -> None:
+    bench, log = Bench(), FakeLog()
+    bench.append(log, "first", records=5)
+    bench.wait(log, "resent", 2)
+    await bench.commits.stop()
+    assert bench.acks == ["first", "resent"]
+
+
+async def test_what_is_durable_already_is_acked_at_once() -> None:
+    bench, log = Bench(), FakeLog()
+    bench.append(log, "a")
+    await bench.commits.drain()
+    bench.wait(log, "again", 1)
+    assert bench.acks == ["a", "again"]
+    await bench.commits.stop()
+
+
+async def test_failed_sync_tells_everybody_and_is_not_retried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench, log = Bench(), FakeLog()
+    log.error = LogOffline(log.path, "Input/output error")
+    bench.append(log, "a")
+    bench.append(log, "b")
+    await bench.commits.stop()
+    assert bench.acks == [("a", log.error), ("b", log.error)]
+    assert log.syncs == []
+    assert bench.metrics.sync_failures == 1
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "t-0" in line
+    assert "restart the broker" in line
+
+
+async def test_waiting_for_a_deleted_log_ends() -> None:
+    bench, log = Bench(), FakeLog()
+    log.gate.clear()
+    bench.append(log, "a")
+    bench.commits.log_closed(cast(Any, log))
+    (ack,) = bench.acks
+    assert isinstance(ack[1], LogOffline)
+    log.gate.set()
+    await bench.commits.stop()
+
+
+async def test_os_policy_syncs_only_after_flush_messages() -> None:
+    bench, log = Bench(), FakeLog("os", flush_messages=3)
+    for _ in range(2):
+        log.log_end_offset += 1
+        bench.commits.appended(cast(Any, log), 100)
+    await bench.commits.drain()
+    assert log.syncs == []
+    log.log_end_offset += 1
+    bench.commits.appended(cast(Any, log), 100)
+    await bench.commits.stop()
+    assert log.syncs == [3]
+
+
+async def test_durable_forces_a_sync() -> None:
+    bench, log = Bench(), FakeLog("os")
+    log.log_end_offset = 4
+    await bench.commits.durable(cast(Any, log), 4)
+    assert log.syncs == [4]
+    await bench.commits.stop()
+
+
+async def test_durable_raises_when_the_log_goes_offline() -> None:
+    bench, log = Bench(), FakeLog()
+    log.error = LogOffline(log.path, "gone")
+    log.log_end_offset = 1
+    with pytest.raises(LogOffline):
+        await bench.commits.durable(cast(Any, log), 1)
+    await bench.commits.stop()
+
+
+async def test_visible_bytes_wake_parked_fetches_after_the_ack() -> None:
+    bench, log = Bench(), FakeLog()
+    from broker.fetch_waiters import FetchWaiter
+
+    woken: list[list[Any]] = []
+    waiter = FetchWaiter(cast(Any, [log]), 1, lambda _: woken.append(list(bench.acks)))
+    bench.waiters.park(waiter, 1000)
+    bench.append(log, "a")
+    await bench.commits.stop()
+    assert woken == [["a"]]

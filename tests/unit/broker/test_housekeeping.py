@@ -1,0 +1,118 @@
+"""Background jobs run again and again, alone, and never by a wall clock that has jumped."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from broker.clock import FrozenClock
+from broker.housekeeping import Housekeeping, WallClockGuard
+from broker.metrics import Metrics
+
+YEAR_MS = 365 * 86_400_000
+
+
+def schedule(clock: FrozenClock) -> tuple[Housekeeping, Metrics]:
+    metrics = Metrics()
+    return Housekeeping(clock, random.Random(1), metrics), metrics
+
+
+def test_job_runs_at_its_interval_with_jitter() -> None:
+    clock = FrozenClock()
+    housekeeping, _ = schedule(clock)
+    runs: list[int] = []
+    housekeeping.add("count", 1000, lambda: runs.append(clock.monotonic_ms()))
+    housekeeping.start(first_delay_ms=1000)
+    clock.advance(10_000)
+    assert len(runs) == 9
+    gaps = [later - earlier for earlier, later in zip(runs, runs[1:], strict=False)]
+    assert all(1000 <= gap <= 1100 for gap in gaps)
+    assert len(set(gaps)) > 1
+
+
+def test_failing_job_is_counted_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FrozenClock()
+    housekeeping, metrics = schedule(clock)
+
+    def fail() -> None:
+        raise ValueError("broken job")
+
+    housekeeping.add("broken", 100, fail)
+    housekeeping.start(first_delay_ms=100)
+    clock.advance(1000)
+    assert metrics.job_failures["broken"] >= 8
+    assert "broken job" in caplog.text
+
+
+def test_steps_of_a_job_take_turns_with_the_loop() -> None:
+    clock = FrozenClock()
+    housekeeping, _ = schedule(clock)
+    steps: list[int] = []
+
+    def job() -> Iterator[None]:
+        for step in range(3):
+            steps.append(step)
+            yield
+
+    housekeeping.add("steps", 1000, job)
+    housekeeping.start(first_delay_ms=0)
+    clock.advance(1)
+    assert steps == [0, 1, 2]
+
+
+def test_stop_ends_a_job_between_two_steps() -> None:
+    clock = FrozenClock()
+    housekeeping, _ = schedule(clock)
+    steps: list[int] = []
+
+    def job() -> Iterator[None]:
+        steps.append(1)
+        yield
+        housekeeping.stop()
+        yield
+        steps.append(2)
+
+    housekeeping.add("steps", 1000, job)
+    housekeeping.start(first_delay_ms=0)
+    clock.advance(100_000)
+    assert steps == [1]
+
+
+def test_steady_clock_is_trusted() -> None:
+    clock = FrozenClock()
+    guard = WallClockGuard(clock, 300_000)
+    for _ in range(10):
+        clock.advance(300_000)
+        assert guard.may_trust_wall_clock()
+
+
+@pytest.mark.parametrize("jump_ms", [10 * YEAR_MS, -10 * YEAR_MS, 61_000, -61_000])
+def test_jump_suspends_for_a_whole_interval(jump_ms: int, caplog: pytest.LogCaptureFixture) -> None:
+    clock = FrozenClock()
+    guard = WallClockGuard(clock, 300_000)
+    clock.jump_wall(jump_ms)
+    assert not guard.may_trust_wall_clock()
+    clock.advance(299_999)
+    assert not guard.may_trust_wall_clock()
+    clock.advance(1)
+    assert guard.may_trust_wall_clock()
+    assert guard.jumps == 1
+    assert str(jump_ms) in caplog.text
+
+
+def test_small_step_is_no_jump() -> None:
+    clock = FrozenClock()
+    guard = WallClockGuard(clock, 300_000)
+    clock.jump_wall(59_000)
+    assert guard.may_trust_wall_clock()
+
+
+def test_jump_back_is_a_jump_of_its_own() -> None:
+    clock = FrozenClock()
+    guard = WallClockGuard(clock, 300_000)
+    clock.jump_wall(10 * YEAR_MS)
+    guard.may_trust_wall_clock()
+    clock.advance(1000)
+    clock.jump_wall(-10 * YEAR_MS)
+    assert not guard.may_trust_wall_clock()
+    assert guard.jumps == 2
