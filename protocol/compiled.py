@@ -21,6 +21,7 @@ both codecs is a property test over every message, version and value.
 
 from __future__ import annotations
 
+import linecache
 import struct
 from collections.abc import Callable
 from typing import Any, Final
@@ -83,10 +84,13 @@ class _Writer:
         """Append one line at an indentation of ``depth`` steps."""
         self.lines.append(" " * depth + text)
 
-    def function(self, name: str) -> Any:
+    def function(self, name: str, cls: type, version: int) -> Any:
         """Compile what was written and return the function called ``name``."""
-        code = compile("\n".join(self.lines), f"<{__name__} {name}>", "exec")
-        exec(code, self.names)
+        source = "\n".join(self.lines) + "\n"
+        path = f"<{__name__} {name} {cls.__name__} v{version}>"
+        exec(compile(source, path, "exec"), self.names)
+        # Tracebacks and debuggers look here for the text of a file that is not on disk.
+        linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
         return self.names[name]
 
 
@@ -251,7 +255,7 @@ def write_decoder(cls: type, version: int) -> Decoder:
     writer.line(0, "def decode(buf, pos, limit):")
     result = writer.structure(schema.structure(cls, version), 1)
     writer.line(1, f"return {result}, pos")
-    function: Decoder = writer.function("decode")
+    function: Decoder = writer.function("decode", cls, version)
     return function
 
 
@@ -265,18 +269,27 @@ class _EncodeWriter(_Writer):
         super().__init__()
         self.run: list[tuple[str, str]] = []
 
-    def flush(self, depth: int) -> None:
-        """Emit the one ``pack`` for the collected run."""
+    def packed(self) -> str:
+        """The expression of the collected run's bytes, empty when there is none; empties it."""
         if not self.run:
-            return
+            return ""
         layout = ">" + "".join(letters for letters, _ in self.run)
         values = ", ".join(value for letters, value in self.run if letters != "x")
-        if values:
-            call = self.bind("pack", layout, lambda: struct.Struct(layout).pack)
-            self.line(depth, f"put({call}({values}))")
-        else:
-            self.line(depth, f"put({bytes(len(self.run))!r})")
+        size = len(self.run)
         self.run.clear()
+        if not values:
+            return repr(bytes(size))
+        return f"{self.bind('pack', layout, lambda: struct.Struct(layout).pack)}({values})"
+
+    def flush(self, depth: int) -> None:
+        """Emit the one ``pack`` for the collected run."""
+        if self.run:
+            self.line(depth, f"put({self.packed()})")
+
+    def joined(self, expression: str, depth: int) -> None:
+        """Emit one piece: the collected run and the bytes that ``expression`` yields."""
+        packed = self.packed()
+        self.line(depth, f"put({packed} + {expression})" if packed else f"put({expression})")
 
     def value(self, node: Any, expression: str, depth: int) -> None:
         """Emit the writing of one value that ``expression`` yields."""
@@ -302,19 +315,18 @@ class _EncodeWriter(_Writer):
 
     def compact_blob(self, node: Blob, expression: str, depth: int) -> None:
         """Emit a value whose length is a varint."""
-        self.flush(depth)
-        if node.nullable:
+        value = expression
+        if node.nullable or not isinstance(node, Text):
             value = self.fresh("v")
             self.line(depth, f"{value} = {expression}")
-            self.line(depth, f"if {value} is None: put(b'\\0')")
-            self.line(depth, "else:")
-            expression, depth = value, depth + 1
-        if isinstance(node, Text):
-            self.line(depth, f"put(compact_text({expression}))")
-            return
-        value = self.fresh("v")
-        self.line(depth, f"{value} = {expression}")
-        self.line(depth, f"put(unsigned(len({value}) + 1)); put({value})")
+        written = (
+            f"compact_text({value})" if isinstance(node, Text) else f"unsigned(len({value}) + 1)"
+        )
+        if node.nullable:
+            written = f"(b'\\0' if {value} is None else {written})"
+        self.joined(written, depth)
+        if not isinstance(node, Text):
+            self.line(depth, f"if {value}: put({value})")
 
     def wide_blob(self, node: Blob, expression: str, depth: int) -> None:
         """Emit a value whose length is an integer and joins the run before it."""
@@ -346,8 +358,7 @@ class _EncodeWriter(_Writer):
             self.run.append((letters, size))
             self.flush(depth)
         else:
-            self.flush(depth)
-            self.line(depth, f"put(unsigned({size} + 1))")
+            self.joined(f"unsigned({size} + 1)", depth)
         element = fixed_format(node.element)
         if element is not None and len(element) == 1:
             arrays = self.bind("pack", element * 2, lambda: _array_packers(element))
@@ -420,5 +431,5 @@ def write_encoder(cls: type, version: int) -> Encoder:
     writer.structure(schema.structure(cls, version), "message", 1)
     writer.flush(1)
     writer.line(1, "return")
-    function: Encoder = writer.function("encode")
+    function: Encoder = writer.function("encode", cls, version)
     return function

@@ -34,7 +34,6 @@ import struct as struct_module
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from functools import cache
 from typing import Any, Final, TypeVar
 
 from protocol.api_keys import ApiKey
@@ -189,7 +188,6 @@ def message_spec(cls: type) -> MessageSpec:
     return _MESSAGES[cls]
 
 
-@cache
 def field_specs(cls: type) -> tuple[tuple[str, FieldSpec], ...]:
     """Name and declaration of every field of a declared dataclass, in wire order."""
     return tuple((f.name, f.metadata[_SPEC_KEY]) for f in fields(cls))

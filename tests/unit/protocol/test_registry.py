@@ -100,6 +100,13 @@ def test_unencodable_values_are_explained() -> None:
         registry.encode_request(HeartbeatRequest(group_id=None), 1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("version", [3, 4])
+def test_text_beyond_32767_bytes_is_explained_in_either_encoding(version: int) -> None:
+    with pytest.raises(MalformedRequest, match="exceeds 32767"):
+        registry.encode_request(HeartbeatRequest(group_id="é" * 16384), version)
+    registry.encode_request(HeartbeatRequest(group_id="x" * 32767), version)
+
+
 def test_disagreement_of_codecs_is_our_bug_not_the_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any) -> Any:
         raise ValueError

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import construct
 import pytest
 
 from protocol import schema
@@ -222,6 +223,11 @@ def test_value_that_does_not_fit_names_the_field(message: Any, version: int, fie
     with pytest.raises(MalformedRequest) as caught:
         schema.encode(message, version)
     assert caught.value.field == field
+
+
+def test_varint_beyond_32_bits_is_not_written() -> None:
+    with pytest.raises(construct.IntegerError, match="outside"):
+        schema.UnsignedVarint().build(2**32)
 
 
 def test_trees_are_built_once() -> None:
