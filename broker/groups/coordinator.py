@@ -9,8 +9,7 @@ deadline. Heartbeats move deadlines later and touch neither heap nor timer, so a
 cost a thousand dictionary look-ups per heartbeat interval and nothing else. A member's connection
 may vanish without consequence; only its session ends it.
 
-Retention runs on wall time that cannot be made to jump: the clock at start plus monotonic time
-since, so that a clock set ten years ahead does not expire a single offset.
+Retention runs on `SteadyTime`, so that a clock set ten years ahead expires no offset.
 
 Source: Kafka's `GroupCoordinator`; KIP-211 for expiry.
 Read next: `broker.groups.group`, `broker.groups.commits`.
@@ -32,6 +31,7 @@ from broker.groups.group import Group
 from broker.groups.internal_topic import InternalTopic
 from broker.groups.offset_records import StoredGroup, encode_group_key, encode_group_value
 from broker.groups.offsets import ExpiryRule, TopicPartition
+from broker.groups.steady_time import SteadyTime
 from broker.groups.values import (
     Action,
     GroupLimits,
@@ -88,8 +88,7 @@ class GroupCoordinator:
         self._alarm_of: dict[str, int] = {}
         self._timer: TimerHandle | None = None
         self._timer_due_ms = 0
-        self._started_wall_ms = 0
-        self._started_monotonic_ms = 0
+        self._time = SteadyTime(services.clock)
         self._next_expiry_ms = 0
 
     # -- life cycle ----------------------------------------------------------------------------
@@ -100,11 +99,9 @@ class GroupCoordinator:
         Raises:
             StorageError: the offsets topic cannot be created or read.
         """
-        self._started_wall_ms = self._clock.wall_ms()
-        self._started_monotonic_ms = self._clock.monotonic_ms()
-        self._next_expiry_ms = (
-            self._started_monotonic_ms + self._services.config.offsets_retention_check_interval_ms
-        )
+        self._time = SteadyTime(self._clock)
+        self._set_next_expiry()
+        self._services.topics.when_deleted(lambda topic: self.topic_deleted(topic.name))
         await self._topic.open()
         for partition in self._topic.partitions:
             loaded = loading.load(self._topic.replay(partition), self.offsets.table)
@@ -118,14 +115,17 @@ class GroupCoordinator:
         """Forget offsets and groups that are past their retention, when that is due again."""
         if self._clock.monotonic_ms() < self._next_expiry_ms:
             return
-        self._next_expiry_ms = (
-            self._clock.monotonic_ms() + self._services.config.offsets_retention_check_interval_ms
-        )
+        self._set_next_expiry()
         for group in list(self.groups.values()):
             self._expire(group)
 
+    def release_waiters(self) -> None:
+        """Answer every request that waits, so that its client asks again after the restart."""
+        for group in self.groups.values():
+            self._carry_out(group, group.release(ErrorCode.NOT_COORDINATOR))
+
     async def stop(self) -> None:
-        """Set no more timers; requests that wait have lost their connections by now."""
+        """Set no more timers; nobody asks any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -264,6 +264,10 @@ class GroupCoordinator:
             partitions = [tp for tp in self.offsets.table.of_group(group_id) if tp[0] == topic]
             self.offsets.forget(group_id, partitions, _log_failure)
 
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        """The partition of the offsets topic that keeps this group."""
+        return self._topic.name, self._topic.partition_of(group_id)
+
     def transaction_ended(self, producer_id: int, *, is_commit: bool) -> None:
         """A marker for this producer is durable in the offsets topic."""
         self.offsets.table.complete(producer_id, is_commit=is_commit)
@@ -279,7 +283,7 @@ class GroupCoordinator:
         self._set_alarm(group)
 
     def _store(self, group: Group, action: StoreGroup) -> None:
-        now_ms = self._clock.wall_ms()
+        now_ms = self._time.now_ms()
         self._state_since_ms[group.group_id] = now_ms
         receipt = action.receipt
 
@@ -344,9 +348,12 @@ class GroupCoordinator:
 
     # -- retention -----------------------------------------------------------------------------
 
+    def _set_next_expiry(self) -> None:
+        interval_ms = self._services.config.offsets_retention_check_interval_ms
+        self._next_expiry_ms = self._clock.monotonic_ms() + interval_ms
+
     def _expire(self, group: Group) -> None:
         group_id = group.group_id
-        elapsed_ms = self._clock.monotonic_ms() - self._started_monotonic_ms
         is_empty = group.state is GroupState.EMPTY
         topics = subscriptions.subscribed_topics(group) if group.protocol_type else frozenset()
         if not is_empty and topics is None:
@@ -355,7 +362,7 @@ class GroupCoordinator:
         if is_empty and group.protocol_type:
             ages_since_ms = self._state_since_ms.get(group_id, NO_TIMESTAMP)
         rule = ExpiryRule(
-            now_ms=self._started_wall_ms + elapsed_ms,
+            now_ms=self._time.now_ms(),
             retention_ms=self._services.config.offsets_retention_minutes * _MS_PER_MINUTE,
             ages_since_ms=ages_since_ms,
             subscribed_topics=topics or frozenset(),

@@ -209,6 +209,15 @@ class Group:
         if snapshot.members:
             self.state = GroupState.STABLE
 
+    def release(self, error: ErrorCode) -> list[Action]:
+        """Answer everybody who waits with `error`: the coordinator goes away."""
+        for member in self.roster:
+            waiter = self.roster.set_join_waiter(member, None)
+            if waiter is not None:
+                self._reject_join(waiter, error, member.member_id)
+            self._release_sync(member, error)
+        return self._drain()
+
     def kill(self) -> None:
         """Become DEAD; only an empty group can be deleted. Raises: AssertionError otherwise."""
         assert self.state is GroupState.EMPTY, self.state

@@ -25,7 +25,7 @@ from protocol.records.record import Record, control_type, decode_batch
 from protocol.records.scan import scan_entries
 from storage.append import Origin
 from storage.errors import InvalidProducerEpoch, StorageError
-from storage.log import Isolation
+from storage.log_values import Isolation
 
 if TYPE_CHECKING:
     from storage.log import Log

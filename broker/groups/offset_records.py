@@ -42,6 +42,7 @@ from protocol.records.layout import NO_LEADER_EPOCH, NO_TIMESTAMP
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 
+_INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -170,7 +171,7 @@ def decode_key(key: bytes) -> Key:
     Raises:
         UnknownRecord: another kind of record (KIP-848 groups use versions 3 and up), or torn.
     """
-    reader = _Reader(key)
+    reader = RecordReader(key)
     version = reader.int16()
     if version <= OFFSET_KEY_VERSION:
         return OffsetKey(reader.string(), reader.string(), reader.int32())
@@ -185,7 +186,7 @@ def decode_offset_value(value: bytes) -> CommittedOffset:
     Raises:
         UnknownRecord: a newer version, or torn.
     """
-    reader = _Reader(value)
+    reader = RecordReader(value)
     version = reader.int16()
     if not 0 <= version <= _FLEXIBLE_VALUE:
         raise UnknownRecord(f"offset value version {version}")
@@ -204,7 +205,7 @@ def decode_group_value(group_id: str, value: bytes) -> StoredGroup:
     Raises:
         UnknownRecord: a newer version, or torn.
     """
-    reader = _Reader(value)
+    reader = RecordReader(value)
     version = reader.int16()
     if not 0 <= version <= _FLEXIBLE_VALUE:
         raise UnknownRecord(f"group metadata value version {version}")
@@ -226,7 +227,7 @@ def decode_group_value(group_id: str, value: bytes) -> StoredGroup:
     return StoredGroup(snapshot, state_timestamp_ms)
 
 
-def _decode_member(reader: _Reader, version: int) -> MemberSnapshot:
+def _decode_member(reader: RecordReader, version: int) -> MemberSnapshot:
     member_id = reader.string()
     group_instance_id = reader.nullable_string() if version >= 3 else None
     client_id = reader.string()
@@ -247,23 +248,31 @@ def _decode_member(reader: _Reader, version: int) -> MemberSnapshot:
     return member
 
 
-class _Reader:
+class RecordReader:
     """A cursor over one key or value; every read past its end is an `UnknownRecord`."""
 
     __slots__ = ("_data", "_position", "is_flexible")
 
     def __init__(self, data: bytes) -> None:
+        """Start at the first byte, in the old encoding until `is_flexible` is set."""
         self._data = data
         self._position = 0
         self.is_flexible = False
 
+    def int8(self) -> int:
+        """The next signed byte."""
+        return self._unpack(_INT8)
+
     def int16(self) -> int:
+        """The next two bytes."""
         return self._unpack(_INT16)
 
     def int32(self) -> int:
+        """The next four bytes."""
         return self._unpack(_INT32)
 
     def int64(self) -> int:
+        """The next eight bytes."""
         return self._unpack(_INT64)
 
     def count(self) -> int:
@@ -274,9 +283,11 @@ class _Reader:
         return max(count, 0)
 
     def string(self) -> str:
+        """A string; null counts as empty."""
         return self.nullable_string() or ""
 
     def nullable_string(self) -> str | None:
+        """A string or null."""
         length = self._uvarint() - 1 if self.is_flexible else self.int16()
         if length < 0:
             return None
@@ -286,6 +297,7 @@ class _Reader:
             raise UnknownRecord("a string that is not UTF-8") from error
 
     def blob(self) -> bytes:
+        """Opaque bytes; null counts as empty."""
         length = self._uvarint() - 1 if self.is_flexible else self.int32()
         return self._take(max(length, 0))
 

@@ -2,8 +2,8 @@
 
 The answer may take as long as the slowest member's rebalance timeout.
 
-Versions: v1 rebalance timeout (before: the session timeout), v2 throttle time, v4 a member
-without an id is given one and must come again (KIP-394), v5 static membership (KIP-345), v6
+Versions: v1 rebalance timeout (before, or if negative: the session timeout), v2 throttle time,
+v4 a member without an id is given one and must come again (KIP-394), v5 static membership, v6
 flexible, v7 protocol type and nullable protocol name in the answer (KIP-559), v8 reason, v9 the
 leader may be told to skip the assignment (KIP-814).
 
@@ -16,7 +16,6 @@ from broker.groups.values import JoinAnswer, JoinRequest
 from broker.pending import Pending
 from protocol.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
-_REBALANCE_TIMEOUT_SINCE = 1
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NULL_PROTOCOL_NAME_SINCE = 7
 _SKIP_ASSIGNMENT_SINCE = 9
@@ -28,7 +27,7 @@ def handle(
     """Join; the answer comes with the next generation, or at once if there is none to wait for."""
     version = request.api_version
     client_id = request.client_id or ""
-    has_rebalance_timeout = version >= _REBALANCE_TIMEOUT_SINCE
+    rebalance_timeout_ms = message.rebalance_timeout_ms
     join = JoinRequest(
         member_id=message.member_id,
         new_member_id=context.groups.new_member_id(client_id, message.group_instance_id),
@@ -36,7 +35,7 @@ def handle(
         protocols=tuple((each.name, bytes(each.metadata)) for each in message.protocols),
         session_timeout_ms=message.session_timeout_ms,
         rebalance_timeout_ms=(
-            message.rebalance_timeout_ms if has_rebalance_timeout else message.session_timeout_ms
+            rebalance_timeout_ms if rebalance_timeout_ms >= 0 else message.session_timeout_ms
         ),
         group_instance_id=message.group_instance_id,
         client_id=client_id,

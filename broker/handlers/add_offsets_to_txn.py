@@ -1,0 +1,33 @@
+"""AddOffsetsToTxn (key 25, versions 0-4): a group whose offsets the transaction will commit.
+
+Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible, v4
+TRANSACTION_ABORTABLE.
+
+Source: Kafka `KafkaApis.handleAddOffsetsToTxnRequest`; KIP-98.
+Read next: `broker.transactions.coordinator`.
+"""
+
+from broker.context import Context, RequestContext
+from broker.pending import Pending
+from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.error_codes import ErrorCode
+
+_FENCED_SINCE = 2
+
+
+def handle(
+    context: Context, request: RequestContext, message: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Pending[AddOffsetsToTxnResponse]:
+    """Add the partition that keeps the group's offsets."""
+    if not message.group_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    pending: Pending[AddOffsetsToTxnResponse] = Pending()
+
+    def answer(error: ErrorCode) -> None:
+        if error is ErrorCode.PRODUCER_FENCED and request.api_version < _FENCED_SINCE:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        pending.resolve(AddOffsetsToTxnResponse(error_code=error))
+
+    producer = (message.producer_id, message.producer_epoch)
+    context.transactions.add_group(message.transactional_id, producer, message.group_id, answer)
+    return pending

@@ -1,0 +1,57 @@
+"""DescribeProducers (key 61, version 0): who has written to a partition idempotently of late.
+
+Shows what the log knows: last sequence and timestamp of each producer id, and where its open
+transaction began, which is how a hanging transaction is found.
+
+Source: Kafka `KafkaApis.handleDescribeProducersRequest`; KIP-664.
+"""
+
+from broker.context import Context, RequestContext
+from broker.error_mapping import REFUSALS, error_code
+from protocol.api.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(
+    context: Context, request: RequestContext, message: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """The producers of each partition that was asked for."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _describe(context, topic.name, index) for index in topic.partition_indexes
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _describe(context: Context, name: str, index: int) -> PartitionResponse:
+    try:
+        log = context.topics.led_log(name, index)
+    except REFUSALS as error:
+        return PartitionResponse(
+            partition_index=index, error_code=error_code(error), error_message=str(error)
+        )
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.txn_first_offset,
+            )
+            for entry in log.producers.state
+        ],
+    )

@@ -1,0 +1,65 @@
+"""InitProducerId (key 22, versions 0-5): an identity for a producer that must not repeat itself.
+
+Without a transactional id any number of producers get a new producer id each, epoch 0: that is
+all an idempotent producer needs. With one, the id is kept, the epoch moves up and whoever had the
+old one is fenced.
+
+Versions: v2 flexible, v3 the producer names what it has, so that it may recover from its own
+errors (KIP-360), v4 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v5 TRANSACTION_ABORTABLE.
+
+Source: Kafka `TransactionCoordinator.handleInitProducerId`; KIP-98, KIP-360.
+Read next: `broker.transactions.state`.
+"""
+
+from broker.context import Context, RequestContext
+from broker.error_mapping import error_code
+from broker.pending import Pending
+from broker.transactions.state import ProducerIdAndEpoch
+from protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from storage.errors import StorageError
+
+_FENCED_SINCE = 4
+
+
+def handle(
+    context: Context, request: RequestContext, message: InitProducerIdRequest
+) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
+    """A new identity, or the next epoch of a transactional one."""
+    if message.transactional_id is None:
+        return _idempotent(context)
+    has_id = message.producer_id != NO_PRODUCER_ID
+    if not message.transactional_id or has_id != (message.producer_epoch != NO_PRODUCER_EPOCH):
+        return _error(ErrorCode.INVALID_REQUEST)
+    pending: Pending[InitProducerIdResponse] = Pending()
+
+    def answer(error: ErrorCode, producer: ProducerIdAndEpoch) -> None:
+        if error is ErrorCode.PRODUCER_FENCED and request.api_version < _FENCED_SINCE:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        producer_id, epoch = producer
+        pending.resolve(
+            InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch)
+        )
+
+    context.transactions.init_producer(
+        message.transactional_id,
+        timeout_ms=message.transaction_timeout_ms,
+        expected=(message.producer_id, message.producer_epoch) if has_id else None,
+        answer=answer,
+    )
+    return pending
+
+
+def _idempotent(context: Context) -> InitProducerIdResponse:
+    try:
+        producer_id = context.transactions.allocate_producer_id()
+    except StorageError as error:
+        return _error(error_code(error))
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _error(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )

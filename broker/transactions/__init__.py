@@ -1,0 +1,1 @@
+"""Producer ids and transactions: the state machine, its stored form and its coordinator."""

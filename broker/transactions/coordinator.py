@@ -1,0 +1,456 @@
+"""The coordinator of all transactional ids: decisions stored, markers written, timeouts kept.
+
+Owns what happens between the pure decisions of `broker.transactions.state` and the logs: a
+decision becomes true when it is durable in `__transaction_state`, and only then is it answered
+or acted on. A prepared end is carried to its end whatever happens: markers that a partition does
+not take are tried again, after a restart they are written anew. Refuses to know the wire.
+
+While one decision of an id is being stored, everybody else who asks hears
+CONCURRENT_TRANSACTIONS and comes again.
+
+Differs from Kafka: EndTxn is answered when the markers are durable, not when the decision is.
+The client that gets the answer can begin its next transaction at once (Kafka makes it retry),
+and whoever it tells will find the records. If a partition refuses its marker the answer does not
+wait for it.
+
+Source: KIP-98, KIP-360, KIP-890 (part 1: a partition takes transactional records only while it
+is part of the transaction); Kafka's `TransactionCoordinator`, `TransactionMarkerChannelManager`.
+Read next: `broker.transactions.state`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.coordinator_services import CoordinatorServices
+from broker.errors import UnknownTopicOrPartition
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.internal_topic import InternalTopic
+from broker.groups.offset_records import UnknownRecord
+from broker.groups.steady_time import SteadyTime
+from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.transactions import records, state
+from broker.transactions.producer_ids import ProducerIds
+from broker.transactions.state import (
+    PREPARED,
+    Plan,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TxnSnapshot,
+    TxnState,
+)
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import RecordBatch
+from protocol.records.builder import build_end_txn_marker
+from protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+)
+from storage.errors import InvalidProducerEpoch, InvalidTxnState
+
+if TYPE_CHECKING:
+    from protocol.records.checksums import Buffer
+    from storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+Answer = Callable[[ErrorCode], object]
+
+_EXPIRY_INTERVAL_MS: Final = 3_600_000
+_NOBODY: Final = (-1, -1)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Entry:
+    """One transactional id at work.
+
+    Attributes:
+        now: what is durable.
+        is_busy: a decision is being stored.
+        missing: partitions whose marker is not durable yet.
+        refused: some of them did not take it; they are tried again by `tick`.
+        waiting: the answer to whoever ended the transaction.
+    """
+
+    now: TxnSnapshot
+    is_busy: bool = False
+    missing: set[TopicPartition] = field(default_factory=set)
+    refused: set[TopicPartition] = field(default_factory=set)
+    waiting: Answer | None = None
+
+
+class TransactionCoordinator:
+    """All transactional ids and all new producer ids. Loop thread only; driven by the server.
+
+    A crash loses no decision that was answered; one that was not may have happened or not.
+    """
+
+    def __init__(self, services: CoordinatorServices, groups: GroupCoordinator) -> None:
+        """Prepare; nothing is read before `start`. `groups` hear of committed offsets."""
+        config = services.config
+        self._services = services
+        self._clock = services.clock
+        self._groups = groups
+        self._producer_ids = ProducerIds(services.topics)
+        self._topic = InternalTopic(
+            services,
+            TRANSACTION_STATE,
+            partitions=config.transaction_state_log_num_partitions,
+            overrides={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            },
+        )
+        self._entries: dict[str, _Entry] = {}
+        self._by_producer: dict[int, _Entry] = {}
+        self._open: set[str] = set()
+        self._time = SteadyTime(services.clock)
+        self._next_expiry_ms = 0
+
+    # -- life cycle ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load every transactional id and finish what was prepared; runs after the groups'.
+
+        Raises:
+            StorageError: the topic cannot be created or read.
+        """
+        self._time = SteadyTime(self._clock)
+        self._next_expiry_ms = self._time.now_ms() + _EXPIRY_INTERVAL_MS
+        await self._topic.open()
+        for partition in self._topic.partitions:
+            newest: dict[bytes, bytes | None] = {}
+            for batch in self._topic.replay(partition):
+                newest.update(batch.records)
+            for key, value in newest.items():
+                if value is not None:
+                    self._restore(key, value)
+        for entry in list(self._entries.values()):
+            if entry.now.state in PREPARED:
+                self._write_markers(entry)
+        logger.info("%d transactional ids loaded", len(self._entries))
+
+    def tick(self) -> None:
+        """Abort what has timed out, try refused markers again, forget unused ids."""
+        now_ms = self._time.now_ms()
+        for transactional_id in list(self._open):
+            entry = self._entries[transactional_id]
+            if entry.is_busy:
+                continue
+            if entry.refused:
+                self._write_to(entry, sorted(entry.refused))
+            elif entry.now.state in PREPARED and not entry.missing:
+                self._complete(entry)
+            elif state.is_timed_out(entry.now, now_ms):
+                logger.info("%s: transaction timed out, aborted", transactional_id)
+                self._prepare_end(entry, state.plan_fence(entry.now, now_ms), None)
+        if now_ms >= self._next_expiry_ms:
+            self._next_expiry_ms = now_ms + _EXPIRY_INTERVAL_MS
+            self._expire(now_ms)
+
+    async def stop(self) -> None:
+        """Nothing is held that a restart would not find in the log."""
+
+    # -- what producers ask --------------------------------------------------------------------
+
+    def allocate_producer_id(self) -> int:
+        """A new id for an idempotent producer. Raises: StorageError when ids cannot be reserved."""
+        return self._producer_ids.allocate()
+
+    def init_producer(
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        answer: Callable[[ErrorCode, ProducerIdAndEpoch], object],
+    ) -> None:
+        """Give the transactional id to this producer and fence whoever had it before."""
+        if not 0 < timeout_ms <= self._services.config.transaction_max_timeout_ms:
+            answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT, _NOBODY)
+            return
+        entry = self._entries.get(transactional_id)
+        if entry is None:
+            entry = self._create(transactional_id, timeout_ms)
+        if entry.is_busy:
+            answer(ErrorCode.CONCURRENT_TRANSACTIONS, _NOBODY)
+            return
+        plan = state.plan_init(
+            entry.now,
+            timeout_ms=timeout_ms,
+            expected=expected,
+            allocate=self._producer_ids.allocate,
+            now_ms=self._time.now_ms(),
+        )
+        if plan.next is not None and plan.next.state in PREPARED:
+            self._prepare_end(entry, plan.next, None)
+        if plan.next is None or plan.error is not ErrorCode.NONE:
+            answer(plan.error, _NOBODY)
+            return
+        given = (plan.next.producer_id, plan.next.producer_epoch)
+        self._store(
+            entry,
+            plan.next,
+            lambda error: answer(error, given if error is ErrorCode.NONE else _NOBODY),
+        )
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+        answer: Answer,
+    ) -> None:
+        """Make partitions part of the producer's transaction, beginning one if needed."""
+        entry = self._entries.get(transactional_id)
+        error = _not_ready(entry, producer)
+        if entry is None or error is not ErrorCode.NONE:
+            answer(error)
+            return
+        plan = state.plan_add_partitions(
+            entry.now, producer, frozenset(partitions), self._time.now_ms()
+        )
+        if plan.next is None:
+            answer(plan.error)
+        else:
+            self._store(entry, plan.next, answer)
+
+    def add_group(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, group_id: str, answer: Answer
+    ) -> None:
+        """Make a group's offsets part of the producer's transaction."""
+        partition = self._groups.offsets_partition(group_id)
+        self.add_partitions(transactional_id, producer, [partition], answer)
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        is_commit: bool,
+        answer: Answer,
+    ) -> None:
+        """Commit or abort; answered when every reachable partition has its marker."""
+        entry = self._entries.get(transactional_id)
+        error = _not_ready(entry, producer)
+        if entry is None or error is not ErrorCode.NONE:
+            answer(error)
+            return
+        plan: Plan = state.plan_end(
+            entry.now, producer, is_commit=is_commit, now_ms=self._time.now_ms()
+        )
+        if plan.next is None:
+            answer(plan.error)
+        else:
+            self._prepare_end(entry, plan.next, answer)
+
+    def append_error(self, producer: ProducerIdAndEpoch, partition: TopicPartition) -> ErrorCode:
+        """NONE when this producer's transaction is open and covers the partition (KIP-890).
+
+        Without the check a late batch would open a transaction that nobody ever ends.
+        """
+        entry = self._by_producer.get(producer[0])
+        if entry is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if producer[1] != entry.now.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if entry.now.state is not TxnState.ONGOING or partition not in entry.now.partitions:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def check_append(self, data: Buffer | None, topic: str, partition: int) -> None:
+        """Let a client's records pass unless they are transactional and out of place (KIP-890).
+
+        What the batch itself says counts, not what the request claims. Records that are no batch
+        at all are for the log to refuse.
+
+        Raises:
+            InvalidProducerEpoch: another producer has the transactional id now.
+            InvalidTxnState: the producer has no open transaction that covers the partition.
+        """
+        if data is None or len(data) < BATCH_OVERHEAD or data[MAGIC_AT] != MAGIC_V2:
+            return
+        if not data[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+            return
+        batch = RecordBatch(data)
+        error = self.append_error((batch.producer_id, batch.producer_epoch), (topic, partition))
+        if error is ErrorCode.INVALID_PRODUCER_EPOCH:
+            raise InvalidProducerEpoch(
+                f"producer {batch.producer_id} with epoch {batch.producer_epoch} has been replaced"
+            )
+        if error is not ErrorCode.NONE:
+            raise InvalidTxnState(
+                f"producer {batch.producer_id} has no open transaction with {topic}-{partition}"
+            )
+
+    def append_marker(self, log: Log, marker: bytes, answer: Answer) -> None:
+        """Write a marker that an operator asked for; answered once it is durable."""
+        self._topic.append_prepared(log, marker, answer)
+
+    # -- what people ask -----------------------------------------------------------------------
+
+    def find(self, transactional_id: str) -> TxnSnapshot | None:
+        """What is durable of a transactional id, or None."""
+        entry = self._entries.get(transactional_id)
+        return None if entry is None else entry.now
+
+    def snapshots(self) -> list[TxnSnapshot]:
+        """Every transactional id."""
+        return [entry.now for entry in self._entries.values()]
+
+    def now_ms(self) -> int:
+        """The time by which transactions are measured."""
+        return self._time.now_ms()
+
+    # -- storing -------------------------------------------------------------------------------
+
+    def _create(self, transactional_id: str, timeout_ms: int) -> _Entry:
+        snapshot = TxnSnapshot(
+            transactional_id=transactional_id,
+            producer_id=self._producer_ids.allocate(),
+            timeout_ms=timeout_ms,
+        )
+        entry = self._entries[transactional_id] = _Entry(now=snapshot)
+        return entry
+
+    def _restore(self, key: bytes, value: bytes) -> None:
+        try:
+            transactional_id = records.decode_key(key)
+            entry = _Entry(now=records.decode_value(transactional_id, value))
+        except UnknownRecord as error:
+            logger.warning("a record of the transaction log is not understood: %s", error)
+            return
+        self._entries[transactional_id] = entry
+        self._index(entry)
+
+    def _store(self, entry: _Entry, snapshot: TxnSnapshot, when_done: Answer) -> None:
+        """Make `snapshot` durable, then true, then call `when_done`."""
+        assert not entry.is_busy, snapshot.transactional_id
+        entry.is_busy = True
+        transactional_id = snapshot.transactional_id
+
+        def stored(error: ErrorCode) -> None:
+            entry.is_busy = False
+            if error is ErrorCode.NONE:
+                if entry.now.producer_id != snapshot.producer_id:
+                    self._by_producer.pop(entry.now.producer_id, None)
+                entry.now = snapshot
+                self._index(entry)
+            when_done(error)
+
+        record = (records.encode_key(transactional_id), records.encode_value(snapshot))
+        self._topic.append(self._topic.partition_of(transactional_id), [record], stored)
+
+    def _index(self, entry: _Entry) -> None:
+        self._by_producer[entry.now.producer_id] = entry
+        if entry.now.state is TxnState.ONGOING or entry.now.state in PREPARED:
+            self._open.add(entry.now.transactional_id)
+        else:
+            self._open.discard(entry.now.transactional_id)
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def _prepare_end(self, entry: _Entry, prepared: TxnSnapshot, answer: Answer | None) -> None:
+        def stored(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                if answer is not None:
+                    answer(error)
+                return
+            entry.waiting = answer
+            self._write_markers(entry)
+
+        self._store(entry, prepared, stored)
+
+    def _write_markers(self, entry: _Entry) -> None:
+        entry.missing = set(entry.now.partitions)
+        if entry.missing:
+            self._write_to(entry, sorted(entry.missing))
+        else:
+            self._complete(entry)
+
+    def _write_to(self, entry: _Entry, partitions: list[TopicPartition]) -> None:
+        """Write the marker to these partitions; the last one to take it completes the end."""
+        entry.refused.clear()
+        snapshot = entry.now
+        marker = build_end_txn_marker(
+            commit=snapshot.state is TxnState.PREPARE_COMMIT,
+            producer_id=snapshot.producer_id,
+            producer_epoch=snapshot.producer_epoch,
+            timestamp_ms=self._clock.wall_ms(),
+            coordinator_epoch=self._coordinator_epoch(snapshot.transactional_id),
+        )
+        for tp in partitions:
+            try:
+                log = self._services.topics.led_log(*tp)
+            except UnknownTopicOrPartition:
+                self._marker_done(entry, tp, ErrorCode.NONE)  # deleted meanwhile
+                continue
+            self._topic.append_prepared(log, marker, partial(self._marker_done, entry, tp))
+
+    def _coordinator_epoch(self, transactional_id: str) -> int:
+        return self._topic.log(self._topic.partition_of(transactional_id)).leader_epoch
+
+    def _marker_done(self, entry: _Entry, tp: TopicPartition, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            entry.refused.add(tp)
+            self._answer_end(entry)
+            return
+        entry.missing.discard(tp)
+        if tp[0] == CONSUMER_OFFSETS:
+            is_commit = entry.now.state is TxnState.PREPARE_COMMIT
+            self._groups.transaction_ended(entry.now.producer_id, is_commit=is_commit)
+        if not entry.missing and entry.now.state in PREPARED and not entry.is_busy:
+            self._complete(entry)
+
+    def _complete(self, entry: _Entry) -> None:
+        def stored(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                logger.warning("%s: end not recorded yet", entry.now.transactional_id)
+            self._answer_end(entry)
+
+        self._store(entry, state.plan_complete(entry.now, self._time.now_ms()), stored)
+
+    @staticmethod
+    def _answer_end(entry: _Entry) -> None:
+        answer, entry.waiting = entry.waiting, None
+        if answer is not None:
+            answer(ErrorCode.NONE)
+
+    # -- forgetting ----------------------------------------------------------------------------
+
+    def _expire(self, now_ms: int) -> None:
+        expiration_ms = self._services.config.transactional_id_expiration_ms
+        for entry in list(self._entries.values()):
+            if not entry.is_busy and state.is_expired(entry.now, now_ms, expiration_ms):
+                self._forget(entry)
+
+    def _forget(self, entry: _Entry) -> None:
+        transactional_id = entry.now.transactional_id
+        entry.is_busy = True
+
+        def stored(error: ErrorCode) -> None:
+            entry.is_busy = False
+            if error is ErrorCode.NONE:
+                self._entries.pop(transactional_id, None)
+                self._by_producer.pop(entry.now.producer_id, None)
+
+        tombstone = (records.encode_key(transactional_id), None)
+        self._topic.append(self._topic.partition_of(transactional_id), [tombstone], stored)
+
+
+def _not_ready(entry: _Entry | None, producer: ProducerIdAndEpoch) -> ErrorCode:
+    """Why nothing can be decided now: an unknown id, the wrong producer, or a decision pending."""
+    if entry is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    error = state.producer_error(entry.now, producer)
+    if error is ErrorCode.NONE and entry.is_busy:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return error

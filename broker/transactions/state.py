@@ -1,0 +1,258 @@
+"""A transactional id's life as pure decisions: what it is now, what is asked, what it becomes.
+
+Owns every rule of the transaction protocol that needs no log and no clock: which state may follow
+which, how epochs grow, who is fenced. A decision is a `Plan`: the next snapshot to make durable
+(or none) and the error to answer. Nothing here changes anything; the coordinator stores the
+snapshot and only then takes it for the truth.
+
+```
+                 add partition                     end                    markers written
+  EMPTY ─────────────────────▶ ONGOING ──▶ PREPARE_COMMIT / PREPARE_ABORT ──▶ COMPLETE_*
+    ▲                            ▲  │ timeout, or a new producer:                 │
+    └── init producer ───────────┼──┘ PREPARE_ABORT with the next epoch           │
+                                 └──────────── add partition ─────────────────────┘
+```
+
+Invariants: (producer id, epoch) only grows, so an older producer can always be told apart; a
+prepared end is never reversed, whatever happens after it.
+
+Times are wall-clock ms, as stored. Source: KIP-98, KIP-360, KIP-588; Kafka's
+`TransactionMetadata` and `TransactionCoordinator`.
+Read next: `broker.transactions.coordinator`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+
+EPOCH_MAX: Final = 2**15 - 1
+_EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
+"""From here on a new id is given out; the last epoch is kept for fencing."""
+
+TopicPartition: TypeAlias = tuple[str, int]
+ProducerIdAndEpoch: TypeAlias = tuple[int, int]
+
+
+class TxnState(enum.IntEnum):
+    """Where a transactional id stands; the number is what is stored."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def title(self) -> str:
+        """The name that clients are shown."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+PREPARED: Final = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
+SETTLED: Final = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnSnapshot:
+    """Everything that is known of a transactional id.
+
+    `last_producer_id` and `last_producer_epoch` are those before the latest `InitProducerId` of
+    a client that named them, by which its retry is recognised. `started_ms` is NO_TIMESTAMP
+    while no transaction is open or ending.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    last_producer_id: int = NO_PRODUCER_ID
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    timeout_ms: int
+    state: TxnState = TxnState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started_ms: int = NO_TIMESTAMP
+    updated_ms: int = NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A decision: store `next` (if any), then answer `error`."""
+
+    error: ErrorCode = ErrorCode.NONE
+    next: TxnSnapshot | None = None
+
+
+def plan_init(
+    now: TxnSnapshot,
+    *,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch | None,
+    allocate: Callable[[], int],
+    now_ms: int,
+) -> Plan:
+    """A producer begins, or begins again with the id and epoch that it `expected` to have.
+
+    An open transaction is aborted under the next epoch first, and the producer told to ask
+    again; so whoever had the old epoch is fenced before the new one is given out. `allocate`
+    gives a new producer id and is called only if the epochs of this one are used up.
+    """
+    if expected is not None and not _may_be(now, expected):
+        return Plan(error=ErrorCode.PRODUCER_FENCED)
+    if now.state in PREPARED:
+        return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+    if now.state is TxnState.ONGOING:
+        return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS, next=plan_fence(now, now_ms))
+    fresh = replace(
+        now,
+        state=TxnState.EMPTY,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        started_ms=NO_TIMESTAMP,
+        updated_ms=now_ms,
+    )
+    is_expected = expected is None or expected[1] == now.producer_epoch
+    if now.producer_epoch >= _EPOCH_EXHAUSTED and is_expected:
+        return Plan(
+            next=replace(
+                fresh,
+                producer_id=allocate(),
+                producer_epoch=0,
+                last_producer_id=now.producer_id,
+                last_producer_epoch=NO_PRODUCER_EPOCH if expected is None else now.producer_epoch,
+            )
+        )
+    return _plan_next_epoch(now, fresh, expected)
+
+
+def _plan_next_epoch(
+    now: TxnSnapshot, fresh: TxnSnapshot, expected: ProducerIdAndEpoch | None
+) -> Plan:
+    """The next epoch; for a retry of the last bump, that bump again."""
+    if expected is None:
+        last_epoch = NO_PRODUCER_EPOCH
+    elif now.producer_epoch in (NO_PRODUCER_EPOCH, expected[1]):
+        last_epoch = now.producer_epoch
+    elif expected[1] == now.last_producer_epoch:
+        return Plan(next=fresh)
+    else:
+        return Plan(error=ErrorCode.PRODUCER_FENCED)
+    bumped = replace(fresh, producer_epoch=now.producer_epoch + 1, last_producer_epoch=last_epoch)
+    return Plan(next=bumped)
+
+
+def _may_be(now: TxnSnapshot, expected: ProducerIdAndEpoch) -> bool:
+    """Whether the one who expects this may be the current producer, or was it one id ago."""
+    is_new = now.producer_epoch == NO_PRODUCER_EPOCH
+    return is_new or expected[0] in (now.producer_id, now.last_producer_id)
+
+
+def producer_error(now: TxnSnapshot, producer: ProducerIdAndEpoch) -> ErrorCode:
+    """Why this is not the current producer of the transactional id."""
+    producer_id, epoch = producer
+    if producer_id != now.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if epoch != now.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+def plan_add_partitions(
+    now: TxnSnapshot,
+    producer: ProducerIdAndEpoch,
+    partitions: frozenset[TopicPartition],
+    now_ms: int,
+) -> Plan:
+    """Partitions join the transaction, which begins if none is open."""
+    error = producer_error(now, producer)
+    if error is not ErrorCode.NONE:
+        return Plan(error=error)
+    if now.state in PREPARED:
+        return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+    if now.state is TxnState.ONGOING:
+        if partitions <= now.partitions:
+            return Plan()
+        joined = now.partitions | partitions
+        return Plan(next=replace(now, partitions=joined, updated_ms=now_ms))
+    return Plan(
+        next=replace(
+            now,
+            state=TxnState.ONGOING,
+            partitions=partitions,
+            started_ms=now_ms,
+            updated_ms=now_ms,
+        )
+    )
+
+
+def plan_end(
+    now: TxnSnapshot, producer: ProducerIdAndEpoch, *, is_commit: bool, now_ms: int
+) -> Plan:
+    """The producer commits or aborts.
+
+    | state           | commit                  | abort                   |
+    |-----------------|-------------------------|-------------------------|
+    | EMPTY           | INVALID_TXN_STATE       | INVALID_TXN_STATE       |
+    | ONGOING         | PREPARE_COMMIT          | PREPARE_ABORT           |
+    | PREPARE_COMMIT  | CONCURRENT_TRANSACTIONS | INVALID_TXN_STATE       |
+    | PREPARE_ABORT   | INVALID_TXN_STATE       | CONCURRENT_TRANSACTIONS |
+    | COMPLETE_COMMIT | done already            | INVALID_TXN_STATE       |
+    | COMPLETE_ABORT  | INVALID_TXN_STATE       | done already            |
+    """
+    error = producer_error(now, producer)
+    if error is not ErrorCode.NONE:
+        return Plan(error=error)
+    prepared = TxnState.PREPARE_COMMIT if is_commit else TxnState.PREPARE_ABORT
+    complete = TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
+    if now.state is TxnState.ONGOING:
+        return Plan(next=replace(now, state=prepared, updated_ms=now_ms))
+    if now.state is complete:
+        return Plan()
+    if now.state is prepared:
+        return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+    return Plan(error=ErrorCode.INVALID_TXN_STATE)
+
+
+def plan_fence(now: TxnSnapshot, now_ms: int) -> TxnSnapshot:
+    """An open transaction aborted by the coordinator: under the next epoch, which nobody has.
+
+    The epoch that only fencing may use is used at most once: `plan_init` changes the id then.
+    """
+    assert now.state is TxnState.ONGOING, now.state
+    assert now.producer_epoch < EPOCH_MAX, now.producer_epoch
+    return replace(
+        now,
+        state=TxnState.PREPARE_ABORT,
+        producer_epoch=now.producer_epoch + 1,
+        last_producer_epoch=NO_PRODUCER_EPOCH,
+        updated_ms=now_ms,
+    )
+
+
+def plan_complete(now: TxnSnapshot, now_ms: int) -> TxnSnapshot:
+    """All markers are written: nothing of the transaction is open any more."""
+    assert now.state in PREPARED, now.state
+    is_commit = now.state is TxnState.PREPARE_COMMIT
+    return replace(
+        now,
+        state=TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT,
+        partitions=frozenset(),
+        updated_ms=now_ms,
+    )
+
+
+def is_timed_out(now: TxnSnapshot, now_ms: int) -> bool:
+    """Whether an open transaction has lived longer than its producer allowed."""
+    return now.state is TxnState.ONGOING and now_ms - now.started_ms > now.timeout_ms
+
+
+def is_expired(now: TxnSnapshot, now_ms: int, expiration_ms: int) -> bool:
+    """Whether a transactional id that nobody uses can be forgotten."""
+    return now.state in SETTLED and now_ms - now.updated_ms >= expiration_ms
