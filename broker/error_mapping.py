@@ -103,7 +103,7 @@ REFUSALS = (
 def error_code(error: BaseException) -> ErrorCode:
     """The code of the nearest class of `error` that has one; UNKNOWN_SERVER_ERROR for strangers."""
     for cls in type(error).__mro__:
-        code = ERROR_CODES.get(cls)  # type: ignore[arg-type]
+        code = ERROR_CODES.get(cls)
         if code is not None:
             return code
     return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -123,7 +123,7 @@ class FetchReader:
                 )
                 for aborted in result.aborted_transactions
             ]
-        records = result.records
+        records: Buffer = result.records
         if not records:
             return
         if self._version < _ZSTD_SINCE:
@@ -155,7 +155,7 @@ class FetchReader:
             UnsupportedForClient: they are zstd, which came with version 10.
             UnsupportedByVersion: they would have to be converted and the topic forbids it.
         """
-        records = result.records
+        records: Buffer = result.records
         magic_max = 0
         for entry in scan_entries(records):
             if entry.codec is Codec.ZSTD:

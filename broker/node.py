@@ -39,7 +39,6 @@ from broker.metrics import BrokerCollector, Metrics, render
 from broker.metrics_server import MetricsServer
 from broker.topics import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.coordinator import TransactionCoordinator
 from broker.upkeep import Upkeep
 from config import BrokerConfig, Listener
 from storage.data_dir import DataDir
@@ -94,7 +93,6 @@ class Broker:
         self.data_dir: DataDir
         self.topics: TopicRegistry
         self.groups: GroupCoordinator
-        self.transactions: TransactionCoordinator
         self.transactions: TransactionCoordinator
         self.upkeep: Upkeep
 

@@ -1,14 +1,14 @@
 """The broker's background jobs themselves, each in a few lines over its collaborators.
 
-| job           | interval                                          | what it does                       |
-|---------------|---------------------------------------------------|------------------------------------|
-| sweep         | 1 s                                               | idle, trickling, stalled clients   |
-| coordinators  | 1 s                                               | groups: offsets past retention     |
-| loop-lag      | 0.5 s                                             | how late the event loop is         |
-| flush         | 1 s                                               | `flush.ms` of topics under `os`    |
-| retention     | `log.retention.check.interval.ms`                 | delete segments by age and size    |
-| checkpoint    | `log.flush.offset.checkpoint.interval.ms`         | recovery points, log starts        |
-| pending-files | 10 s                                              | unlink what was renamed away       |
+| job           | interval                                  | what it does                   |
+|---------------|-------------------------------------------|--------------------------------|
+| sweep         | 1 s                                       | idle, trickling, stalled peers |
+| coordinators  | 1 s                                       | offsets, transactions by time  |
+| loop-lag      | 0.5 s                                     | how late the event loop is     |
+| flush         | 1 s                                       | `flush.ms` under `os`          |
+| retention     | `log.retention.check.interval.ms`         | segments by age and size       |
+| checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
+| pending-files | 10 s                                      | unlink what was renamed away   |
 
 Scheduling and supervision are `broker.housekeeping`'s; what may be deleted is storage's decision.
 """

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +108,8 @@ class RawClient:
 
     async def close(self) -> None:
         self._writer.close()
-        try:
+        with suppress(ConnectionResetError, BrokenPipeError):
             await self._writer.wait_closed()
-        except (ConnectionResetError, BrokenPipeError):
-            pass
 
 
 class RunningBroker:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_job_runs_at_its_interval_with_jitter() -> None:
     housekeeping.start(first_delay_ms=1000)
     clock.advance(10_000)
     assert len(runs) == 9
-    gaps = [later - earlier for earlier, later in zip(runs, runs[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(runs)]
     assert all(1000 <= gap <= 1100 for gap in gaps)
     assert len(set(gaps)) > 1
 
