@@ -338,7 +338,10 @@ class DataDir:
         for name in survey.deleted:
             self._directories.remove_later(name, now_ms)
         if self._journal.is_new:
-            self._adopt(survey)
+            adopted, notices = data_dir_start.plan_adoption(survey, self._random_bytes)
+            self.notices += notices
+            for metadata in adopted:
+                self._journal.put_topic(metadata)
         known = self._journal.topics()
         self._set_aside_strays(survey, known)
         self._notice_others(survey)
@@ -366,29 +369,6 @@ class DataDir:
         """Do the second half of deletions that a crash cut short."""
         for metadata in self._journal.deleted_topics():
             self._bury(metadata, [], now_ms)
-
-    def _adopt(self, survey: Survey) -> None:
-        """Take over the topics of a directory that Apache Kafka wrote, by their directories."""
-        whole, others = data_dir_start.complete_topics(survey.partitions)
-        for name, partitions in sorted(whole.items()):
-            ids = {survey.partitions[name, partition] for partition in range(partitions)} - {None}
-            topic_id = ids.pop() if len(ids) == 1 else None
-            self._journal.put_topic(
-                TopicMetadata(
-                    name=name,
-                    topic_id=topic_id or data_dir_start.random_uuid(self._random_bytes),
-                    partitions=partitions,
-                )
-            )
-        if whole:
-            self.notices.append(
-                f"adopted {len(whole)} topics found in {self.path}; their own settings are not in "
-                "the directory, set them again"
-            )
-        if others:
-            self.notices.append(
-                f"{len(others)} partitions belong to topics of which other brokers hold the rest"
-            )
 
     def _set_aside_strays(self, survey: Survey, known: Mapping[str, TopicMetadata]) -> None:
         for (name, partition), topic_id in sorted(survey.partitions.items()):

@@ -55,6 +55,7 @@ from storage.file_names import (
     parse_partition_directory_name,
 )
 from storage.files import TEMPORARY_SUFFIX, Files, Lock
+from storage.metadata_journal import TopicMetadata
 
 LOCK_FILE: Final = ".lock"
 LOST_AND_FOUND: Final = "lost+found"
@@ -192,6 +193,38 @@ def complete_topics(
         for partition in found
     )
     return whole, others
+
+
+def plan_adoption(
+    found: Survey, random_bytes: RandomBytes
+) -> tuple[list[TopicMetadata], list[str]]:
+    """The topics to take over from a directory of Apache Kafka, and what to tell the operator.
+
+    A topic keeps its id; one from before topic ids (Kafka 2.7 and older) gets a new one.
+    """
+    whole, others = complete_topics(found.partitions)
+    topics = []
+    for name, partitions in sorted(whole.items()):
+        ids = {found.partitions[name, partition] for partition in range(partitions)} - {None}
+        topic_id = ids.pop() if len(ids) == 1 else None
+        topics.append(
+            TopicMetadata(
+                name=name,
+                topic_id=topic_id or random_uuid(random_bytes),
+                partitions=partitions,
+            )
+        )
+    notices = []
+    if topics:
+        notices.append(
+            f"adopted {len(topics)} topics by their directories; their own settings are not in "
+            "there, set them again"
+        )
+    if others:
+        notices.append(
+            f"{len(others)} partitions belong to topics of which other brokers hold the rest"
+        )
+    return topics, notices
 
 
 def _lock(path: str, files: Files) -> Lock:
