@@ -384,7 +384,8 @@ def _finish(
         if damage is not None:
             opening.report.rebuilt_indexes.append((active.base_offset, damage))
     end_offset = max(active.next_offset, start)
-    opening.epochs.truncate_from_end(end_offset)
+    # An epoch may begin right at the end: no record of it was written yet, or is left.
+    opening.epochs.truncate_from_end(end_offset + 1)
     opening.epochs.truncate_from_start(start)
     opening.producers.snapshots.delete_stray({segment.base_offset for segment in segments})
     if opening.is_clean or opening.producers.state.map_end_offset != end_offset:
