@@ -25,6 +25,8 @@ from protocol.records.layout import (
     CRC_AT,
     END_TXN_VALUE,
     HEADER,
+    INT64_MAX,
+    INT64_MIN,
     LOG_OVERHEAD,
     MAGIC_V2,
     NO_LEADER_EPOCH,
@@ -76,6 +78,9 @@ def build_batch(
             (name.encode("utf-8", "surrogateescape"), value) for name, value in record.headers
         ]
         timestamp_delta = record.timestamp - base_timestamp
+        if not INT64_MIN <= timestamp_delta <= INT64_MAX:
+            # Readers add modulo 2^64, so the distance is written modulo 2^64.
+            timestamp_delta += -(2**64) if timestamp_delta > 0 else 2**64
         encode_record(body, delta, timestamp_delta, record.key, record.value, headers)
         max_timestamp = max(max_timestamp, record.timestamp)
     attributes = int(codec)
