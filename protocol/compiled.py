@@ -15,6 +15,22 @@ before anything is sliced.
 Encoders have the signature ``encode(message, put)`` and call ``put`` with each piece in order; a
 records field is put as it is, so that the caller may scatter instead of copy.
 
+This is what it writes to decode SaslHandshakeResponse v1, an int16 and an array of strings::
+
+    def decode(buf, pos, limit):
+     v1, n2, = unpack3(buf, pos)
+     pos += 6
+     if n2 < 0 or n2 * 2 > limit - pos: raise LayoutError
+     v4 = []
+     for _ in range(n2):
+      n5, = unpack6(buf, pos)
+      pos += 2
+      if n5 < 0 or n5 > 32767 or (e8 := pos + n5) > limit: raise LayoutError
+      v7 = str(buf[pos:e8], 'utf-8')
+      pos = e8
+      v4.append(v7)
+     return C9(error_code=v1, mechanisms=v4), pos
+
 construct has a compiler too. It was measured and left aside: see ``docs/adr``. The equality of
 both codecs is a property test over every message, version and value.
 """
@@ -54,10 +70,15 @@ def _array_packers(letter: str) -> tuple[Callable[..., bytes], ...]:
 
 
 class _Writer:
-    """The text of one function under construction, and the objects it refers to by name."""
+    """The text of one function under construction, and the objects it refers to by name.
+
+    ``run`` collects neighbours of fixed size, as (struct letters, variable or expression), until
+    something comes that has to be dealt with on its own.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.run: list[tuple[str, str]] = []
         self.names: dict[str, Any] = {
             "LayoutError": LayoutError,
             "compact_text": compact_text,
@@ -98,11 +119,7 @@ class _Writer:
 
 
 class _DecodeWriter(_Writer):
-    """Writes a decoder; ``run`` collects neighbours of fixed size until one is not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.run: list[tuple[str, str]] = []
+    """Writes a decoder."""
 
     def flush(self, depth: int) -> None:
         """Emit the one ``unpack_from`` for the collected run."""
@@ -154,32 +171,35 @@ class _DecodeWriter(_Writer):
         """Emit a string, bytes or records; only records are not copied."""
         size = self.prefix(node.prefix, depth)
         target = self.fresh("v")
-        self.line(depth, f"if {size} < 0:")
-        self.line(depth + 1, f"{target} = None" if node.nullable else "raise LayoutError")
-        self.line(depth, "else:")
-        self.line(depth + 1, f"end = pos + {size}")
-        limit = "end > limit"
+        end = self.fresh("e")
+        excess = f"({end} := pos + {size}) > limit"
+        taken = f"buf[pos:{end}]"
         if isinstance(node, Text):
-            limit += f" or {size} > {schema.MAX_STRING_BYTES}"
-        self.line(depth + 1, f"if {limit}: raise LayoutError")
-        taken = "buf[pos:end]"
-        if isinstance(node, Text):
+            excess = f"{size} > {schema.MAX_STRING_BYTES} or {excess}"
             taken = f"str({taken}, 'utf-8')"
         elif not node.is_records:
             taken = f"bytes({taken})"
-        self.line(depth + 1, f"{target} = {taken}")
-        self.line(depth + 1, "pos = end")
+        depth = self.refuse(node, size, excess, target, depth)
+        self.line(depth, f"{target} = {taken}")
+        self.line(depth, f"pos = {end}")
         return target
+
+    def refuse(self, node: Any, size: str, excess: str, target: str, depth: int) -> int:
+        """Emit the treatment of null and of ``excess``; returns the depth of what follows."""
+        if not node.nullable:
+            self.line(depth, f"if {size} < 0 or {excess}: raise LayoutError")
+            return depth
+        self.line(depth, f"if {size} < 0: {target} = None")
+        self.line(depth, "else:")
+        self.line(depth + 1, f"if {excess}: raise LayoutError")
+        return depth + 1
 
     def sequence(self, node: Sequence, depth: int) -> str:
         """Emit an array; the count is bounded before the first element is read."""
         count = self.prefix(node.prefix, depth)
         target = self.fresh("v")
-        self.line(depth, f"if {count} < 0:")
-        self.line(depth + 1, f"{target} = None" if node.nullable else "raise LayoutError")
-        self.line(depth, "else:")
-        depth += 1
-        self.line(depth, f"if {count} * {node.least} > limit - pos: raise LayoutError")
+        excess = f"{count} * {node.least} > limit - pos"
+        depth = self.refuse(node, count, excess, target, depth)
         letters = fixed_format(node.element)
         if letters is not None and len(letters) == 1:
             arrays = self.bind("unpack", letters * 2, lambda: _array_unpackers(letters))
@@ -263,11 +283,7 @@ def write_decoder(cls: type, version: int) -> Decoder:
 
 
 class _EncodeWriter(_Writer):
-    """Writes an encoder; ``run`` collects neighbours of fixed size until one is not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.run: list[tuple[str, str]] = []
+    """Writes an encoder."""
 
     def packed(self) -> str:
         """The expression of the collected run's bytes, empty when there is none; empties it."""

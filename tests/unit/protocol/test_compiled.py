@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import textwrap
 import tracemalloc
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from protocol import compiled, schema
 from protocol.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.api.fetch import FetchResponse
+from protocol.api.sasl_handshake import SaslHandshakeResponse
 from protocol.primitives import DECODE_FAULTS
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
@@ -81,6 +84,14 @@ def test_records_are_put_as_they_are() -> None:
     parts: list[Any] = []
     compiled.write_encoder(FetchResponse, 12)(message, parts.append)
     assert any(part is payload for part in parts)
+
+
+def test_text_of_written_code_is_at_hand_and_as_documented() -> None:
+    decode = compiled.write_decoder(SaslHandshakeResponse, 1)
+    path = decode.__code__.co_filename
+    assert path.endswith("decode SaslHandshakeResponse v1>")
+    text = "".join(linecache.getlines(path))
+    assert textwrap.indent(text, "    ") in (compiled.__doc__ or "")
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
