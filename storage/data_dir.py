@@ -427,8 +427,7 @@ class DataDir:
         log = self._open_log(topic, partition, hints, now_ms, self.stopped_cleanly)
         if not self.stopped_cleanly and topic.config.flush_policy == "os":
             # Records that consumers saw may be gone: a higher epoch lets them find out.
-            log.leader_epoch += 1
-            log.leader_epochs.assign(log.leader_epoch, log.log_end_offset)
+            log.bump_leader_epoch()
         report = log.recovery_report
         self.notices += [f"{topic.name}-{partition}: {note}" for note in report.notes]
         topic.partitions.append(log)
