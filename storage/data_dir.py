@@ -426,8 +426,10 @@ class DataDir:
             self._directories.write_metadata(directory, topic.topic_id)
         log = self._open_log(topic, partition, hints, now_ms, self.stopped_cleanly)
         if not self.stopped_cleanly and topic.config.flush_policy == "os":
-            # Records that consumers saw may be gone: a higher epoch lets them find out.
+            # Records that consumers saw may be gone: a higher epoch lets them find out. Stored at
+            # once, because a client that was told of it refuses to hear of a lower one.
             log.bump_leader_epoch()
+            log.leader_epochs.assign(log.leader_epoch, log.log_end_offset)
         report = log.recovery_report
         self.notices += [f"{topic.name}-{partition}: {note}" for note in report.notes]
         topic.partitions.append(log)
