@@ -65,18 +65,27 @@ def decode_request(api_key: int, version: int, buf: memoryview, position: int) -
     """The request whose body begins at ``position`` and ends with ``buf``.
 
     Records fields are views of ``buf``: they are writable when it is, and valid while it is left
-    alone.
+    alone. Bytes behind a complete body are ignored, as Kafka ignores them: librdkafka 2.16 leaves
+    three of them when it asks for the metadata of all topics.
 
     Raises:
         UnsupportedVersion: no layout is declared for this key and version.
-        MalformedRequest: the bytes do not match the layout, or some are left over.
+        MalformedRequest: the bytes do not match the layout.
     """
-    return _decode(message_class(api_key, Direction.REQUEST), version, buf, position)
+    return _decode(message_class(api_key, Direction.REQUEST), version, buf, position)[0]
 
 
 def decode_response(api_key: int, version: int, buf: memoryview, position: int) -> Any:
-    """The response whose body begins at ``position``; see ``decode_request``."""
-    return _decode(message_class(api_key, Direction.RESPONSE), version, buf, position)
+    """The response whose body begins at ``position`` and ends with ``buf``.
+
+    Raises as ``decode_request`` does, and MalformedRequest for bytes that are left over.
+    """
+    cls = message_class(api_key, Direction.RESPONSE)
+    message, end = _decode(cls, version, buf, position)
+    left = len(buf) - end
+    if left:
+        raise MalformedRequest(f"{cls.__name__} v{version}", "", end, f"{left} bytes after the end")
+    return message
 
 
 def encode_request(message: Any, version: int) -> bytes:
@@ -144,18 +153,13 @@ def join_short(parts: list[Buffer]) -> list[Buffer]:
     return joined
 
 
-def _decode(cls: type, version: int, buf: memoryview, position: int) -> Any:
+def _decode(cls: type, version: int, buf: memoryview, position: int) -> tuple[Any, int]:
+    """The message and the position behind it."""
     decode = _decoders.get((cls, version)) or _decoder(cls, version)
-    limit = len(buf)
     try:
-        message, end = decode(buf, position, limit)
+        return decode(buf, position, len(buf))
     except DECODE_FAULTS as error:
         raise _why_undecodable(cls, version, buf, position) from error
-    if end != limit:
-        raise MalformedRequest(
-            f"{cls.__name__} v{version}", "", end, f"{limit - end} bytes after the end"
-        )
-    return message
 
 
 def _encode(message: Any, version: int) -> list[Buffer]:
