@@ -165,7 +165,9 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Close, committing what auto-commit may."""
+        """Close. Without an error, what was handed out counts as dealt with for auto-commit."""
+        if error is None:
+            self._mark_consumed()
         await self.close()
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
@@ -272,12 +274,15 @@ class Consumer:
         fetcher = self._running()
         if self._member is not None:
             self._member.polled()
-        for reader in self._handed_out:
-            reader.consumed = reader.position
-        self._handed_out.clear()
+        self._mark_consumed()
         if fetcher.failures:
             raise fetcher.failures.popleft()
         return fetcher
+
+    def _mark_consumed(self) -> None:
+        for reader in self._handed_out:
+            reader.consumed = reader.position
+        self._handed_out.clear()
 
     def _next_reader(
         self, fetcher: Fetcher, done: tuple[TopicPartition, ...] = ()
@@ -440,7 +445,7 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Store positions for the group: those given, or everything handed out so far.
+        """Store positions for the group: those given, or behind everything handed out so far.
 
         Raises:
             InvalidUse: there is no group.
@@ -448,7 +453,8 @@ class Consumer:
         """
         group = self._group()
         if offsets is None:
-            await commit_offsets(self._cluster, group, self._positions("position"))
+            self._mark_consumed()
+            await commit_offsets(self._cluster, group, self._positions())
             return
         positions = {
             partition: OffsetAndMetadata(value) if isinstance(value, int) else value
@@ -474,14 +480,15 @@ class Consumer:
         return Membership(group_id=self._group_options.group_id)
 
     def _positions(
-        self, which: str, readers: Iterable[PartitionReader] | None = None
+        self, readers: Iterable[PartitionReader] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        offsets = {}
-        for reader in self._running().readers.values() if readers is None else readers:
-            offset = reader.consumed if which == "consumed" else reader.position
-            if offset is not None:
-                offsets[reader.partition] = OffsetAndMetadata(offset, "", reader.leader_epoch)
-        return offsets
+        """What may be committed, by partition."""
+        chosen = self._running().readers.values() if readers is None else readers
+        return {
+            reader.partition: OffsetAndMetadata(reader.consumed, "", reader.leader_epoch)
+            for reader in chosen
+            if reader.consumed is not None
+        }
 
     async def _commit_at_intervals(self, interval_s: float) -> None:
         while True:
@@ -492,7 +499,7 @@ class Consumer:
     async def _commit_consumed(self, readers: Iterable[PartitionReader]) -> None:
         """Auto-commit. A group in the midst of a rebalance refuses; the next one will do."""
         due = [reader for reader in readers if reader.consumed != reader.committed]
-        positions = self._positions("consumed", due)
+        positions = self._positions(due)
         try:
             await commit_offsets(self._cluster, self._group(), positions)
         except BrokerRefused as error:

@@ -253,6 +253,14 @@ class Producer:
                 await batch.settled()
         finally:
             sender.flushing -= 1
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Raise what `flush` would, without waiting; long inputs stop early by it.
+
+        Raises:
+            ClientError: the first failure since the last one raised that nobody awaited.
+        """
         failure, self._unseen_failure = self._unseen_failure, None
         if failure is not None:
             raise failure

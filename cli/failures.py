@@ -1,0 +1,68 @@
+"""From an exception to one sentence on stderr and an exit code.
+
+The one place that knows which error of which package means what to a shell. It imports the
+packages of the errors only when there is an error, so that a good run pays nothing.
+"""
+
+import os
+import sys
+
+import click
+
+from cli.exit_codes import ExitCode
+
+
+class CommandFailed(Exception):
+    """A command ends with a sentence and a code of its own."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
+        """Keep the sentence and the code."""
+        super().__init__(message)
+        self.code = code
+
+
+def exit_code_of(error: Exception) -> ExitCode | None:
+    """The exit code of an error that a user can cause, None for a defect of ours."""
+    from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
+    from config import ConfigErrors
+    from protocol.error_codes import ErrorCode
+    from protocol.errors import ProtocolError
+    from storage.errors import StorageError
+
+    missing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
+    if isinstance(error, BrokerRefused) and error.code in missing:
+        return ExitCode.NOT_FOUND
+    table: tuple[tuple[type[Exception], ExitCode], ...] = (
+        (BrokerUnreachable, ExitCode.UNREACHABLE),
+        (InvalidUse, ExitCode.USAGE),
+        (ClientError, ExitCode.FAILED),
+        (ConfigErrors, ExitCode.CONFIG),
+        (FileNotFoundError, ExitCode.NOT_FOUND),
+        (StorageError, ExitCode.FAILED),
+        (ProtocolError, ExitCode.FAILED),
+        (OSError, ExitCode.FAILED),
+    )
+    return next((code for kind, code in table if isinstance(error, kind)), None)
+
+
+def sentence_of(error: Exception) -> str:
+    """What to print for `error`: its own words, or the system's with the file's name."""
+    if isinstance(error, OSError) and error.strerror:
+        name = f"{error.filename}: " if error.filename else ""
+        return f"{name}{error.strerror}"
+    return str(error)
+
+
+def complain(sentence: str) -> None:
+    """Write ``tidelog: sentence`` to stderr, in red on a terminal; further lines are indented."""
+    first, *rest = sentence.splitlines() or ["failed"]
+    click.echo(click.style("tidelog: ", fg="red", bold=True) + first, err=True)
+    for line in rest:
+        click.echo(f"  {line}", err=True)
+
+
+def leave_broken_pipe() -> ExitCode:
+    """Make the interpreter's own flush at exit silent, since nobody reads it."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    return ExitCode.BROKEN_PIPE

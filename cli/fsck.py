@@ -1,0 +1,93 @@
+"""``tidelog fsck``: is everything in a data directory true, and does it agree?
+
+The rules and the reading are `storage.fsck`; this command shows findings and progress. It only
+reads. On a directory that a broker has open it reports what is being written at that moment.
+"""
+
+from pathlib import Path
+
+import click
+
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
+from cli.options import json_option
+from cli.output import Progress, format_size, print_json
+from storage.files import RealFiles
+from storage.fsck import AuditReport, audit_directory
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--quick", is_flag=True, help="Do not decode every record.")
+@json_option
+def command(*, directory: Path, quick: bool, as_json: bool) -> int:
+    """Audit a data directory that no broker has open. Changes nothing.
+
+    Exit code 6 says that there are errors. Warnings are what the next start repairs.
+    """
+    if not directory.is_dir():
+        raise CommandFailed(f"{directory} is no directory", ExitCode.NOT_FOUND)
+    with Progress("auditing partitions", None) as progress:
+        report = audit_directory(
+            str(directory),
+            RealFiles(),
+            deep=not quick,
+            progress=lambda done, total: progress.reach(done, total),
+        )
+    if as_json:
+        print_json(_document(report))
+    else:
+        _print(report)
+    return ExitCode.DAMAGED if report.errors else ExitCode.OK
+
+
+def _print(report: AuditReport) -> None:
+    for finding in report.findings:
+        click.echo(str(finding))
+    logs = report.logs.values()
+    warnings = len(report.findings) - report.errors
+    verdict = (
+        click.style("damaged", fg="red", bold=True)
+        if report.errors
+        else click.style("sound", fg="green", bold=True)
+    )
+    click.echo(
+        f"{report.path}: {verdict}, {report.errors} errors, {warnings} warnings; "
+        f"{len(logs)} partitions, {sum(log.segments for log in logs):,} segments, "
+        f"{sum(log.batches for log in logs):,} batches, "
+        f"{sum(log.records for log in logs):,} records, "
+        f"{format_size(sum(log.size_bytes for log in logs))}; "
+        f"stopped {'cleanly' if report.stopped_cleanly else 'uncleanly or still running'}"
+    )
+
+
+def _document(report: AuditReport) -> dict[str, object]:
+    return {
+        "path": report.path,
+        "stopped_cleanly": report.stopped_cleanly,
+        "errors": report.errors,
+        "findings": [
+            {
+                "severity": finding.severity.value,
+                "rule": finding.rule,
+                "path": finding.path,
+                "position": finding.position,
+                "expected": finding.expected,
+                "found": finding.found,
+            }
+            for finding in report.findings
+        ],
+        "partitions": [
+            {
+                "topic": topic,
+                "partition": number,
+                "log_start_offset": log.log_start_offset,
+                "log_end_offset": log.log_end_offset,
+                "segments": log.segments,
+                "batches": log.batches,
+                "records": log.records,
+                "size_bytes": log.size_bytes,
+            }
+            for (topic, number), log in sorted(report.logs.items())
+        ],
+    }

@@ -1,0 +1,246 @@
+"""``tidelog group``: what consumer groups do, how far they are, and moving them in time."""
+
+import sys
+from typing import Any
+
+import click
+
+from cli.options import TimeType, bootstrap_option, json_option, run_async
+from cli.output import RIGHT, note, print_json, print_table
+from client.admin import Admin
+from client.descriptions import GroupInfo, GroupListing
+from client.errors import BrokerRefused, InvalidUse
+from client.offsets import EARLIEST, LATEST
+from client.times import format_time
+from client.types import TopicPartition
+from protocol.error_codes import ErrorCode
+
+
+@click.group()
+def command() -> None:
+    """List, describe, delete consumer groups; move them in time."""
+
+
+@command.command("list")
+@bootstrap_option
+@json_option
+def list_groups(*, bootstrap: str, as_json: bool) -> None:
+    """List all groups."""
+
+    async def work() -> list[GroupListing]:
+        async with Admin(bootstrap) as admin:
+            return await admin.groups()
+
+    groups = run_async(work())
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": group.group_id,
+                    "state": group.state,
+                    "type": group.group_type,
+                    "protocol_type": group.protocol_type,
+                }
+                for group in groups
+            ]
+        )
+    elif groups:
+        print_table(
+            ["GROUP", "STATE", "TYPE"], [(g.group_id, g.state, g.group_type) for g in groups]
+        )
+    else:
+        note("there are no groups yet; consume with one: tidelog consume TOPIC --group NAME")
+
+
+@command.command()
+@click.argument("group_id", metavar="GROUP")
+@bootstrap_option
+@json_option
+def describe(*, group_id: str, bootstrap: str, as_json: bool) -> None:
+    """Show a group's members, positions and how far behind they are."""
+    info, rows = run_async(_describe(bootstrap, group_id))
+    if as_json:
+        print_json(_document(info, rows))
+        return
+    click.echo(
+        f"{info.group_id}: {info.state}, {len(info.members)} members"
+        + (f", assignor {info.assignor}" if info.assignor else "")
+    )
+    if rows:
+        headings = [
+            "TOPIC",
+            f"{RIGHT}PARTITION",
+            f"{RIGHT}POSITION",
+            f"{RIGHT}END",
+            f"{RIGHT}LAG",
+            "MEMBER",
+        ]
+        print_table(
+            headings,
+            [
+                (r["topic"], str(r["partition"]), r["position"], r["end"], r["lag"], r["client_id"])
+                for r in rows
+            ],
+        )
+
+
+async def _describe(bootstrap: str, group_id: str) -> tuple[GroupInfo, list[dict[str, Any]]]:
+    async with Admin(bootstrap) as admin:
+        info = await admin.describe_group(group_id)
+        committed = await admin.group_offsets(group_id)
+        owners = {tp: member for member in info.members for tp in member.partitions}
+        partitions = sorted({*committed, *owners})
+        ends = await _ends_of_existing(admin, partitions)
+    rows = []
+    for tp in partitions:
+        position = committed[tp].offset if tp in committed else None
+        end = ends.get(tp)
+        owner = owners.get(tp)
+        rows.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "position": position,
+                "end": end,
+                "lag": None if position is None or end is None else max(0, end - position),
+                "member_id": owner.member_id if owner else None,
+                "client_id": owner.client_id if owner else None,
+                "host": owner.client_host if owner else None,
+            }
+        )
+    return info, rows
+
+
+async def _ends_of_existing(
+    admin: Admin, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The ends of those partitions whose topic still exists: positions outlive topics."""
+    topics = await admin.topics(internal=True)
+    existing = [
+        tp
+        for tp in partitions
+        if tp.topic in topics and tp.partition in topics[tp.topic].partitions
+    ]
+    found = await admin.list_offsets(dict.fromkeys(existing, LATEST))
+    return {tp: hit.offset for tp, hit in found.items() if hit is not None}
+
+
+def _document(info: GroupInfo, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "group": info.group_id,
+        "state": info.state,
+        "protocol_type": info.protocol_type,
+        "assignor": info.assignor,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.client_host,
+                "partitions": [
+                    {"topic": tp.topic, "partition": tp.partition} for tp in member.partitions
+                ],
+            }
+            for member in info.members
+        ],
+        "positions": rows,
+    }
+
+
+@command.command()
+@click.argument("group_id", metavar="GROUP")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+def delete(*, group_id: str, yes: bool, bootstrap: str) -> None:
+    """Forget a group that has no members, with its positions."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("deleting needs --yes when nobody can be asked")
+        click.confirm(f"Forget the group {group_id} and its positions?", abort=True)
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.delete_group(group_id)
+
+    run_async(work())
+    click.echo(f"Deleted the group {group_id}.")
+
+
+@command.command()
+@click.argument("group_id", metavar="GROUP")
+@click.option("--to-time", "to_ms", type=TimeType(), help="The first record at or after it.")
+@click.option("--to-earliest", "end", flag_value="earliest", help="The first record there is.")
+@click.option("--to-latest", "end", flag_value="latest", help="Behind the last record.")
+@click.option("-t", "--topic", "topics", multiple=True, help="Default: all the group has read.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would change, change nothing.")
+@bootstrap_option
+@json_option
+def reset(
+    *,
+    group_id: str,
+    to_ms: int | None,
+    end: str | None,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Move the positions of a group without members, for example back in time.
+
+    Example: tidelog group reset billing --to-time -2h
+    """
+    if (to_ms is None) == (end is None):
+        raise click.UsageError("give one of --to-time, --to-earliest, --to-latest")
+    target = to_ms if to_ms is not None else {"earliest": EARLIEST, "latest": LATEST}[end or ""]
+    moves = run_async(_reset(bootstrap, group_id, topics, target, dry_run=dry_run))
+    if as_json:
+        names = ("topic", "partition", "from", "to")
+        rows = [(tp.topic, tp.partition, old, new) for tp, old, new in moves]
+        document: dict[str, Any] = {"group": group_id, "dry_run": dry_run}
+        document["positions"] = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json(document)
+        return
+    if to_ms is not None:
+        click.echo(f"{'Would move' if dry_run else 'Moved'} {group_id} to {format_time(to_ms)}:")
+    headings = ["TOPIC", f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO"]
+    print_table(headings, [(tp.topic, str(tp.partition), old, new) for tp, old, new in moves])
+
+
+async def _reset(
+    bootstrap: str, group_id: str, topics: tuple[str, ...], target: int, *, dry_run: bool
+) -> list[tuple[TopicPartition, int | None, int]]:
+    async with Admin(bootstrap) as admin:
+        await _check_empty(admin, group_id, may_be_new=bool(topics))
+        committed = await admin.group_offsets(group_id)
+        partitions = list(committed)
+        for topic in topics:
+            numbers = (await admin.describe_topic(topic)).partitions
+            partitions += [TopicPartition(topic, number) for number in numbers]
+        if topics:
+            partitions = sorted({tp for tp in partitions if tp.topic in topics})
+        if not partitions:
+            raise InvalidUse(f"group {group_id} has no positions to move: name a topic with -t")
+        found = await admin.list_offsets(dict.fromkeys(partitions, target))
+        ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        new = {tp: hit.offset for tp in partitions if (hit := found[tp] or ends[tp]) is not None}
+        if not dry_run:
+            await admin.alter_group_offsets(group_id, new)
+    return [
+        (tp, committed[tp].offset if tp in committed else None, offset)
+        for tp, offset in new.items()
+    ]
+
+
+async def _check_empty(admin: Admin, group_id: str, *, may_be_new: bool) -> None:
+    """Refuse early and clearly what the broker would refuse anyway."""
+    try:
+        info = await admin.describe_group(group_id)
+    except BrokerRefused as error:
+        if may_be_new and error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        raise
+    if info.members:
+        raise BrokerRefused(
+            f"moving group {group_id}, which has {len(info.members)} members",
+            ErrorCode.NON_EMPTY_GROUP,
+        )

@@ -1,0 +1,113 @@
+"""The entry of the console script: finds the command, runs it, turns errors into exit codes.
+
+A command's module is imported when the command is used, so that ``tidelog --help`` and
+``tidelog serve`` do not pay for tables, progress bars or the client.
+"""
+
+import sys
+from importlib import import_module
+
+import click
+
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed, complain, exit_code_of, leave_broken_pipe, sentence_of
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("serve", "Run the broker."),
+    "topic": ("topic", "Create, list, describe, alter and delete topics."),
+    "produce": ("produce", "Write lines or JSON records to a topic."),
+    "consume": ("consume", "Read records, from an offset or a time, once or following."),
+    "offsets": ("offsets", "Find offsets by time, or the ends of partitions."),
+    "group": ("group", "List, describe, delete consumer groups; move them in time."),
+    "dump-segment": ("dump_segment", "Show and check what a segment or index file holds."),
+    "fsck": ("fsck", "Audit a data directory that no broker has open."),
+    "config": ("config", "Check a configuration file, list all settings."),
+    "version": ("version", "Print the version."),
+}
+"""Command name -> (module, one line for the overview)."""
+
+
+class LazyCommands(click.Group):
+    """A click group whose members are imported by name, one at a time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All command names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself, imported now; None if there is no such."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"{__package__}.{COMMANDS[cmd_name][0]}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click, but an unknown name is answered with the nearest known one."""
+        name = args[0] if args else ""
+        if name and name not in COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else "see tidelog --help"
+            ctx.fail(f"there is no command '{name}'; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The overview, from the table alone: nothing is imported for it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyCommands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=(
+        "Times are ISO 8601 (2013-07-04T12:00Z), epoch milliseconds, or relative (-15m, today). "
+        "Exit codes and examples: docs/cli.md."
+    ),
+)
+@click.version_option(package_name="tidelog", prog_name="tidelog")
+def command() -> None:
+    """Tidelog: a broker that speaks Kafka's protocol and knows what time it was."""
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command line (None: the process's own) and return its exit code.
+
+    Only defects of ours escape as exceptions, with their traceback.
+    """
+    try:
+        result = command.main(args=arguments, prog_name="tidelog", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "tidelog"
+        complain(f"{error.format_message()}\n(see {where} --help)")
+        return ExitCode.USAGE
+    except click.ClickException as error:
+        complain(error.format_message())
+        return error.exit_code
+    except CommandFailed as error:
+        complain(str(error))
+        return error.code
+    except BrokenPipeError:
+        return leave_broken_pipe()
+    except Exception as error:
+        code = exit_code_of(error)
+        if code is None:
+            raise
+        complain(sentence_of(error))
+        return code
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run())

@@ -1,0 +1,74 @@
+"""Options that several commands share, and the bridge from a command to the asyncio client."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import click
+
+from client.errors import InvalidTime
+from client.times import parse_time
+
+_T = TypeVar("_T")
+_Command = Callable[..., Any]
+
+BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+
+
+def bootstrap_option(function: _Command) -> _Command:
+    """``-b HOST:PORT``: where the broker is."""
+    return click.option(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT",
+        default="127.0.0.1:9092",
+        envvar=BOOTSTRAP_VARIABLE,
+        show_default=True,
+        help=f"Where the broker is; also ${BOOTSTRAP_VARIABLE}.",
+    )(function)
+
+
+def json_option(function: _Command) -> _Command:
+    """``--json``: an answer for programs."""
+    return click.option("--json", "as_json", is_flag=True, help="JSON for programs.")(function)
+
+
+class TimeType(click.ParamType[int]):
+    """A time, given as milliseconds since the epoch to the command."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Milliseconds; what is no time, or in a wrong unit, is a usage error that says so."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_time(value, now_ms=now_ms())
+        except InvalidTime as error:
+            self.fail(str(error), param, ctx)
+
+
+def now_ms() -> int:
+    """The present in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def run_async(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a command's work to its end; Ctrl-C cancels it, and its clean-up still runs."""
+    return asyncio.run(work)
+
+
+def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:
+    """``KEY=VALUE`` texts as a mapping.
+
+    Raises:
+        click.UsageError: a text without ``=``.
+    """
+    parsed = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise click.UsageError(f"{option} {pair}: write KEY=VALUE")
+        parsed[name.strip()] = value.strip()
+    return parsed

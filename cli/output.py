@@ -1,0 +1,134 @@
+"""How commands speak: tables and sentences for people, JSON for programs.
+
+stdout carries the answer and nothing else; progress and notes go to stderr. Colours and
+progress bars appear on terminals only. rich is imported when a table or a bar is drawn.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import click
+
+from client.times import format_time
+
+_WIDE_COLUMNS = 1000
+"""How wide a line may be when nobody looks: what is piped is never cut or wrapped."""
+
+RIGHT = ">"
+"""A column heading that starts with this is set to the right, as numbers are."""
+
+
+def print_json(document: object) -> None:
+    """One JSON document, indented on a terminal."""
+    indent = 2 if sys.stdout.isatty() else None
+    click.echo(json.dumps(document, indent=indent, ensure_ascii=False))
+
+
+def json_line(document: object) -> str:
+    """One JSON document on one line, without the line's end."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Rows under bold headings; numbers are given as such and get digit groups."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    is_terminal = sys.stdout.isatty()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in columns:
+        is_number = heading.startswith(RIGHT)
+        table.add_column(
+            heading.removeprefix(RIGHT),
+            justify="right" if is_number else "left",
+            no_wrap=is_number or not is_terminal,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    console = Console(
+        file=sys.stdout, width=None if is_terminal else _WIDE_COLUMNS, highlight=False
+    )
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def note(sentence: str) -> None:
+    """A remark on stderr, which leaves stdout to the answer."""
+    click.echo(sentence, err=True)
+
+
+def time_fields(timestamp_ms: int) -> dict[str, Any]:
+    """A timestamp for programs: the number, and ISO 8601; both null where there is none."""
+    if timestamp_ms < 0:
+        return {"timestamp_ms": None, "time": None}
+    return {"timestamp_ms": timestamp_ms, "time": format_time(timestamp_ms)}
+
+
+def format_size(size_bytes: int) -> str:
+    """Bytes in the unit that leaves one to four digits, such as ``12.3 MiB``."""
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    size, unit = size_bytes / 1024, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.1f} {unit}"
+
+
+class Progress(AbstractContextManager["Progress"]):
+    """A bar on stderr while something long goes on; silent where stderr is no terminal."""
+
+    def __init__(self, what: str, total: int | None, *, is_quiet: bool = False) -> None:
+        """`total` is what `advance` will add up to, None if nobody knows."""
+        self._what = what
+        self._total = total
+        self._bar: Any = None
+        self._task: Any = None
+        self._is_shown = sys.stderr.isatty() and not is_quiet
+
+    def __enter__(self) -> "Progress":
+        """Draw the bar."""
+        if self._is_shown:
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task(self._what, total=self._total)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, amount: int, what: str | None = None) -> None:
+        """`amount` more is done; `what` replaces the words beside the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, advance=amount, description=what or self._what)
+
+    def reach(self, done: int, total: int) -> None:
+        """`done` of `total` are done, when both are told anew each time."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total)

@@ -1,0 +1,227 @@
+"""``tidelog produce``: lines or JSON records from stdin or files into a topic."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from cli.failures import CommandFailed
+from cli.options import TimeType, bootstrap_option, now_ms, run_async
+from cli.output import Progress, format_size, note
+from cli.record_format import Outgoing, field_of, from_json, read_time
+from client.errors import InvalidUse
+from client.producer import Producer
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_CHUNK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineRules:
+    """How a line of input becomes a record."""
+
+    is_json: bool
+    key_separator: str | None
+    timestamp_ms: int | None
+    timestamp_field: str | None
+    key_field: str | None
+    partition: int | None
+    headers: tuple[tuple[str, bytes], ...]
+
+    def record(self, line: bytes) -> Outgoing:
+        """The record that a line stands for.
+
+        Raises:
+            InvalidUse: the line is not of the chosen form.
+        """
+        if self.is_json:
+            given = from_json(line, now_ms())
+            key, value, headers = given.key, given.value, (*given.headers, *self.headers)
+            timestamp_ms, partition = given.timestamp_ms, given.partition
+        else:
+            key, value = self._split(line)
+            headers, timestamp_ms, partition = self.headers, None, None
+        if self.key_field is not None:
+            key = str(field_of(value or b"", self.key_field)).encode()
+        if self.timestamp_field is not None:
+            timestamp_ms = read_time(field_of(value or b"", self.timestamp_field), now_ms())
+        return Outgoing(
+            key=key,
+            value=value,
+            timestamp_ms=timestamp_ms if self.timestamp_ms is None else self.timestamp_ms,
+            partition=partition if self.partition is None else self.partition,
+            headers=headers,
+        )
+
+    def _split(self, line: bytes) -> tuple[bytes | None, bytes]:
+        if self.key_separator is None:
+            return None, line
+        key, separator, value = line.partition(self.key_separator.encode())
+        if not separator:
+            raise InvalidUse(f"there is no key separator {self.key_separator!r} in it")
+        return key, value
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@click.option("-K", "--key-separator", metavar="TEXT", help="What stands between key and value.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["raw", "json"]),
+    default="raw",
+    show_default=True,
+    help="raw: a line is a value; json: a line is a record, as consume --json writes it.",
+)
+@click.option("--timestamp", "timestamp_ms", type=TimeType(), help="For all records.")
+@click.option("--timestamp-field", metavar="FIELD", help="A field of the JSON value with the time.")
+@click.option("--key-field", metavar="FIELD", help="A field of the JSON value to use as key.")
+@click.option("-H", "--header", "header_texts", metavar="NAME=VALUE", multiple=True)
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="For all records.")
+@click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True)
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="No summary, no progress bar.")
+@bootstrap_option
+def command(
+    *,
+    topic: str,
+    files: tuple[Path, ...],
+    key_separator: str | None,
+    form: str,
+    timestamp_ms: int | None,
+    timestamp_field: str | None,
+    key_field: str | None,
+    header_texts: tuple[str, ...],
+    partition: int | None,
+    compression: str,
+    acks: str,
+    quiet: bool,
+    bootstrap: str,
+) -> None:
+    """Write each line of stdin, or of files, as a record.
+
+    \b
+    Examples:
+      seq 3 | tidelog produce hello
+      echo 'N14228:took off' | tidelog produce flights -K : --timestamp 2013-01-01T05:17-05:00
+      tidelog produce events log.jsonl --timestamp-field event.time --key-field user
+    """
+    if timestamp_ms is not None and timestamp_field is not None:
+        raise click.UsageError("--timestamp and --timestamp-field contradict each other")
+    rules = LineRules(
+        is_json=form == "json",
+        key_separator=key_separator,
+        timestamp_ms=timestamp_ms,
+        timestamp_field=timestamp_field,
+        key_field=key_field,
+        partition=partition,
+        headers=_headers(header_texts),
+    )
+    if not files and sys.stdin.isatty() and not quiet:
+        note("Reading records from the terminal, one on each line; Ctrl-D ends.")
+    producer = Producer(bootstrap, acks=acks, compression=compression, linger_ms=20)
+    run_async(_produce(producer, topic, files, rules, is_quiet=quiet))
+
+
+def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    headers = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--header {text}: write NAME=VALUE")
+        headers.append((name, value.encode()))
+    return tuple(headers)
+
+
+async def _produce(
+    producer: Producer, topic: str, files: tuple[Path, ...], rules: LineRules, *, is_quiet: bool
+) -> None:
+    started = time.monotonic()
+    count = size_bytes = 0
+    total = sum(path.stat().st_size for path in files) if files else None
+    async with producer:
+        with Progress(f"producing to {topic}", total, is_quiet=is_quiet or not files) as progress:
+            async for name, number, line in _lines(files, progress):
+                try:
+                    record = rules.record(line)
+                    await producer.send(
+                        topic,
+                        record.value,
+                        key=record.key,
+                        partition=record.partition,
+                        timestamp_ms=record.timestamp_ms,
+                        headers=record.headers,
+                    )
+                except InvalidUse as error:
+                    await producer.flush()
+                    raise CommandFailed(
+                        f"{name}, line {number}: {error} ({count:,} records before it were sent)"
+                    ) from None
+                count += 1
+                size_bytes += len(line)
+                producer.raise_failure()
+        await producer.flush()
+    if not is_quiet:
+        seconds = time.monotonic() - started
+        note(f"{count:,} records, {format_size(size_bytes)} to {topic} in {seconds:.1f} s")
+
+
+async def _lines(
+    files: tuple[Path, ...], progress: Progress
+) -> AsyncIterator[tuple[str, int, bytes]]:
+    """(source, line number, line without its end) of all input, in order."""
+    if not files:
+        async for number, line in _split_lines(read_chunks(sys.stdin.fileno()), progress):
+            yield "stdin", number, line
+    for path in files:
+        with path.open("rb") as stream:
+            async for number, line in _split_lines(read_chunks(stream.fileno()), progress):
+                yield str(path), number, line
+
+
+async def _split_lines(
+    chunks: AsyncIterator[bytes], progress: Progress
+) -> AsyncIterator[tuple[int, bytes]]:
+    number, rest = 0, b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            number += 1
+            yield number, line.removesuffix(b"\r")
+        progress.advance(len(chunk))
+    if rest:
+        yield number + 1, rest
+
+
+async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """What arrives at a file descriptor, as it arrives; the event loop goes on meanwhile.
+
+    Without threads, so that Ctrl-C never waits for a line that nobody types. Regular files
+    cannot be waited for and need not be: they are read as they are.
+    """
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:
+        while chunk := os.read(descriptor, _CHUNK_BYTES):
+            yield chunk
+            await asyncio.sleep(0)
+        return
+    try:
+        while True:
+            await readable.wait()
+            readable.clear()
+            chunk = os.read(descriptor, _CHUNK_BYTES)
+            if not chunk:
+                return
+            yield chunk
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,148 @@
+"""``tidelog serve``: read the configuration, run the broker, say when and where it is ready.
+
+Composes `config.load` and `broker.server.run` and decides nothing itself. Order of sources:
+defaults, then ``--config FILE``, then the environment (``TIDELOG_...``), then ``--data-dir``,
+``--listen`` and ``--set``. It imports no tables and no client, so that a start stays quick.
+"""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
+
+if TYPE_CHECKING:
+    from broker.node import ReadyInfo
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+NEXT_STEPS = """\
+Try, in another terminal:
+  seq 3 | tidelog produce hello{bootstrap}
+  tidelog consume hello --from earliest{bootstrap}
+  tidelog offsets hello --at -5m{bootstrap}
+Stop with Ctrl-C."""
+
+
+@click.command()
+@click.option("--data-dir", metavar="DIR", help="Where records are kept (default ./data).")
+@click.option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 picks one.")
+@click.option("--config", "config_file", metavar="FILE", help="A .properties or .toml file.")
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One setting; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print the ready line as JSON.")
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="warning",
+    show_default=True,
+    help="What is logged to stderr.",
+)
+def command(
+    *,
+    data_dir: str | None,
+    listen: str | None,
+    config_file: str | None,
+    pairs: tuple[str, ...],
+    as_json: bool,
+    log_level: str,
+) -> int:
+    """Run the broker until Ctrl-C or SIGTERM.
+
+    Settings are Apache Kafka's; 'tidelog config list' shows them all, and
+    docs/configuration.md explains them.
+    """
+    from broker.errors import StartError
+    from broker.server import run
+    from config import load
+
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    config = load(
+        file_text=read_config(config_file),
+        file_name=config_file or "",
+        environment=os.environ,
+        command_line=command_line_settings(data_dir, listen, pairs),
+    )
+    try:
+        return run(config, announce=lambda ready: _announce(ready, as_json))
+    except StartError as error:
+        raise CommandFailed(str(error)) from None
+
+
+def command_line_settings(
+    data_dir: str | None, listen: str | None, pairs: tuple[str, ...]
+) -> dict[str, str]:
+    """The options as settings by name; ``--set`` wins over the shortcuts.
+
+    Raises:
+        click.UsageError: a pair without ``=``, or an address without a port.
+    """
+    settings: dict[str, str] = {}
+    if data_dir is not None:
+        settings["log.dirs"] = data_dir
+    if listen is not None:
+        host, colon, port = listen.rpartition(":")
+        if not colon or not port.isdigit():
+            raise click.UsageError(
+                f"--listen {listen}: write HOST:PORT, for example 127.0.0.1:9092 or 0.0.0.0:0"
+            )
+        settings["listeners"] = f"PLAINTEXT://{host}:{port}"
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise click.UsageError(f"--set {pair}: write KEY=VALUE, for example num.partitions=4")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def read_config(config_file: str | None) -> str | None:
+    """The text of a configuration file, None for no file.
+
+    Raises:
+        CommandFailed: it cannot be read, or is no text.
+    """
+    if config_file is None:
+        return None
+    try:
+        return Path(config_file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandFailed(
+            f"{config_file} is not UTF-8 text (byte {error.start})", ExitCode.CONFIG
+        ) from None
+    except OSError as error:
+        raise CommandFailed(
+            f"cannot read the configuration {config_file}: {error.strerror}", ExitCode.CONFIG
+        ) from None
+
+
+def _announce(ready: "ReadyInfo", as_json: bool) -> None:
+    """One line when clients are accepted; on a terminal, what to try next."""
+    for notice in ready.notices:
+        click.echo(f"tidelog: note: {notice}", err=True)
+    if as_json:
+        facts = {
+            "event": "ready",
+            "host": ready.host,
+            "port": ready.port,
+            "metrics_port": ready.metrics_port,
+            "node_id": ready.node_id,
+            "cluster_id": ready.cluster_id,
+            "data_dir": ready.data_dir,
+        }
+        click.echo(json.dumps(facts))
+    else:
+        address = (
+            f"[{ready.host}]:{ready.port}" if ":" in ready.host else f"{ready.host}:{ready.port}"
+        )
+        click.echo(f"Tidelog is ready at {address} (data in {ready.data_dir})")
+        if sys.stdout.isatty():
+            bootstrap = "" if ready.port == 9092 else f" -b {address}"
+            click.echo(NEXT_STEPS.format(bootstrap=bootstrap))
+    sys.stdout.flush()

@@ -1,0 +1,219 @@
+"""``tidelog topic``: create, list, describe, alter, grow and delete topics."""
+
+import sys
+from typing import Any
+
+import click
+
+from cli.options import bootstrap_option, json_option, parse_pairs, run_async
+from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
+from client.admin import Admin
+from client.errors import BrokerRefused, UnsupportedByBroker
+from client.offsets import EARLIEST, LATEST
+from client.types import OffsetAndTimestamp, TopicPartition
+from protocol.error_codes import ErrorCode
+
+
+@click.group()
+def command() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@command.command()
+@click.argument("name")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Default: the broker's.")
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting; repeatable.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
+@bootstrap_option
+def create(
+    *,
+    name: str,
+    partitions: int | None,
+    pairs: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
+) -> None:
+    """Create a topic.
+
+    Example: tidelog topic create flights -p 4 --set message.timestamp.type=CreateTime
+    """
+    configs = parse_pairs(pairs, "--set")
+
+    async def work() -> str:
+        async with Admin(bootstrap) as admin:
+            try:
+                await admin.create_topic(name, partitions=partitions or -1, configs=configs)
+            except BrokerRefused as error:
+                if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+                return f"{name} exists already."
+        return f"Created {name}."
+
+    click.echo(run_async(work()))
+
+
+@command.command("list")
+@click.option("--internal", is_flag=True, help="Also the broker's own topics.")
+@bootstrap_option
+@json_option
+def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
+    """List all topics."""
+
+    async def work() -> dict[str, Any]:
+        async with Admin(bootstrap) as admin:
+            return await admin.topics(internal=internal)
+
+    topics = run_async(work())
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": name,
+                    "partitions": len(info.partitions),
+                    "internal": info.is_internal,
+                    "topic_id": info.topic_id.hex(),
+                }
+                for name, info in topics.items()
+            ]
+        )
+    elif topics:
+        rows = [(name, len(info.partitions)) for name, info in topics.items()]
+        print_table(["TOPIC", f"{RIGHT}PARTITIONS"], rows)
+    else:
+        note("there are no topics yet; create one with: tidelog topic create NAME")
+
+
+@command.command()
+@click.argument("name")
+@bootstrap_option
+@json_option
+def describe(*, name: str, bootstrap: str, as_json: bool) -> None:
+    """Show a topic's partitions, what they hold, and its settings."""
+    facts = run_async(_describe(bootstrap, name))
+    if as_json:
+        print_json(facts)
+        return
+    print_table(
+        [
+            f"{RIGHT}PARTITION",
+            f"{RIGHT}LEADER",
+            f"{RIGHT}EARLIEST",
+            f"{RIGHT}LATEST",
+            f"{RIGHT}SIZE",
+            "NEWEST RECORD",
+        ],
+        [
+            (
+                str(row["partition"]),
+                str(row["leader"]),
+                row["earliest_offset"],
+                row["latest_offset"],
+                None if row["size_bytes"] is None else format_size(row["size_bytes"]),
+                row["newest"]["time"],
+            )
+            for row in facts["partitions"]
+        ],
+    )
+    if facts["configs"]:
+        click.echo()
+        print_table(["SETTING", "VALUE"], list(facts["configs"].items()))
+
+
+async def _describe(bootstrap: str, name: str) -> dict[str, Any]:
+    async with Admin(bootstrap) as admin:
+        info = await admin.describe_topic(name)
+        partitions = [TopicPartition(name, number) for number in info.partitions]
+        earliest = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        latest = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        configs = await admin.topic_configs(name)
+        try:
+            newest = await admin.newest_records(name)
+        except UnsupportedByBroker:
+            newest = {}
+        try:
+            sizes = await admin.sizes()
+        except UnsupportedByBroker:
+            sizes = {}
+    return {
+        "topic": name,
+        "topic_id": info.topic_id.hex(),
+        "partitions": [
+            {
+                "partition": tp.partition,
+                "leader": info.partitions[tp.partition].leader,
+                "earliest_offset": _offset(earliest[tp]),
+                "latest_offset": _offset(latest[tp]),
+                "size_bytes": sizes.get(tp),
+                "newest": _newest(newest.get(tp)),
+            }
+            for tp in partitions
+        ],
+        "configs": {
+            entry.name: entry.value
+            for entry in sorted(configs.values(), key=lambda entry: entry.name)
+            if not entry.source.is_default
+        },
+    }
+
+
+def _offset(hit: OffsetAndTimestamp | None) -> int | None:
+    return None if hit is None else hit.offset
+
+
+def _newest(hit: OffsetAndTimestamp | None) -> dict[str, Any]:
+    if hit is None:
+        return {"offset": None, **time_fields(-1)}
+    return {"offset": hit.offset, **time_fields(hit.timestamp_ms)}
+
+
+@command.command()
+@click.argument("name")
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Change a setting.")
+@click.option("--unset", "names", metavar="KEY", multiple=True, help="Back to the default.")
+@bootstrap_option
+def alter(*, name: str, pairs: tuple[str, ...], names: tuple[str, ...], bootstrap: str) -> None:
+    """Change settings of a topic; all of them, or none if one is refused."""
+    changes: dict[str, str | None] = {**parse_pairs(pairs, "--set"), **dict.fromkeys(names)}
+    if not changes:
+        raise click.UsageError("nothing to change: give --set KEY=VALUE or --unset KEY")
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.alter_topic_configs(name, changes)
+
+    run_async(work())
+    click.echo(f"Changed {name}.")
+
+
+@command.command()
+@click.argument("name")
+@click.argument("total", type=click.IntRange(min=1))
+@bootstrap_option
+def partitions(*, name: str, total: int, bootstrap: str) -> None:
+    """Let a topic have TOTAL partitions; keys may then move to other ones."""
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.create_partitions(name, total)
+
+    run_async(work())
+    click.echo(f"{name} has {total} partitions.")
+
+
+@command.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+def delete(*, names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
+    """Delete topics with all their records."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("deleting needs --yes when nobody can be asked")
+        click.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.delete_topic(*names)
+
+    run_async(work())
+    click.echo(f"Deleted {', '.join(names)}.")

@@ -1,0 +1,24 @@
+"""``tidelog version``: what is installed, for bug reports and for scripts."""
+
+import json
+import platform
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+
+import click
+
+DISTRIBUTION = "tidelog"
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def command(*, as_json: bool) -> None:
+    """Print the version."""
+    try:
+        number = installed_version(DISTRIBUTION)
+    except PackageNotFoundError:
+        number = "unknown (not installed)"
+    if as_json:
+        click.echo(json.dumps({"version": number, "python": platform.python_version()}))
+    else:
+        click.echo(f"{DISTRIBUTION} {number} (Python {platform.python_version()})")

@@ -1,0 +1,485 @@
+"""The admin client: topics, settings, offsets, groups, the cluster itself.
+
+Each call is one question or one change, answered when the broker has done it. Requests about
+offsets are `client.offsets`, about groups `client.group_admin`; both serve other users too.
+
+    async with Admin("localhost:9092") as admin:
+        await admin.create_topic("flights", partitions=4)
+        print(await admin.offsets_for_time("flights", "2013-07-04T12:00-04:00"))
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from client import group_admin
+from client.cluster import Cluster, ClusterOptions
+from client.descriptions import (
+    ClusterInfo,
+    ConfigEntry,
+    ConfigSource,
+    GroupInfo,
+    GroupListing,
+    NewTopic,
+    ResourceType,
+)
+from client.errors import BrokerRefused, InvalidTime
+from client.offsets import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    Isolation,
+    Membership,
+    commit_offsets,
+    fetch_committed,
+    list_offsets,
+)
+from client.times import find_unit_mistake, parse_time
+from client.types import (
+    Broker,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicInfo,
+    TopicPartition,
+)
+from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.api.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.api.describe_log_dirs import DescribeLogDirsRequest
+from protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.error_codes import ErrorCode
+
+_SET = 0
+_DELETE = 1
+
+ALL_RECORDS = -1
+"""The offset up to which `delete_records` deletes everything there is."""
+
+
+class Admin:
+    """Opened by ``async with``, closed by it or by `close`. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        bootstrap: str | Iterable[str] = "127.0.0.1:9092",
+        *,
+        request_timeout_ms: int = 30_000,
+        timeout_ms: int = 60_000,
+        client_id: str = "tidelog-admin",
+    ) -> None:
+        """Set up without connecting; `timeout_ms` is how long a call retries in all."""
+        self._timeout_ms = request_timeout_ms
+        self._cluster = Cluster(
+            bootstrap,
+            ClusterOptions(
+                client_id=client_id, request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms
+            ),
+        )
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+        """
+        try:
+            await self._cluster.refresh(())
+        except BaseException:
+            await self._cluster.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Disconnect."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Disconnect; calls under way fail."""
+        await self._cluster.close()
+
+    # The cluster.
+
+    async def cluster(self) -> ClusterInfo:
+        """The cluster's id and controller."""
+        await self._cluster.refresh(())
+        return ClusterInfo(
+            cluster_id=self._cluster.cluster_id, controller_id=self._cluster.controller_id
+        )
+
+    async def brokers(self) -> list[Broker]:
+        """All brokers, by node id."""
+        await self._cluster.refresh(())
+        return sorted(self._cluster.brokers.values(), key=lambda broker: broker.node_id)
+
+    # Topics.
+
+    async def topics(self, *, internal: bool = False) -> dict[str, TopicInfo]:
+        """All topics by name, in order; those of the broker itself only if asked for."""
+        topics = await self._cluster.topics()
+        return {
+            name: info for name, info in sorted(topics.items()) if internal or not info.is_internal
+        }
+
+    async def describe_topic(self, name: str) -> TopicInfo:
+        """One topic, asked for now.
+
+        Raises:
+            BrokerRefused: UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
+        """
+        self._cluster.forget_topic(name)
+        return await self._cluster.topic(name)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Create one topic; -1 leaves a number to the broker. `validate_only` changes nothing.
+
+        Raises:
+            BrokerRefused: it exists, or its name, numbers or settings are not allowed.
+        """
+        topic = NewTopic(
+            name=name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=configs,
+        )
+        await self.create_topics([topic], validate_only=validate_only)
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> None:
+        """Create several topics.
+
+        Raises:
+            BrokerRefused: the first refusal; the other topics are created.
+        """
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=topic.name,
+                    num_partitions=topic.partitions,
+                    replication_factor=topic.replication_factor,
+                    configs=[
+                        CreatableTopicConfig(name=name, value=value)
+                        for name, value in (topic.configs or {}).items()
+                    ],
+                )
+                for topic in topics
+            ],
+            timeout_ms=self._timeout_ms,
+            validate_only=validate_only,
+        )
+        response, address = await self._cluster.call_controller(
+            request, min_version=1 if validate_only else 0
+        )
+        for result in response.topics:
+            _check(f"creating topic {result.name}", result, address)
+
+    async def delete_topic(self, *names: str) -> None:
+        """Delete topics with all their records.
+
+        Raises:
+            BrokerRefused: the first refusal; the other topics are deleted.
+        """
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in names],
+            topic_names=list(names),
+            timeout_ms=self._timeout_ms,
+        )
+        response, address = await self._cluster.call_controller(request)
+        for result in response.responses:
+            _check(f"deleting topic {result.name}", result, address)
+        for name in names:
+            self._cluster.forget_topic(name)
+
+    async def create_partitions(self, topic: str, total: int) -> None:
+        """Let a topic have `total` partitions from now on; keys may move to others.
+
+        Raises:
+            BrokerRefused: the topic does not exist or has as many already.
+        """
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=topic, count=total, assignments=None)],
+            timeout_ms=self._timeout_ms,
+        )
+        response, address = await self._cluster.call_controller(request)
+        for result in response.results:
+            _check(f"adding partitions to {topic}", result, address)
+        self._cluster.forget_topic(topic)
+
+    # Settings.
+
+    async def topic_configs(self, topic: str) -> dict[str, ConfigEntry]:
+        """Every setting of a topic by name.
+
+        Raises:
+            BrokerRefused: there is no such topic.
+        """
+        return await self._configs(ResourceType.TOPIC, topic)
+
+    async def broker_configs(self, node_id: int) -> dict[str, ConfigEntry]:
+        """Every setting of a broker by name."""
+        return await self._configs(ResourceType.BROKER, str(node_id))
+
+    async def alter_topic_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a topic; None takes one back to its default. All or none.
+
+        Raises:
+            BrokerRefused: an unknown setting or a value out of bounds.
+        """
+        await self._alter_configs(ResourceType.TOPIC, topic, changes)
+
+    async def alter_broker_configs(self, node_id: int, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a broker while it runs; None takes one back. All or none.
+
+        Raises:
+            BrokerRefused: an unknown setting, or one that needs a restart.
+        """
+        await self._alter_configs(ResourceType.BROKER, str(node_id), changes)
+
+    async def _configs(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=None
+                )
+            ],
+            include_documentation=True,
+        )
+        connection = await self._connection_for(kind, name)
+        response = await connection.call(request)
+        for result in response.results:
+            _check(f"reading the settings of {name}", result, connection.address)
+        return {
+            entry.name: ConfigEntry(
+                name=entry.name,
+                value=entry.value,
+                source=_source(entry),
+                is_read_only=entry.read_only,
+                is_sensitive=entry.is_sensitive,
+                documentation=entry.documentation,
+            )
+            for result in response.results
+            for entry in result.configs
+        }
+
+    async def _alter_configs(
+        self, kind: ResourceType, name: str, changes: Mapping[str, str | None]
+    ) -> None:
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=kind,
+                    resource_name=name,
+                    configs=[
+                        AlterableConfig(
+                            name=key,
+                            config_operation=_DELETE if value is None else _SET,
+                            value=value,
+                        )
+                        for key, value in changes.items()
+                    ],
+                )
+            ]
+        )
+        connection = await self._connection_for(kind, name)
+        response = await connection.call(request)
+        for result in response.responses:
+            _check(f"changing the settings of {name}", result, connection.address)
+
+    async def _connection_for(self, kind: ResourceType, name: str) -> Any:
+        """A broker's settings are asked of that broker, a topic's of anyone."""
+        if kind is ResourceType.BROKER:
+            return await self._cluster.connection(int(name))
+        return await self._cluster.any_connection()
+
+    # Offsets.
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time in ms, or the ends (see `client.offsets`).
+
+        Raises:
+            BrokerRefused: an unknown partition.
+        """
+        return await list_offsets(self._cluster, timestamps, isolation)
+
+    async def offsets_for_time(
+        self, topic: str, when: int | str
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time in every partition; None where there is none.
+
+        `when` is milliseconds, or text as `client.times` reads it.
+
+        Raises:
+            InvalidTime: `when` is no time, or in the wrong unit.
+            BrokerRefused: there is no such topic.
+        """
+        return await self._offsets_everywhere(topic, _timestamp(when))
+
+    async def earliest_offsets(self, topic: str) -> dict[TopicPartition, int]:
+        """The earliest offset of every partition."""
+        found = await self._offsets_everywhere(topic, EARLIEST)
+        return {partition: hit.offset for partition, hit in found.items() if hit is not None}
+
+    async def latest_offsets(self, topic: str) -> dict[TopicPartition, int]:
+        """One past the last offset of every partition."""
+        found = await self._offsets_everywhere(topic, LATEST)
+        return {partition: hit.offset for partition, hit in found.items() if hit is not None}
+
+    async def newest_records(self, topic: str) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The record with the largest timestamp of every partition, None where it is empty."""
+        return await self._offsets_everywhere(topic, MAX_TIMESTAMP)
+
+    async def _offsets_everywhere(
+        self, topic: str, timestamp: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        info = await self._cluster.topic(topic)
+        wanted = {TopicPartition(topic, number): timestamp for number in info.partitions}
+        return await list_offsets(self._cluster, wanted)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Delete what lies before an offset (`ALL_RECORDS`: everything); the new earliest offsets.
+
+        Raises:
+            BrokerRefused: an offset out of range, or a topic whose policy forbids it.
+        """
+        earliest: dict[TopicPartition, int] = {}
+        for node_id, partitions in (await self._cluster.by_leader(before)).items():
+            topics: dict[str, list[DeleteRecordsPartition]] = {}
+            for partition in partitions:
+                topics.setdefault(partition.topic, []).append(
+                    DeleteRecordsPartition(
+                        partition_index=partition.partition, offset=before[partition]
+                    )
+                )
+            request = DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(name=name, partitions=items)
+                    for name, items in topics.items()
+                ],
+                timeout_ms=self._timeout_ms,
+            )
+            connection = await self._cluster.connection(node_id)
+            response = await connection.call(request)
+            for topic in response.topics:
+                for item in topic.partitions:
+                    partition = TopicPartition(topic.name, item.partition_index)
+                    _check(f"deleting records of {partition}", item, connection.address)
+                    earliest[partition] = item.low_watermark
+        return earliest
+
+    async def sizes(self) -> dict[TopicPartition, int]:
+        """Bytes on disk of every partition, over all brokers."""
+        sizes: dict[TopicPartition, int] = {}
+        await self._cluster.refresh(())
+        for node_id in list(self._cluster.brokers):
+            connection = await self._cluster.connection(node_id)
+            response = await connection.call(DescribeLogDirsRequest(topics=None))
+            for directory in response.results:
+                _check(f"reading sizes in {directory.log_dir}", directory, connection.address)
+                for topic in directory.topics:
+                    for item in topic.partitions:
+                        sizes[TopicPartition(topic.name, item.partition_index)] = (
+                            item.partition_size
+                        )
+        return sizes
+
+    # Groups.
+
+    async def groups(self) -> list[GroupListing]:
+        """All consumer groups, by name."""
+        return await group_admin.list_groups(self._cluster)
+
+    async def describe_group(self, group_id: str) -> GroupInfo:
+        """One group and its members.
+
+        Raises:
+            BrokerRefused: GROUP_ID_NOT_FOUND if it does not exist.
+        """
+        return await group_admin.describe_group(self._cluster, group_id)
+
+    async def delete_group(self, group_id: str) -> None:
+        """Forget a group without members, with its committed offsets.
+
+        Raises:
+            BrokerRefused: it has members, or does not exist.
+        """
+        await group_admin.delete_group(self._cluster, group_id)
+
+    async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All committed positions of a group, in order of partition."""
+        committed = await fetch_committed(self._cluster, group_id)
+        return dict(sorted(committed.items()))
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Set positions of a group that has no members.
+
+        Raises:
+            BrokerRefused: the group has members.
+        """
+        positions = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+        await commit_offsets(self._cluster, Membership(group_id=group_id), positions)
+
+    async def find_positions_at(
+        self, partitions: Iterable[TopicPartition], when: int | str
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record at or after a time, or the end where there is none."""
+        wanted = list(partitions)
+        found = await self.list_offsets(dict.fromkeys(wanted, _timestamp(when)))
+        ends = await self.list_offsets(dict.fromkeys(wanted, LATEST))
+        return {
+            partition: hit.offset
+            for partition in wanted
+            if (hit := found[partition] or ends[partition]) is not None
+        }
+
+
+def _timestamp(when: int | str) -> int:
+    if isinstance(when, str):
+        return parse_time(when, now_ms=time.time_ns() // 1_000_000)
+    if mistake := find_unit_mistake(when):
+        raise InvalidTime(mistake)
+    return when
+
+
+def _check(what: str, result: Any, address: str) -> None:
+    if result.error_code != ErrorCode.NONE:
+        detail = getattr(result, "error_message", None)
+        raise BrokerRefused(what, result.error_code, broker=address, detail=detail)
+
+
+def _source(entry: Any) -> ConfigSource:
+    if entry.is_default:
+        return ConfigSource.DEFAULT
+    try:
+        return ConfigSource(entry.config_source)
+    except ValueError:
+        return ConfigSource.UNKNOWN

@@ -1,0 +1,92 @@
+"""What the admin client tells: frozen descriptions of topics' settings, groups and sizes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from client.types import TopicPartition
+
+
+class ResourceType(IntEnum):
+    """What settings belong to, by its number on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(Enum):
+    """Where a setting's value comes from."""
+
+    UNKNOWN = -1
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it."""
+        return self is ConfigSource.DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One setting as the broker tells it; a secret's value is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to be created; -1 leaves a number to the broker."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """A group as it is listed; state and type are empty where the broker is too old to say."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMemberInfo:
+    """One member of a group and its share."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInfo:
+    """A group: its state (Stable, Empty, ..., Dead for one that does not exist) and members."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[GroupMemberInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterInfo:
+    """The cluster's id and who takes administrative changes."""
+
+    cluster_id: str | None
+    controller_id: int
