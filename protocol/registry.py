@@ -5,10 +5,10 @@ For each (class, version) the registry holds a decoder and an encoder, written b
 same input goes through the construct tree of ``protocol.schema``, which is slow and knows exactly
 what is wrong.
 
-Invariants: a request is consumed to its last byte or refused; decoding never allocates more than a
-small multiple of the bytes present; a records payload is never copied, neither when decoded (it is
-a view of the frame and keeps that alive) nor when a response is encoded (it is a part of the
-list); whatever is wrong with a peer's bytes is a ``ProtocolError``, anything else is our bug.
+Invariants: decoding never allocates more than a small multiple of the bytes present; a records
+payload is never copied, neither when decoded (it is a view of the frame and keeps that alive) nor
+when a response is encoded (it is a part of the list); whatever is wrong with a peer's bytes is a
+``ProtocolError``, anything else is our bug.
 
 ``protocol.compiled`` and ``protocol.schema`` are imported inside functions: they bring construct
 with them, whose import takes longer than that of everything else here, and a broker should be
