@@ -212,7 +212,11 @@ def offsets_before(
     modification times, which a copied directory does not keep.
     """
     starts = [
-        (max(segment.base_offset, log_start_offset), segment.appended_ms) for segment in segments
+        (
+            max(segment.base_offset, log_start_offset),
+            segment.created_ms if segment.is_empty else segment.appended_ms,
+        )
+        for segment in segments
     ]
     if not segments.active.is_empty:
         starts.append((log_end_offset, now_ms))
