@@ -175,7 +175,9 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._starting = False
         self._write_out()
-        if backlog or not self._may_start():
+        # While a request blocks, reading goes on until the next frame is here, so that a peer
+        # that has gone is noticed and its waiting request forgotten.
+        if backlog or self._write_paused or len(self._slots) >= PIPELINE_MAX:
             self._pause_reading()
         elif self._read_paused:
             self._resume_reading()
