@@ -29,7 +29,7 @@ Read next: `storage.log`, `storage.segment_scan`.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -284,6 +284,8 @@ def recover_segments(opening: Opening, segments: list[Segment]) -> None:
     for index in range(first, len(segments)):
         end = _recover_segment(opening, segments[index])
         if end.damage is None:
+            end = _check_continuation(opening, segments, index, end)
+        if end.damage is None:
             continue
         if end.next_offset < opening.recovery_point:
             _quarantine(opening, segments[index], end)
@@ -292,6 +294,23 @@ def recover_segments(opening: Opening, segments: list[Segment]) -> None:
             _remove_behind_cut(opening, segments[index + 1 :])
         del segments[index + 1 :]
         return
+
+
+def _check_continuation(
+    opening: Opening, segments: list[Segment], index: int, end: ScanEnd
+) -> ScanEnd:
+    """`end`, with damage where the bytes are right but the log does not go on as it must.
+
+    A file may have reached the medium while the end of the one before it did not. Only compaction
+    leaves gaps that are meant.
+    """
+    if index + 1 < len(segments):
+        base_offset = segments[index + 1].base_offset
+        if base_offset != end.next_offset and not opening.config.is_compacted:
+            return replace(end, damage=f"the next segment begins at offset {base_offset}")
+    elif end.next_offset < opening.recovery_point:
+        return replace(end, damage="the log ends there")
+    return end
 
 
 def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
