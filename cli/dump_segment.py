@@ -8,7 +8,8 @@ dumped too. The file is mapped, not loaded; a segment of any size takes little m
 What an index entry must satisfy:
 
 =============  ================================================================================
-offset index   the position starts an entry of the log, which ends with the offset
+offset index   the position starts an entry of the log, which ends with the offset (what points
+               behind a damage is not judged)
 time index     no record up to the offset is newer than the timestamp; both only rise
 =============  ================================================================================
 """
@@ -45,6 +46,8 @@ from storage.txn_index import ENTRY as TXN_ENTRY
 _WINDOW_BYTES = 4 * 1024 * 1024
 """How much of a log is scanned at a time."""
 
+_CODEC_NAMES = {codec.value: codec.name.lower() for codec in Codec}
+
 _LINES = {
     "batch": "{position:>12} {size:>9} {offsets:>23} {records:>8}  {codec:<6} {time:<29}  {notes}",
     "record": "{offset:>46}  {time:<38}  {key}  {value}",
@@ -70,6 +73,8 @@ class LogFacts:
     maxima: list[tuple[int, int]] = field(default_factory=list)
     """(last offset, largest timestamp up to there), in order."""
     records_count: int = 0
+    sound_bytes: int = 0
+    """How far the log could be read; nothing is said about what lies behind."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -132,7 +137,8 @@ class _Show:
             return
         for problem in problems:
             click.echo(f"{click.style('problem', fg='red')}: {problem}")
-        verdict = f"{len(problems)} problems" if problems else "no problem found"
+        count = len(problems)
+        verdict = "no problem found" if not count else f"{count} problem{'s' * (count > 1)}"
         click.echo(f"{file.name}: {counted}, {verdict}")
 
 
@@ -169,6 +175,7 @@ def _dump_log(file: Path, show: _Show, *, with_records: bool) -> LogFacts:
             expected = entry.last_offset + 1
             newest = max(newest, entry.max_timestamp)
             facts.positions[entry.position] = entry.last_offset
+            facts.sound_bytes = entry.position + entry.size
             facts.maxima.append((entry.last_offset, newest))
             facts.records_count += max(1, entry.records_count)
             show.line("batch", *_entry_facts(entry))
@@ -203,7 +210,7 @@ def _entries(view: memoryview, problems: list[str]) -> Iterator[Entry]:
 
 def _entry_facts(entry: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
     number = entry.attributes & CODEC_MASK
-    codec = Codec(number).name.lower() if number in Codec else f"?{number}"
+    codec = _CODEC_NAMES.get(number, f"?{number}")
     facts = {
         "position": entry.position,
         "size": entry.size,
@@ -323,11 +330,10 @@ def _offset_verdicts(
         offset = base_offset + relative
         bad = None
         if facts is not None and (last := facts.positions.get(position)) != offset:
-            bad = (
-                f"no entry of the log starts at byte {position}"
-                if last is None
-                else f"the entry at byte {position} ends with offset {last}, not {offset}"
-            )
+            if last is not None:
+                bad = f"the entry at byte {position} ends with offset {last}, not {offset}"
+            elif position < facts.sound_bytes or not facts.problems:
+                bad = f"no entry of the log starts at byte {position}"
         yield slot, {"offset": offset, "position": position}, bad
 
 

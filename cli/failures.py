@@ -47,6 +47,10 @@ def exit_code_of(error: Exception) -> ExitCode | None:
 
 def sentence_of(error: Exception) -> str:
     """What to print for `error`: its own words, or the system's with the file's name."""
+    from config import ConfigErrors
+
+    if isinstance(error, ConfigErrors) and len(error.problems) > 1:
+        return f"the configuration has {len(error.problems)} problems:\n{error}"
     if isinstance(error, OSError) and error.strerror:
         name = f"{error.filename}: " if error.filename else ""
         return f"{name}{error.strerror}"

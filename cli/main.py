@@ -81,12 +81,18 @@ def run(arguments: list[str] | None = None) -> int:
     Only defects of ours escape as exceptions, with their traceback.
     """
     try:
-        result = command.main(args=arguments, prog_name="tidelog", standalone_mode=False)
+        # Not command.main: that one turns a broken pipe into exit code 1.
+        words = sys.argv[1:] if arguments is None else arguments
+        with command.make_context("tidelog", list(words)) as context:
+            result = command.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return ExitCode.USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "tidelog"
         complain(f"{error.format_message()}\n(see {where} --help)")

@@ -88,7 +88,7 @@ def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def describe(*, name: str, bootstrap: str, as_json: bool) -> None:
-    """Show a topic's partitions, what they hold, and its settings."""
+    """Show partitions, what they hold, and settings."""
     facts = run_async(_describe(bootstrap, name))
     if as_json:
         print_json(facts)
@@ -172,7 +172,10 @@ def _newest(hit: OffsetAndTimestamp | None) -> dict[str, Any]:
 @click.option("--unset", "names", metavar="KEY", multiple=True, help="Back to the default.")
 @bootstrap_option
 def alter(*, name: str, pairs: tuple[str, ...], names: tuple[str, ...], bootstrap: str) -> None:
-    """Change settings of a topic; all of them, or none if one is refused."""
+    """Change settings of a topic.
+
+    All changes are made, or none if one is refused.
+    """
     changes: dict[str, str | None] = {**parse_pairs(pairs, "--set"), **dict.fromkeys(names)}
     if not changes:
         raise click.UsageError("nothing to change: give --set KEY=VALUE or --unset KEY")
@@ -190,7 +193,10 @@ def alter(*, name: str, pairs: tuple[str, ...], names: tuple[str, ...], bootstra
 @click.argument("total", type=click.IntRange(min=1))
 @bootstrap_option
 def partitions(*, name: str, total: int, bootstrap: str) -> None:
-    """Let a topic have TOTAL partitions; keys may then move to other ones."""
+    """Grow a topic to TOTAL partitions.
+
+    Records with a key may go to another partition than before from then on.
+    """
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:

@@ -8,7 +8,6 @@ offsets are `client.offsets`, about groups `client.group_admin`; both serve othe
         print(await admin.offsets_for_time("flights", "2013-07-04T12:00-04:00"))
 """
 
-import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -24,7 +23,7 @@ from client.descriptions import (
     NewTopic,
     ResourceType,
 )
-from client.errors import BrokerRefused, InvalidTime
+from client.errors import BrokerRefused
 from client.offsets import (
     EARLIEST,
     LATEST,
@@ -35,7 +34,7 @@ from client.offsets import (
     fetch_committed,
     list_offsets,
 )
-from client.times import find_unit_mistake, parse_time
+from client.positions import to_timestamp
 from client.types import (
     Broker,
     OffsetAndMetadata,
@@ -338,7 +337,7 @@ class Admin:
             InvalidTime: `when` is no time, or in the wrong unit.
             BrokerRefused: there is no such topic.
         """
-        return await self._offsets_everywhere(topic, _timestamp(when))
+        return await self._offsets_everywhere(topic, to_timestamp(when))
 
     async def earliest_offsets(self, topic: str) -> dict[TopicPartition, int]:
         """The earliest offset of every partition."""
@@ -447,27 +446,6 @@ class Admin:
         """
         positions = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
         await commit_offsets(self._cluster, Membership(group_id=group_id), positions)
-
-    async def find_positions_at(
-        self, partitions: Iterable[TopicPartition], when: int | str
-    ) -> dict[TopicPartition, int]:
-        """The offset of the first record at or after a time, or the end where there is none."""
-        wanted = list(partitions)
-        found = await self.list_offsets(dict.fromkeys(wanted, _timestamp(when)))
-        ends = await self.list_offsets(dict.fromkeys(wanted, LATEST))
-        return {
-            partition: hit.offset
-            for partition in wanted
-            if (hit := found[partition] or ends[partition]) is not None
-        }
-
-
-def _timestamp(when: int | str) -> int:
-    if isinstance(when, str):
-        return parse_time(when, now_ms=time.time_ns() // 1_000_000)
-    if mistake := find_unit_mistake(when):
-        raise InvalidTime(mistake)
-    return when
 
 
 def _check(what: str, result: Any, address: str) -> None:

@@ -10,13 +10,12 @@ Owns the user's side of consuming: what is read, from where, what is committed. 
 
 import asyncio
 import inspect
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
 from client.cluster import Cluster, ClusterOptions
-from client.errors import BrokerRefused, ClientError, InvalidTime, InvalidUse
+from client.errors import ClientError, InvalidUse
 from client.fetching import Fetcher, FetchOptions, PartitionReader
 from client.group import GroupMember, GroupOptions
 from client.offsets import (
@@ -28,14 +27,13 @@ from client.offsets import (
     fetch_committed,
     list_offsets,
 )
-from client.times import find_unit_mistake, parse_time
+from client.positions import Positions, consumed_positions, start_timestamp, to_timestamp
 from client.types import (
     ConsumerRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
 )
-from protocol.error_codes import ErrorCode
 
 ISOLATIONS = {
     "read_uncommitted": Isolation.READ_UNCOMMITTED,
@@ -120,7 +118,7 @@ class Consumer:
             raise InvalidUse("group_instance_id needs a group_id")
         self._topics = topics
         self._isolation = ISOLATIONS[isolation]
-        self._start_at = _start_timestamp(start)
+        start_at = start_timestamp(start)
         self._cluster = Cluster(
             bootstrap,
             ClusterOptions(
@@ -150,6 +148,9 @@ class Consumer:
                 max_poll_interval_ms=max_poll_interval_ms,
             )
         self._auto_commit_s = auto_commit_interval_ms / 1000 if auto_commit and group_id else None
+        self._positions = Positions(
+            self._cluster, self._isolation, start_at, group=self._group, on_failure=self._note
+        )
         self._listeners = (on_assigned, on_revoked)
         self._fetcher: Fetcher | None = None
         self._member: GroupMember | None = None
@@ -192,9 +193,9 @@ class Consumer:
                 if record is not None:
                     self._handed_out.add(reader)
                     return record
-            self._current = self._next_reader(fetcher)
+            self._current = fetcher.next_reader(())
             if self._current is None:
-                await self._wait_for_data(fetcher, None)
+                await fetcher.wait(None)
 
     async def start(self) -> None:
         """Connect; join the group, or read all partitions of the topics.
@@ -206,7 +207,7 @@ class Consumer:
         assert self._fetcher is None, "a consumer starts once"
         try:
             await self._cluster.refresh(self._topics)
-            fetcher = Fetcher(self._cluster, self._fetch_options, self._find_positions)
+            fetcher = Fetcher(self._cluster, self._fetch_options, self._positions.find)
             if self._group_options is None:
                 for topic in self._topics:
                     info = await self._cluster.topic(topic)
@@ -235,7 +236,7 @@ class Consumer:
             if self._member is not None:
                 await self._member.close()
             elif self._auto_commit_s is not None:
-                await self._commit_consumed(fetcher.readers.values())
+                await self._positions.commit_consumed(fetcher.readers.values())
         finally:
             self._fetcher = self._member = None
             await fetcher.close()
@@ -260,13 +261,13 @@ class Consumer:
         while True:
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
             left = max_records
-            while left > 0 and (reader := self._next_reader(fetcher, tuple(found))) is not None:
+            while left > 0 and (reader := fetcher.next_reader(found.keys())) is not None:
                 records = reader.take(left)
                 if records:
                     found[reader.partition] = records
                     self._handed_out.add(reader)
                     left -= len(records)
-            if found or not await self._wait_for_data(fetcher, deadline):
+            if found or not await fetcher.wait(deadline):
                 return found
 
     def _polled(self) -> Fetcher:
@@ -275,40 +276,13 @@ class Consumer:
         if self._member is not None:
             self._member.polled()
         self._mark_consumed()
-        if fetcher.failures:
-            raise fetcher.failures.popleft()
+        fetcher.raise_failure()
         return fetcher
 
     def _mark_consumed(self) -> None:
         for reader in self._handed_out:
             reader.consumed = reader.position
         self._handed_out.clear()
-
-    def _next_reader(
-        self, fetcher: Fetcher, done: tuple[TopicPartition, ...] = ()
-    ) -> PartitionReader | None:
-        """A reader with data, each in its turn."""
-        for partition, reader in fetcher.readers.items():
-            if reader.has_data and not reader.is_paused and partition not in done:
-                # To the back of the queue, so that a busy partition starves no other.
-                fetcher.readers[partition] = fetcher.readers.pop(partition)
-                return reader
-        return None
-
-    async def _wait_for_data(self, fetcher: Fetcher, deadline: float | None) -> bool:
-        """Wait until something arrives (True) or the time is up (False); raise failures."""
-        fetcher.arrived.clear()
-        fetcher.wake()
-        if deadline is not None and asyncio.get_running_loop().time() >= deadline:
-            return False
-        try:
-            async with asyncio.timeout_at(deadline):
-                await fetcher.arrived.wait()
-        except TimeoutError:
-            return False
-        if fetcher.failures:
-            raise fetcher.failures.popleft()
-        return True
 
     # What is read, and from where.
 
@@ -375,10 +349,9 @@ class Consumer:
             BrokerRefused: the lookup failed.
         """
         readers = self._readers(partitions)
-        timestamp_ms = _timestamp(when)
-        found = await self.offsets_for_times({r.partition: timestamp_ms for r in readers})
-        missing = [partition for partition, hit in found.items() if hit is None]
-        ends = await self.end_offsets(missing)
+        wanted = dict.fromkeys((reader.partition for reader in readers), to_timestamp(when))
+        found = await list_offsets(self._cluster, wanted, self._isolation)
+        ends = await self.end_offsets(tp for tp, hit in found.items() if hit is None)
         for reader in readers:
             hit = found[reader.partition]
             reader.seek(ends[reader.partition] if hit is None else hit.offset)
@@ -412,7 +385,7 @@ class Consumer:
             BrokerRefused: an unknown partition.
         """
         for timestamp_ms in times_ms.values():
-            _timestamp(timestamp_ms)
+            to_timestamp(timestamp_ms)
         return await list_offsets(self._cluster, times_ms, self._isolation)
 
     async def beginning_offsets(
@@ -451,10 +424,11 @@ class Consumer:
             InvalidUse: there is no group.
             BrokerRefused: the group has gone on without this member.
         """
-        group = self._group()
+        group = self._own_group()
         if offsets is None:
             self._mark_consumed()
-            await commit_offsets(self._cluster, group, self._positions())
+            readers = self._running().readers.values()
+            await commit_offsets(self._cluster, group, consumed_positions(readers))
             return
         positions = {
             partition: OffsetAndMetadata(value) if isinstance(value, int) else value
@@ -470,48 +444,26 @@ class Consumer:
         Raises:
             InvalidUse: there is no group.
         """
-        return await fetch_committed(self._cluster, self._group().group_id, partitions or None)
+        return await fetch_committed(self._cluster, self._own_group().group_id, partitions or None)
 
-    def _group(self) -> Membership:
-        if self._group_options is None:
+    def _own_group(self) -> Membership:
+        group = self._group()
+        if group is None:
             raise InvalidUse("this consumer has no group: give it a group_id to commit")
+        return group
+
+    def _group(self) -> Membership | None:
+        """In whose name offsets are committed and asked for now."""
         if self._member is not None:
             return self._member.membership
-        return Membership(group_id=self._group_options.group_id)
-
-    def _positions(
-        self, readers: Iterable[PartitionReader] | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed, by partition."""
-        chosen = self._running().readers.values() if readers is None else readers
-        return {
-            reader.partition: OffsetAndMetadata(reader.consumed, "", reader.leader_epoch)
-            for reader in chosen
-            if reader.consumed is not None
-        }
+        options = self._group_options
+        return None if options is None else Membership(group_id=options.group_id)
 
     async def _commit_at_intervals(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
             if self._fetcher is not None:
-                await self._commit_consumed(self._fetcher.readers.values())
-
-    async def _commit_consumed(self, readers: Iterable[PartitionReader]) -> None:
-        """Auto-commit. A group in the midst of a rebalance refuses; the next one will do."""
-        due = [reader for reader in readers if reader.consumed != reader.committed]
-        positions = self._positions(due)
-        try:
-            await commit_offsets(self._cluster, self._group(), positions)
-        except BrokerRefused as error:
-            if error.code not in _COMMIT_LATER:
-                self._note(error)
-            return
-        except ClientError as error:
-            self._note(error)
-            return
-        for reader in due:
-            if reader.partition in positions:
-                reader.committed = positions[reader.partition].offset
+                await self._positions.commit_consumed(self._fetcher.readers.values())
 
     # What the group and the fetcher ask of us.
 
@@ -520,7 +472,7 @@ class Consumer:
             readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]
             await _tell(self._listeners[1], partitions)
             if self._auto_commit_s is not None:
-                await self._commit_consumed(readers)
+                await self._positions.commit_consumed(readers)
             fetcher.set_partitions(fetcher.readers.keys() - partitions)
 
         async def assigned(partitions: frozenset[TopicPartition]) -> None:
@@ -535,41 +487,6 @@ class Consumer:
             on_failure=self._note,
         )
         self._member.start(self._topics)
-
-    async def _find_positions(self, readers: list[PartitionReader]) -> None:
-        """Committed offset, else the start policy."""
-        committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
-        fresh = [reader for reader in readers if not reader.is_out_of_range]
-        if self._group_options is not None and fresh:
-            committed = await fetch_committed(
-                self._cluster,
-                self._group_options.group_id,
-                [reader.partition for reader in fresh],
-                require_stable=self._isolation is Isolation.READ_COMMITTED,
-            )
-        for reader in fresh:
-            stored = committed.get(reader.partition)
-            if stored is not None and reader.position is None:
-                reader.seek(stored.offset)
-        lost = [reader for reader in readers if reader.position is None]
-        if lost:
-            await self._start_over(lost)
-
-    async def _start_over(self, readers: list[PartitionReader]) -> None:
-        if self._start_at is None:
-            names = ", ".join(str(reader.partition) for reader in readers)
-            raise BrokerRefused(
-                f"{names} have no committed offset in the log, and start='none'",
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-            )
-        wanted = {reader.partition: self._start_at for reader in readers}
-        found = await list_offsets(self._cluster, wanted, self._isolation)
-        missing = [partition for partition, hit in found.items() if hit is None]
-        ends = await self._ends(missing, LATEST) if missing else {}
-        for reader in readers:
-            hit = found[reader.partition]
-            if reader.position is None:
-                reader.seek(ends[reader.partition] if hit is None else hit.offset)
 
     def _note(self, error: ClientError) -> None:
         if self._fetcher is not None:
@@ -592,32 +509,8 @@ class Consumer:
         return [self._reader(partition) for partition in partitions]
 
 
-_COMMIT_LATER = frozenset(
-    {
-        ErrorCode.REBALANCE_IN_PROGRESS,
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-    }
-)
-
-
 async def _tell(listener: Listener | None, partitions: frozenset[TopicPartition]) -> None:
     if listener is not None:
         answer = listener(partitions)
         if inspect.isawaitable(answer):
             await answer
-
-
-def _timestamp(when: int | str) -> int:
-    if isinstance(when, str):
-        return parse_time(when, now_ms=time.time_ns() // 1_000_000)
-    if mistake := find_unit_mistake(when):
-        raise InvalidTime(mistake)
-    return when
-
-
-def _start_timestamp(start: str | int) -> int | None:
-    words = {"earliest": EARLIEST, "latest": LATEST, "none": None}
-    if isinstance(start, str) and start in words:
-        return words[start]
-    return _timestamp(start)

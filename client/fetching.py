@@ -15,7 +15,7 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -310,6 +310,40 @@ class Fetcher:
             kept[partition] = PartitionReader(partition, self._options)
         self.readers = kept
         self.wake()
+
+    def next_reader(self, done: Collection[TopicPartition]) -> PartitionReader | None:
+        """A reader with data, each in its turn, but for those in `done`; None if there is none."""
+        for partition, reader in self.readers.items():
+            if reader.has_data and not reader.is_paused and partition not in done:
+                # To the back of the queue, so that a busy partition starves no other.
+                self.readers[partition] = self.readers.pop(partition)
+                return reader
+        return None
+
+    async def wait(self, deadline: float | None) -> bool:
+        """Wait until something arrives (True) or loop time reaches `deadline` (False).
+
+        Raises:
+            ClientError: what cannot be cured by trying again.
+        """
+        self.arrived.clear()
+        self.wake()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.arrived.wait()
+        except TimeoutError:
+            return False
+        self.raise_failure()
+        return True
+
+    def raise_failure(self) -> None:
+        """Raise what cannot be cured by trying again, if there is something.
+
+        Raises:
+            ClientError: the oldest failure that was not raised yet.
+        """
+        if self.failures:
+            raise self.failures.popleft()
 
     def buffered_bytes(self) -> int:
         """What waits to be handed out, without what is paused."""

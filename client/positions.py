@@ -1,0 +1,160 @@
+"""Where a consumer stands: where each partition begins to be read, and what is committed of it.
+
+Decides between a group's committed offset and the start policy, and commits automatically what
+was dealt with. The requests are `client.offsets`; who is a member is `client.group`.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from client.cluster import Cluster
+from client.errors import BrokerRefused, ClientError, InvalidTime
+from client.fetching import PartitionReader
+from client.offsets import (
+    EARLIEST,
+    LATEST,
+    Isolation,
+    Membership,
+    commit_offsets,
+    fetch_committed,
+    list_offsets,
+)
+from client.times import find_unit_mistake, parse_time
+from client.types import OffsetAndMetadata, TopicPartition
+from protocol.error_codes import ErrorCode
+
+_COMMIT_LATER = frozenset(
+    {
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    }
+)
+"""Why the group refuses a commit while it is sharing anew: the next round begins from before."""
+
+
+class Positions:
+    """Finds and commits the positions of one consumer's readers."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        isolation: Isolation,
+        start_at: int | None,
+        *,
+        group: Callable[[], Membership | None],
+        on_failure: Callable[[ClientError], None],
+    ) -> None:
+        """`start_at` is a timestamp or end of `client.offsets`, None for an error instead.
+
+        `group` tells in whose name offsets are kept, if there is a group; `on_failure` hears of
+        commits that failed for good.
+        """
+        self._cluster = cluster
+        self._isolation = isolation
+        self._start_at = start_at
+        self._group = group
+        self._on_failure = on_failure
+
+    async def find(self, readers: list[PartitionReader]) -> None:
+        """Set the position of each reader that has none: the committed one, or by the policy.
+
+        Raises:
+            BrokerRefused: a lookup failed, or the policy is to fail.
+        """
+        group = self._group()
+        fresh = [reader for reader in readers if not reader.is_out_of_range]
+        if group is not None and fresh:
+            committed = await fetch_committed(
+                self._cluster,
+                group.group_id,
+                [reader.partition for reader in fresh],
+                require_stable=self._isolation is Isolation.READ_COMMITTED,
+            )
+            for reader in fresh:
+                stored = committed.get(reader.partition)
+                if stored is not None and reader.position is None:
+                    reader.seek(stored.offset)
+        lost = [reader for reader in readers if reader.position is None]
+        if lost:
+            await self._start_over(lost)
+
+    async def _start_over(self, readers: list[PartitionReader]) -> None:
+        if self._start_at is None:
+            names = ", ".join(str(reader.partition) for reader in readers)
+            raise BrokerRefused(
+                f"{names} have no committed offset in the log, and start='none'",
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+        partitions = [reader.partition for reader in readers]
+        found = await find_offsets(self._cluster, partitions, self._start_at, self._isolation)
+        for reader in readers:
+            if reader.position is None:
+                reader.seek(found[reader.partition])
+
+    async def commit_consumed(self, readers: Iterable[PartitionReader]) -> None:
+        """Commit what was dealt with since the last time."""
+        group = self._group()
+        due = [reader for reader in readers if reader.consumed != reader.committed]
+        if group is None or not due:
+            return
+        positions = consumed_positions(due)
+        try:
+            await commit_offsets(self._cluster, group, positions)
+        except BrokerRefused as error:
+            if error.code not in _COMMIT_LATER:
+                self._on_failure(error)
+            return
+        except ClientError as error:
+            self._on_failure(error)
+            return
+        for reader in due:
+            if reader.partition in positions:
+                reader.committed = positions[reader.partition].offset
+
+
+async def find_offsets(
+    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int, isolation: Isolation
+) -> dict[TopicPartition, int]:
+    """The offset of the first record at or after a time, or the end where there is none."""
+    found = await list_offsets(cluster, dict.fromkeys(partitions, timestamp), isolation)
+    missing = [partition for partition, hit in found.items() if hit is None]
+    ends = await list_offsets(cluster, dict.fromkeys(missing, LATEST), isolation)
+    hits = {partition: hit or ends[partition] for partition, hit in found.items()}
+    return {partition: hit.offset for partition, hit in hits.items() if hit is not None}
+
+
+def consumed_positions(
+    readers: Iterable[PartitionReader],
+) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    """What may be committed, by partition."""
+    return {
+        reader.partition: OffsetAndMetadata(reader.consumed, "", reader.leader_epoch)
+        for reader in readers
+        if reader.consumed is not None
+    }
+
+
+def to_timestamp(when: int | str) -> int:
+    """Milliseconds of a time given as such or as text.
+
+    Raises:
+        InvalidTime: no time, or in the wrong unit.
+    """
+    if isinstance(when, str):
+        return parse_time(when, now_ms=time.time_ns() // 1_000_000)
+    if mistake := find_unit_mistake(when):
+        raise InvalidTime(mistake)
+    return when
+
+
+def start_timestamp(start: str | int) -> int | None:
+    """What stands for a start policy in a lookup: an end, a time, or None for an error.
+
+    Raises:
+        InvalidTime: neither a policy nor a time.
+    """
+    words = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+    if isinstance(start, str) and start in words:
+        return words[start]
+    return to_timestamp(start)
