@@ -27,12 +27,7 @@ def inline(function: _F) -> _F:
     return function
 
 
-def exceptval(value: int, *, check: bool = False) -> Callable[[_F], _F]:
+def exceptval(value: int | None = None, *, check: bool = False) -> Callable[[_F], _F]:
     """Return a decorator that changes nothing; compiled, `value` is what signals an exception."""
     del value, check
     return cfunc
-
-
-def final(cls: _F) -> _F:
-    """Return `cls` unchanged."""
-    return cls

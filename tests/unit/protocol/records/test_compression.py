@@ -1,0 +1,225 @@
+"""Codecs: framing as Kafka has it, foreign framings that occur, and a cap on every output."""
+
+import gzip
+import struct
+from collections.abc import Iterator
+
+import cramjam
+import pytest
+import zstandard
+from lz4 import frame as lz4_frame
+
+from protocol.errors import CorruptRecords, DecompressionLimitExceeded
+from protocol.records.compression import ZSTD_WINDOW_BYTES_MAX, compress, decompress
+from protocol.records.layout import Codec
+
+REAL_CODECS = [codec for codec in Codec if codec != Codec.NONE]
+TEXT = b"".join(b"line %d of a text that repeats itself\n" % (i % 97) for i in range(3000))
+LIMIT = 1 << 20
+
+
+def unlimited(codec: Codec, data: bytes | bytearray, *, legacy: bool = False) -> bytes:
+    return bytes(decompress(codec, data, max_bytes=LIMIT, legacy_lz4=legacy))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("data", [b"", b"a", TEXT, bytes(range(256)) * 300])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_what_goes_in_comes_out(codec: Codec, data: bytes, kind: type) -> None:
+    packed = compress(codec, kind(data))
+    assert unlimited(codec, kind(packed)) == data
+    assert bytes(decompress(codec, packed, max_bytes=len(data))) == data
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Codec.GZIP, [-1, 1, 9]),
+        (Codec.LZ4, [1, 3, 9, 17]),
+        (Codec.ZSTD, [-131072, 1, 3, 22]),
+        (Codec.SNAPPY, [0]),
+    ],
+)
+def test_every_level_kafka_allows(codec: Codec, levels: list[int]) -> None:
+    for level in levels:
+        assert unlimited(codec, compress(codec, TEXT, level)) == TEXT
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+def bombs() -> Iterator[tuple[Codec, bytes]]:
+    zeros = bytes(8 << 20)
+    for codec in REAL_CODECS:
+        yield codec, compress(codec, zeros)
+
+
+@pytest.fixture(scope="module")
+def bomb() -> dict[Codec, bytes]:
+    return dict(bombs())
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
+@pytest.mark.parametrize("limit", [0, 1, 65_536, (8 << 20) - 1])
+def test_bombs_stop_at_the_limit(codec: Codec, limit: int, bomb: dict[Codec, bytes]) -> None:
+    with pytest.raises(DecompressionLimitExceeded) as caught:
+        decompress(codec, bomb[codec], max_bytes=limit)
+    assert str(limit) in str(caught.value)
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
+def test_exactly_full_is_allowed(codec: Codec, bomb: dict[Codec, bytes]) -> None:
+    assert len(decompress(codec, bomb[codec], max_bytes=8 << 20)) == 8 << 20
+
+
+def test_many_members_share_one_limit() -> None:
+    members = {
+        Codec.GZIP: compress(Codec.GZIP, bytes(1000)),
+        Codec.ZSTD: compress(Codec.ZSTD, bytes(1000)),
+    }
+    for codec, member in members.items():
+        with pytest.raises(DecompressionLimitExceeded):
+            decompress(codec, member * 50, max_bytes=49_999)
+        assert len(decompress(codec, member * 50, max_bytes=50_000)) == 50_000
+
+
+def test_claimed_sizes_are_not_believed() -> None:
+    claim = bytes([0xFF, 0xFF, 0xFF, 0xFF, 0x0F])  # A raw snappy length of 2^32 - 1.
+    with pytest.raises(CorruptRecords):
+        decompress(Codec.SNAPPY, claim + b"\x00a", max_bytes=LIMIT)
+    frame = zstandard.ZstdCompressor(write_content_size=True).compress(bytes(2 << 20))
+    with pytest.raises(DecompressionLimitExceeded):
+        decompress(Codec.ZSTD, frame, max_bytes=LIMIT)
+
+
+def test_zstd_window_above_the_limit_is_refused() -> None:
+    for log, accepted in ((23, True), (24, False)):
+        parameters = zstandard.ZstdCompressionParameters(window_log=log)
+        writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        frame = writer.compress(TEXT) + writer.flush()
+        assert (1 << log <= ZSTD_WINDOW_BYTES_MAX) is accepted
+        if accepted:
+            assert unlimited(Codec.ZSTD, frame) == TEXT
+        else:
+            with pytest.raises(CorruptRecords):
+                unlimited(Codec.ZSTD, frame)
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
+def test_every_truncation_is_corrupt(codec: Codec) -> None:
+    packed = compress(codec, TEXT[:5000])
+    for size in range(len(packed)):
+        if codec == Codec.SNAPPY and size == 16:
+            continue  # Xerial's header alone is a whole, empty stream.
+        with pytest.raises(CorruptRecords):
+            unlimited(codec, packed[:size])
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
+def test_foreign_bytes_behind_the_stream_are_corrupt(codec: Codec) -> None:
+    with pytest.raises(CorruptRecords):
+        unlimited(codec, compress(codec, TEXT) + b"\x00\x00\x00\x05junk!")
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
+def test_flipped_bits_give_data_or_a_typed_error(codec: Codec) -> None:
+    packed = compress(codec, TEXT[:300])
+    for position in range(len(packed)):
+        for bit in range(8):
+            damaged = bytearray(packed)
+            damaged[position] ^= 1 << bit
+            try:
+                unlimited(codec, damaged)
+            except (CorruptRecords, DecompressionLimitExceeded):
+                continue
+
+
+# --- framings -----------------------------------------------------------------------------------
+
+
+def test_gzip_members_are_concatenated() -> None:
+    assert unlimited(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
+
+
+def test_zstd_frames_are_concatenated_and_skippable_ones_skipped() -> None:
+    skippable = struct.pack("<II", 0x184D2A53, 3) + b"xyz"
+    frames = compress(Codec.ZSTD, b"one ") + skippable + compress(Codec.ZSTD, b"two")
+    assert unlimited(Codec.ZSTD, frames) == b"one two"
+    checked = zstandard.ZstdCompressor(write_checksum=True, write_content_size=False)
+    assert unlimited(Codec.ZSTD, checked.compress(TEXT)) == TEXT
+    with pytest.raises(CorruptRecords):
+        unlimited(Codec.ZSTD, checked.compress(TEXT)[:-1])
+
+
+def test_snappy_is_written_in_xerial_blocks() -> None:
+    packed = compress(Codec.SNAPPY, TEXT)
+    assert packed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    size = int.from_bytes(packed[16:20], "big")
+    assert bytes(cramjam.snappy.decompress_raw(packed[20 : 20 + size])) == TEXT[: 32 * 1024]
+
+
+def test_raw_snappy_is_read() -> None:
+    assert unlimited(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+
+
+def test_xerial_streams_may_follow_one_another_with_any_version() -> None:
+    stream = compress(Codec.SNAPPY, b"one ")
+    little_endian = stream[:8] + b"\x01\x00\x00\x00\x01\x00\x00\x00" + stream[16:]
+    assert unlimited(Codec.SNAPPY, stream + little_endian) == b"one one "
+
+
+@pytest.mark.parametrize("size", [0, -1, 100])
+def test_xerial_block_lengths_are_checked(size: int) -> None:
+    header = compress(Codec.SNAPPY, b"")
+    with pytest.raises(CorruptRecords):
+        unlimited(Codec.SNAPPY, header + struct.pack(">i", size) + b"\x00")
+
+
+def test_lz4_frame_header_is_kafkas() -> None:
+    assert compress(Codec.LZ4, b"x")[:7] == bytes.fromhex("04224d18604082")
+    assert compress(Codec.LZ4, b"x", legacy_lz4=True)[:7] == bytes.fromhex("04224d1860401a")
+
+
+def test_lz4_header_checksum_matters_except_in_magic_0() -> None:
+    for legacy in (False, True):
+        packed = compress(Codec.LZ4, TEXT, legacy_lz4=legacy)
+        assert unlimited(Codec.LZ4, packed, legacy=True) == TEXT
+    with pytest.raises(CorruptRecords):
+        unlimited(Codec.LZ4, packed)
+
+
+@pytest.mark.parametrize("block_size", [4, 5, 6, 7])
+@pytest.mark.parametrize("store_size", [True, False])
+@pytest.mark.parametrize("checksums", [True, False])
+def test_lz4_frames_of_other_writers_are_read(
+    block_size: int, store_size: bool, checksums: bool
+) -> None:
+    packed = lz4_frame.compress(
+        TEXT,
+        block_size=block_size,
+        block_linked=False,
+        store_size=store_size,
+        content_checksum=checksums,
+        block_checksum=checksums,
+    )
+    for legacy in (False, True):
+        assert unlimited(Codec.LZ4, packed, legacy=legacy) == TEXT
+
+
+def test_lz4_dependent_blocks_are_refused_since_java_clients_cannot_read_them() -> None:
+    with pytest.raises(CorruptRecords, match="dependent"):
+        unlimited(Codec.LZ4, lz4_frame.compress(TEXT, block_linked=True))
+
+
+@pytest.mark.parametrize(
+    ("flags", "descriptor"),
+    [(0xE0, 0x40), (0x61, 0x40), (0x62, 0x40), (0x60, 0xC0), (0x60, 0x41), (0x60, 0x30)],
+)
+def test_lz4_reserved_bits_and_sizes_are_refused(flags: int, descriptor: int) -> None:
+    packed = bytearray(compress(Codec.LZ4, TEXT))
+    packed[4:6] = bytes([flags, descriptor])
+    with pytest.raises(CorruptRecords):
+        unlimited(Codec.LZ4, packed, legacy=True)
