@@ -55,7 +55,7 @@ _ANY_HOST = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyInfo:
-    """What a started broker can be told by."""
+    """What a started broker can be told by; host and port are where the first listener is bound."""
 
     host: str
     port: int
@@ -147,8 +147,8 @@ class Broker:
         self._stack.callback(self.housekeeping.stop)
         self._is_ready = True
         return ReadyInfo(
-            host=context.endpoint.host,
-            port=context.endpoint.port,
+            host=sockets[0][0].host or context.endpoint.host,
+            port=int(sockets[0][1].getsockname()[1]),
             metrics_port=metrics_port,
             node_id=context.endpoint.node_id,
             cluster_id=context.cluster_id,

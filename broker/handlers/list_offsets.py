@@ -33,7 +33,7 @@ from protocol.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.records.layout import NO_TIMESTAMP
+from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
 from storage.log import Isolation
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _answer(
             raise InvalidRequest("The same partition is asked for twice.")
         log = context.topics.led_log(name, asked.partition_index, asked.current_leader_epoch)
         if request.api_version == 0:
-            answer.old_style_offsets = _offsets_by_age(context, log, asked)
+            answer.old_style_offsets = _offsets_by_age(context, message, log, asked)
         else:
             _look_up(request.api_version, message, log, asked.timestamp, answer)
     except REFUSALS as error:
@@ -121,15 +121,26 @@ def _answer(
     return answer
 
 
-def _offsets_by_age(context: Context, log: "Log", asked: ListOffsetsPartition) -> list[int]:
-    """Version 0: base offsets of the segments last written by that time, newest first."""
-    if asked.timestamp < EARLIEST:
-        raise UnsupportedByVersion(f"Timestamp {asked.timestamp} means nothing in version 0.")
-    if asked.max_num_offsets < 0:
-        raise InvalidRequest(
-            f"max_num_offsets is {asked.max_num_offsets}; it must not be negative."
-        )
-    return list(log.offsets_before(asked.timestamp, asked.max_num_offsets, context.clock.wall_ms()))
+def _offsets_by_age(
+    context: Context, message: ListOffsetsRequest, log: "Log", asked: ListOffsetsPartition
+) -> list[int]:
+    """Version 0: base offsets of the segments last written by that time, newest first.
+
+    A consumer sees the high watermark in place of everything above it.
+    """
+    timestamp, count = asked.timestamp, asked.max_num_offsets
+    if timestamp < EARLIEST:
+        raise UnsupportedByVersion(f"Timestamp {timestamp} means nothing in version 0.")
+    if count < 0:
+        raise InvalidRequest(f"max_num_offsets is {count}; it must not be negative.")
+    if timestamp == EARLIEST:
+        return [log.log_start_offset][:count]
+    if timestamp == LATEST:
+        timestamp = INT64_MAX
+    offsets = log.offsets_before(timestamp, count, context.clock.wall_ms())
+    if message.replica_id == _CONSUMER_ID and offsets and offsets[0] > log.high_watermark:
+        offsets = [log.high_watermark, *(o for o in offsets if o < log.high_watermark)]
+    return offsets
 
 
 def _look_up(

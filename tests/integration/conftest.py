@@ -1,6 +1,7 @@
 """Integration tests run on the event loop the product runs on."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +14,16 @@ from tests.support.broker import RawClient, RunningBroker, running_broker
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """uvloop for every test of this directory."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_medium(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Syncs return at once: these tests are about answers; durability has tests/crash.
+
+    The order of events is the same, only faster; it cuts the run to a third.
+    """
+    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
 @pytest.fixture
