@@ -121,7 +121,7 @@ def open_log(
         finish_rewrites(opening)
         remove_orphans(opening)
         segments = load_segments(opening)
-        if not is_clean:
+        if not is_clean and opening.quarantine is None:
             recover_segments(opening, segments)
         start = choose_start(opening, segments, log_start_offset)
         return _finish(opening, segments, start, topic, partition, random or Random())
@@ -224,9 +224,13 @@ def load_segments(opening: Opening) -> list[Segment]:
         Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms) for base in bases
     ]
     first_to_recover = _first_to_recover(opening, segments)
-    for index, segment in enumerate(segments):
-        if index < first_to_recover:
+    for index, segment in enumerate(segments[:first_to_recover]):
+        try:
             _load_segment(opening, segment)
+        except CorruptLog as error:
+            # Its indexes had to be made anew, and now cover what lies before the damage.
+            _quarantine(opening, segment, error.position, error.found)
+            return segments[: index + 1]
     return segments
 
 
@@ -288,7 +292,7 @@ def recover_segments(opening: Opening, segments: list[Segment]) -> None:
         if end.damage is None:
             continue
         if end.next_offset < opening.recovery_point:
-            _quarantine(opening, segments[index], end)
+            _quarantine(opening, segments[index], end.valid_bytes, end.damage)
         else:
             _cut(opening, segments[index], end)
             _remove_behind_cut(opening, segments[index + 1 :])
@@ -353,14 +357,14 @@ def _remove_behind_cut(opening: Opening, segments: list[Segment]) -> None:
             opening.files.unlink(path)
 
 
-def _quarantine(opening: Opening, segment: Segment, end: ScanEnd) -> None:
-    opening.end_position = end.valid_bytes
+def _quarantine(opening: Opening, segment: Segment, position: int, damage: str) -> None:
+    opening.end_position = position
     opening.quarantine = LogQuarantined(
         opening.path,
-        good_until=end.next_offset,
+        good_until=segment.next_offset,
         reason=(
-            f"{segment.log.path} is damaged at byte {end.valid_bytes} ({end.damage}) although "
-            f"everything below offset {opening.recovery_point} had been synced"
+            f"{segment.log.path} is damaged at byte {position} ({damage}), where everything had "
+            "been synced"
         ),
     )
     opening.report.notes.append(opening.quarantine.reason)
