@@ -302,6 +302,10 @@ class PartitionAudit:
         stamped = entry.partition_leader_epoch
         if self._epochs is None or stamped == NO_LEADER_EPOCH:
             return
+        earliest = self._epochs.earliest
+        if earliest is not None and entry.base_offset < earliest.start_offset:
+            # Below the log's start; the epochs there were forgotten.
+            return
         known = self._epochs.epoch_for_offset(entry.base_offset)
         if known != stamped:
             expected = f"leader epoch {known} of {LEADER_EPOCHS_NAME}"

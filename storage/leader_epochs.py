@@ -20,6 +20,7 @@ Source: KIP-101, KIP-279; Kafka ``LeaderEpochFileCache``, ``LeaderEpochCheckpoin
 Next: :mod:`storage.checkpoints` for the other text files.
 """
 
+import contextlib
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -159,14 +160,18 @@ class LeaderEpochs:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended below ``start_offset``; the one in force there begins there."""
+        """Forget epochs that ended below ``start_offset``; the one in force there begins there.
+
+        Never raises: the log's start is stored elsewhere, and every open truncates here again.
+        """
         assert start_offset >= 0
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if after == 0 or self._entries[after - 1].start_offset == start_offset == self._first():
             return
         in_force = self._entries[after - 1]
         self._entries[:after] = [EpochStart(in_force.epoch, start_offset)]
-        self._changed()
+        with contextlib.suppress(OSError):
+            self._changed()
 
     def clear(self) -> None:
         """Forget all epochs."""

@@ -149,7 +149,13 @@ class ProducerSnapshots:
         # Only a file that a failed attempt left behind can have this name.
         self.delete(offset)
         file = self._files.create(self.path(offset))
-        file.append(encode_snapshot(state))
+        try:
+            file.append(encode_snapshot(state))
+        except OSError:
+            file.close()
+            with contextlib.suppress(OSError):
+                self.delete(offset)
+            raise
         self._offsets.append(offset)
         return file
 
