@@ -109,13 +109,13 @@ def test_cut_messages_are_corrupt(data: bytes) -> None:
         Message(V2)
 
 
+@pytest.mark.parametrize("position", [26, 31])
 @pytest.mark.parametrize("length", [2, 2**31 - 1])
-def test_lengths_beyond_the_message_are_corrupt(length: int) -> None:
-    for position, field in ((26, "key"), (31, "value")):
-        data = bytearray(V1)
-        data[position : position + 4] = length.to_bytes(4, "big")
-        with pytest.raises(CorruptRecords):
-            getattr(Message(data), field)
+def test_lengths_beyond_the_message_are_corrupt(position: int, length: int) -> None:
+    data = bytearray(V1)
+    data[position : position + 4] = length.to_bytes(4, "big")
+    with pytest.raises(CorruptRecords):
+        _ = Message(data).value
 
 
 # --- wrappers -----------------------------------------------------------------------------------
