@@ -1,0 +1,175 @@
+"""Stand-ins for what a coordinator needs: logs in memory, a flush that can be held, frozen time.
+
+`FakeLog` keeps real batches, so what a coordinator wrote is what the next one replays; `crash`
+drops everything that was not flushed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+from broker.clock import FrozenClock
+from broker.coordinator_services import CoordinatorServices
+from broker.errors import UnknownTopicOrPartition
+from config import load
+from protocol.records.batch import RecordBatch
+from protocol.records.record import Record, decode_batch
+from storage.errors import LogOffline, StorageError
+
+CONFIG = load(command_line={})
+
+
+class FakeRead(NamedTuple):
+    records: memoryview
+    next_offset: int
+
+
+class FakeLog:
+    """One partition in memory."""
+
+    def __init__(self, topic: str, partition: int, flush_policy: str = "batch") -> None:
+        self.topic = topic
+        self.partition = partition
+        self.config = SimpleNamespace(flush_policy=flush_policy)
+        self.leader_epoch = 0
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.durable_offset = 0
+        self.batches: list[bytes] = []
+        self.error: StorageError | None = None
+
+    def append(self, records: memoryview, *, now_ms: int, **_: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        batch = RecordBatch(records)
+        batch.stamp_position(self.log_end_offset, self.leader_epoch)
+        self.batches.append(bytes(batch.bytes))
+        self.log_end_offset = batch.next_offset
+        return SimpleNamespace(
+            first_offset=batch.base_offset, last_offset=batch.last_offset, size_bytes=len(records)
+        )
+
+    def read(self, offset: int, **_: Any) -> FakeRead:
+        kept = [b for b in self.batches if RecordBatch(b).base_offset >= offset]
+        return FakeRead(memoryview(b"".join(kept)), self.log_end_offset)
+
+    def records(self) -> list[Record]:
+        """Every record, in order."""
+        return [record for data in self.batches for record in decode_batch(RecordBatch(data))]
+
+    def markers(self) -> list[tuple[int, int, bool]]:
+        """(producer id, epoch, committed) of each control batch."""
+        found = []
+        for data in self.batches:
+            batch = RecordBatch(data)
+            if batch.is_control:
+                (record,) = decode_batch(batch)
+                assert record.key is not None
+                found.append((batch.producer_id, batch.producer_epoch, record.key[3] == 1))
+        return found
+
+    def cut(self, batches: int) -> None:
+        """Keep only the first so many batches."""
+        del self.batches[batches:]
+        last = RecordBatch(self.batches[-1]) if self.batches else None
+        self.log_end_offset = self.durable_offset = 0 if last is None else last.next_offset
+
+
+class FakeTopics:
+    """The registry: user topics made in advance, internal ones on demand."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.logs: dict[str, list[FakeLog]] = {}
+        self.deleted: list[Callable[[Any], object]] = []
+        self.next_producer_id = 0
+        for name, count in partitions.items():
+            self.make(name, count)
+
+    def make(self, name: str, count: int) -> Any:
+        self.logs[name] = [FakeLog(name, index) for index in range(count)]
+        return self.find(name)
+
+    def find(self, name: str) -> Any:
+        logs = self.logs.get(name)
+        return None if logs is None else SimpleNamespace(name=name, partitions=logs)
+
+    async def create(self, name: str, partitions: int, overrides: dict[str, str]) -> Any:
+        return self.make(name, partitions)
+
+    def led_log(self, name: str, partition: int) -> FakeLog:
+        try:
+            return self.logs[name][partition]
+        except (KeyError, IndexError):
+            raise UnknownTopicOrPartition(name, partition) from None
+
+    def when_deleted(self, callback: Callable[[Any], object]) -> None:
+        self.deleted.append(callback)
+
+    def delete(self, name: str) -> None:
+        topic = self.find(name)
+        del self.logs[name]
+        for callback in self.deleted:
+            callback(topic)
+
+    def allocate_producer_ids(self, count: int) -> range:
+        first = self.next_producer_id
+        self.next_producer_id += count
+        return range(first, first + count)
+
+
+class FakeCommits:
+    """Group commit: durable at once, or when `flush` is called while `is_holding`."""
+
+    def __init__(self) -> None:
+        self.is_holding = False
+        self.held: list[tuple[FakeLog, int, Callable[[StorageError | None], object]]] = []
+
+    def appended(self, log: FakeLog, size_bytes: int) -> None:
+        assert size_bytes > 0
+
+    def when_durable(
+        self, log: FakeLog, next_offset: int, callback: Callable[[StorageError | None], object]
+    ) -> None:
+        self.held.append((log, next_offset, callback))
+        if not self.is_holding:
+            self.flush()
+
+    def flush(self, count: int | None = None) -> None:
+        """Complete what waits, oldest first."""
+        while self.held and count != 0:
+            log, next_offset, callback = self.held.pop(0)
+            log.durable_offset = max(log.durable_offset, next_offset)
+            callback(None)
+            count = None if count is None else count - 1
+
+    def fail(self) -> None:
+        """The disk refuses what waits."""
+        held, self.held = self.held, []
+        for log, _, callback in held:
+            callback(LogOffline(log.topic, "input/output error"))
+
+
+class World:
+    """Everything around a coordinator; outlives it, like a disk outlives a process."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.clock = FrozenClock()
+        self.topics = FakeTopics(**partitions)
+        self.commits = FakeCommits()
+
+    def services(self, **settings: str) -> CoordinatorServices:
+        config = CONFIG
+        if settings:
+            config = load(
+                command_line={key.replace("_", "."): value for key, value in settings.items()}
+            )
+        return CoordinatorServices(
+            config=config,
+            clock=self.clock,
+            random=random.Random(1),
+            topics=cast(Any, self.topics),
+            commits=cast(Any, self.commits),
+        )

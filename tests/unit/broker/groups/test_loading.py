@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from broker.groups import loading
+from broker.groups.internal_topic import KeyValue, StoredBatch
+from broker.groups.offset_records import (
+    CommittedOffset,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from broker.groups.offsets import OffsetTable
+from broker.groups.values import GroupSnapshot
+
+TP = ("t", 0)
+
+
+def _offset(offset: int | None, group_id: str = "g") -> KeyValue:
+    value = None
+    if offset is not None:
+        value = encode_offset_value(CommittedOffset(offset, -1, "", 0))
+    return encode_offset_key(group_id, *TP), value
+
+
+def _plain(*records: KeyValue) -> StoredBatch:
+    return StoredBatch(-1, False, None, records)
+
+
+def _transactional(producer_id: int, *records: KeyValue) -> StoredBatch:
+    return StoredBatch(producer_id, True, None, records)
+
+
+def _marker(producer_id: int, *, is_commit: bool) -> StoredBatch:
+    return StoredBatch(producer_id, True, is_commit, ())
+
+
+def _loaded(*batches: StoredBatch) -> OffsetTable:
+    table = OffsetTable()
+    loading.load(batches, table)
+    return table
+
+
+def test_does_the_newest_record_win() -> None:
+    table = _loaded(_plain(_offset(1), _offset(2)), _plain(_offset(3)))
+    assert table.of_group("g")[TP].offset == 3
+
+
+def test_does_a_tombstone_delete() -> None:
+    assert not _loaded(_plain(_offset(1)), _plain(_offset(None))).has_offsets("g")
+
+
+def test_does_a_committed_transaction_count_from_its_marker() -> None:
+    table = _loaded(_plain(_offset(1)), _transactional(7, _offset(5)), _marker(7, is_commit=True))
+    assert table.of_group("g")[TP].offset == 5
+
+
+def test_does_an_aborted_transaction_not_count() -> None:
+    table = _loaded(_plain(_offset(1)), _transactional(7, _offset(5)), _marker(7, is_commit=False))
+    assert table.of_group("g")[TP].offset == 1
+
+
+def test_is_an_open_transaction_pending_after_loading() -> None:
+    table = _loaded(_plain(_offset(1)), _transactional(7, _offset(5)))
+    assert table.is_unstable("g", TP)
+    table.complete(7, is_commit=True)
+    assert table.of_group("g")[TP].offset == 5
+
+
+def test_does_a_plain_record_in_between_win() -> None:
+    table = _loaded(_transactional(7, _offset(5)), _plain(_offset(9)), _marker(7, is_commit=True))
+    assert table.of_group("g")[TP].offset == 9
+
+
+def test_is_a_marker_of_a_stranger_nothing() -> None:
+    assert not _loaded(_marker(9, is_commit=True)).has_offsets("g")
+
+
+def test_is_a_group_loaded() -> None:
+    snapshot = GroupSnapshot(
+        group_id="g",
+        protocol_type="consumer",
+        generation_id=3,
+        protocol_name=None,
+        leader_id=None,
+        members=(),
+    )
+    batch = _plain((encode_group_key("g"), encode_group_value(snapshot, 7)))
+    loaded = loading.load([batch], OffsetTable())
+    assert loaded.groups["g"].snapshot == snapshot
+
+
+def test_are_strange_records_skipped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    strange: KeyValue = (b"\x00\x03\x00\x01g", b"\x00\x00")
+    with caplog.at_level(logging.WARNING):
+        loaded = loading.load([_plain(strange, _offset(1))], table := OffsetTable())
+    assert loaded.skipped == 1
+    assert "1 records" in caplog.text
+    assert table.of_group("g")[TP].offset == 1
