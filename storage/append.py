@@ -375,6 +375,8 @@ def _plan_entries(view: memoryview, entries: Sequence[IncomingEntry], place: _Pl
     target = source if rules.codec is None else rules.codec
     if entries[0].is_control and source == Codec.NONE:
         target = Codec.NONE
+    if target == Codec.ZSTD and rules.target_magic < MAGIC_V2:
+        raise UnsupportedCompressionType(f"zstd does not exist in magic {rules.target_magic}")
     _check_entry_rules(entries, source, place)
     window = rules.window(place.now_ms)
     in_place = source == target
