@@ -338,9 +338,9 @@ class Log(ReadableLog):
             raise storage_failure("delete", self.path, error) from error
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
-        """Remove `offset` and everything after it; the log ends at `offset` from now on.
+        """Remove `offset` and everything after it, and the batch that holds it as a whole.
 
-        A batch that holds `offset` goes as a whole. Raises StorageFailed.
+        Raises LogOffline when that failed half-way.
         """
         if self._offline is not None:
             raise self._offline
@@ -348,15 +348,16 @@ class Log(ReadableLog):
             return
         try:
             self.local.truncate_to(offset, now_ms=now_ms, due_ms=self._unlink_due_ms(now_ms))
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self.durable_offset = min(self.durable_offset, offset)
-            if self.high_watermark >= offset:
-                self.high_watermark, self._visible_end = offset, self.local.end()
-            self.leader_epochs.truncate_from_end(offset)
+            end_offset = self.local.end_offset
+            self.log_start_offset = min(self.log_start_offset, end_offset)
+            self.durable_offset = min(self.durable_offset, end_offset)
+            if self.high_watermark >= end_offset:
+                self.high_watermark, self._visible_end = end_offset, self.local.end()
+            self.leader_epochs.truncate_from_end(end_offset)
             self.producers.rebuild(
                 self.segments,
                 log_start_offset=self.log_start_offset,
-                log_end_offset=offset,
+                log_end_offset=end_offset,
                 now_ms=now_ms,
             )
         except OSError as error:

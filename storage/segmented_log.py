@@ -167,13 +167,16 @@ class SegmentedLog:
     def truncate_to(self, offset: int, *, now_ms: int, due_ms: int) -> None:
         """Remove `offset` and all after it, the batch that holds it as a whole.
 
-        What was known to be durable is no more, so that is taken back first. The log ends at
-        `offset` from then on, even if the last batch left ends before.
+        The log then ends behind the last batch that is left, where a restart would see its end
+        too: at `offset`, or below it if a batch was cut in two. What was known to be durable is no
+        more, so that is taken back first.
+        Differs from Kafka: its log ends at `offset` until the next restart.
         """
         self.unsynced.invalidate()
         self.reader.forget_positions()
-        if self.manifest.durable_offset > offset:
-            self.manifest.durable_offset = offset
+        base_offset = self.segments.floor(offset).base_offset
+        if self.manifest.durable_offset > base_offset:
+            self.manifest.durable_offset = base_offset
             self.manifest.rewrite()
         if offset <= self.segments.first.base_offset:
             self._start_over(offset, now_ms=now_ms, due_ms=due_ms)
@@ -184,9 +187,11 @@ class SegmentedLog:
             active = self.segments.active
             ensure_indexes(active, index_interval=self._index_interval)
             active.truncate_to(offset, now_ms=now_ms)
-            active.next_offset = offset
         self.unsynced.add_created(self.segments.active.log)
-        self.end_offset = offset
+        self.end_offset = self.segments.active.next_offset
+        if self.manifest.log_start_offset > self.end_offset:
+            self.manifest.log_start_offset = self.end_offset
+            self.manifest.rewrite()
 
     def _start_over(self, offset: int, *, now_ms: int, due_ms: int) -> None:
         """One empty segment at `offset` is all that is left."""
