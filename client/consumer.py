@@ -3,21 +3,19 @@
 Owns the user's side of consuming: what is read, from where, what is committed. Fetching is
 `client.fetching`, membership is `client.group`, the requests about offsets `client.offsets`.
 
-    async with Consumer("flights", bootstrap="localhost:9092", start="-15m") as consumer:
-        async for record in consumer:
-            print(record.timestamp_ms, record.value)
+    async with Consumer("flights", start="-15m") as consumer:
+        async for record in consumer: ...
 """
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
 from client.cluster import Cluster, ClusterOptions
 from client.errors import ClientError, InvalidUse
 from client.fetching import Fetcher, FetchOptions, PartitionReader
-from client.group import GroupMember, GroupOptions
+from client.group import GroupMember, GroupOptions, Listener, tell
 from client.offsets import (
     EARLIEST,
     LATEST,
@@ -35,12 +33,7 @@ from client.types import (
     TopicPartition,
 )
 
-ISOLATIONS = {
-    "read_uncommitted": Isolation.READ_UNCOMMITTED,
-    "read_committed": Isolation.READ_COMMITTED,
-}
-
-Listener = Callable[[frozenset[TopicPartition]], Awaitable[None] | None]
+ISOLATIONS = {level.name.lower(): level for level in Isolation}
 
 
 class Consumer:
@@ -50,8 +43,8 @@ class Consumer:
     all partitions of its topics, or exactly what `assign` names. Opened by ``async with`` (or
     `start`), closed by it (or `close`). Belongs to one event loop and one reading task.
 
-    Auto-commit stores, at intervals and when partitions are let go, what was handed out before
-    the latest poll: after a crash some records may come again, none is skipped.
+    Auto-commit stores, at intervals and when partitions go, what was handed out before the
+    latest poll: after a crash some records may come again, none is skipped.
     """
 
     def __init__(
@@ -113,7 +106,7 @@ class Consumer:
             InvalidUse: values that do not exist or do not fit together.
         """
         if isolation not in ISOLATIONS:
-            raise InvalidUse(f"there is no isolation {isolation!r}: choose {', '.join(ISOLATIONS)}")
+            raise InvalidUse(f"no isolation {isolation!r}: choose {', '.join(ISOLATIONS)}")
         if group_instance_id is not None and group_id is None:
             raise InvalidUse("group_instance_id needs a group_id")
         self._topics = topics
@@ -204,7 +197,6 @@ class Consumer:
             BrokerUnreachable: no broker answers.
             BrokerRefused: without a group, a topic does not exist.
         """
-        assert self._fetcher is None, "a consumer starts once"
         try:
             await self._cluster.refresh(self._topics)
             fetcher = Fetcher(self._cluster, self._fetch_options, self._positions.find)
@@ -301,7 +293,7 @@ class Consumer:
         return frozenset(self._running().readers)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these (none given: of all) until `resume`."""
+        """Hand out nothing of these (none given: all) until `resume`."""
         self._set_paused(partitions, is_paused=True)
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -470,14 +462,14 @@ class Consumer:
     def _join(self, options: GroupOptions, fetcher: Fetcher) -> None:
         async def revoked(partitions: frozenset[TopicPartition]) -> None:
             readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]
-            await _tell(self._listeners[1], partitions)
+            await tell(self._listeners[1], partitions)
             if self._auto_commit_s is not None:
                 await self._positions.commit_consumed(readers)
             fetcher.set_partitions(fetcher.readers.keys() - partitions)
 
         async def assigned(partitions: frozenset[TopicPartition]) -> None:
             fetcher.set_partitions(partitions)
-            await _tell(self._listeners[0], partitions)
+            await tell(self._listeners[0], partitions)
 
         self._member = GroupMember(
             self._cluster,
@@ -507,10 +499,3 @@ class Consumer:
         if not partitions:
             return list(self._running().readers.values())
         return [self._reader(partition) for partition in partitions]
-
-
-async def _tell(listener: Listener | None, partitions: frozenset[TopicPartition]) -> None:
-    if listener is not None:
-        answer = listener(partitions)
-        if inspect.isawaitable(answer):
-            await answer

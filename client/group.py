@@ -15,6 +15,7 @@ Source: KIP-62, KIP-345 (static members), KIP-394 (member id first), KIP-429 (co
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ _NEXT_ROUND = frozenset(
 )
 
 PartitionsCallback = Callable[[frozenset[TopicPartition]], Awaitable[None]]
+Listener = Callable[[frozenset[TopicPartition]], Awaitable[None] | None]
+"""What a user may want to hear of assignments, as a function or a coroutine function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,3 +400,11 @@ def _assignors_named(names: Iterable[str]) -> dict[str, Assignor]:
             raise InvalidUse(f"there is no assignor {name!r}: choose {', '.join(ASSIGNORS)}")
         chosen[name] = ASSIGNORS[name]
     return chosen
+
+
+async def tell(listener: Listener | None, partitions: frozenset[TopicPartition]) -> None:
+    """Call a user's listener, if there is one, and wait for it if it is a coroutine."""
+    if listener is not None:
+        answer = listener(partitions)
+        if inspect.isawaitable(answer):
+            await answer
