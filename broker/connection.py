@@ -35,6 +35,7 @@ from protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from broker.connections import Connections
     from broker.dispatch import Dispatcher, Exchange
+    from protocol.primitives import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +45,27 @@ PIPELINE_MAX = 1024
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
 """Unsent answers above which no further request is started; one large fetch may pass it."""
 
+WRITE_AT_ONCE_BYTES = 64 * 1024
+"""Answers of this size do not wait for others to be written together with."""
+
 PROGRESS_WINDOW_TICKS = 10
 PROGRESS_MIN_BYTES = 1024
 """A started frame must grow by this much in each window of seconds, or the peer is a slow loris."""
 
 STALL_TICKS = 60
 """Seconds a peer may leave its answers unread before the connection is cut."""
+
+
+class _Answered:
+    """The slot of a request that was answered at once but has to wait for those before it."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: "list[Buffer]") -> None:
+        self.parts = parts
+
+    def abandon(self) -> None:
+        """There is nothing to stop."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -61,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[Exchange] = deque()
+        self._slots: deque[Exchange | _Answered] = deque()
         self._backlog: deque[bytearray] = deque()
         self._blocked_by: Exchange | None = None
         self._starting = False
@@ -191,8 +207,10 @@ class Connection(asyncio.BufferedProtocol):
         if outcome is None:
             return
         if isinstance(outcome, list):
-            self._connections.bytes_sent += sum(map(len, outcome))
-            self._out += outcome
+            if self._slots:
+                self._slots.append(_Answered(outcome))
+            else:
+                self._queue(outcome)
             return
         self._slots.append(outcome)
         outcome.when_done(self._exchange_done)
@@ -207,8 +225,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         while slots and (parts := slots[0].parts) is not None:
             slots.popleft()
-            self._connections.bytes_sent += sum(map(len, parts))
-            self._out += parts
+            self._queue(parts)
         if exchange is self._blocked_by:
             self._blocked_by = None
         if self._finish_reason is not None and not slots:
@@ -220,6 +237,16 @@ class Connection(asyncio.BufferedProtocol):
         if self._backlog or self._read_paused:
             self._start_requests()
         else:
+            self._write_out()
+
+    def _queue(self, parts: "list[Buffer]") -> None:
+        """Add an answer to what is written next; large ones at once, so that a peer that does not
+        read is noticed before the next request is started.
+        """
+        size_bytes = sum(map(len, parts))
+        self._connections.bytes_sent += size_bytes
+        self._out += parts
+        if size_bytes >= WRITE_AT_ONCE_BYTES:
             self._write_out()
 
     def _write_out(self) -> None:

@@ -1,0 +1,231 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, and what the log makes of them."""
+
+from pathlib import Path
+
+import pytest
+
+from protocol.api import alter_configs, incremental_alter_configs
+from protocol.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from protocol.error_codes import ErrorCode
+from tests.support.broker import RawClient, RunningBroker, batch, running_broker
+from tests.support.requests import create_topic, produce
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+async def describe(
+    client: RawClient,
+    resource_type: int,
+    name: str,
+    keys: list[str] | None = None,
+    version: int = 4,
+) -> DescribeConfigsResult:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=resource_type, resource_name=name, configuration_keys=keys
+            )
+        ],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+    (result,) = (await client.request(request, version)).results
+    assert isinstance(result, DescribeConfigsResult)
+    return result
+
+
+async def value_of(
+    client: RawClient, key: str, resource_type: int = TOPIC, name: str = "t"
+) -> DescribeConfigsResourceResult:
+    (config,) = (await describe(client, resource_type, name, [key])).configs
+    return config
+
+
+async def incremental(
+    client: RawClient,
+    *changes: tuple[str, int, str | None],
+    resource_type: int = TOPIC,
+    name: str = "t",
+    validate_only: bool = False,
+) -> int:
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[
+                    incremental_alter_configs.AlterableConfig(
+                        name=key, config_operation=operation, value=value
+                    )
+                    for key, operation, value in changes
+                ],
+            )
+        ],
+        validate_only=validate_only,
+    )
+    (response,) = (await client.request(request, 1)).responses
+    code: int = response.error_code
+    return code
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_topic_has_the_settings_clients_insist_on(client: RawClient, version: int) -> None:
+    await create_topic(client, "t")
+    result = await describe(client, TOPIC, "t", None, version)
+    names = {config.name for config in result.configs}
+    assert names >= {
+        "cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas",
+        "max.message.bytes", "segment.bytes", "message.timestamp.type",
+    }  # fmt: skip
+
+
+async def test_broker_has_the_settings_clients_insist_on(client: RawClient) -> None:
+    result = await describe(client, BROKER, "1")
+    names = {config.name for config in result.configs}
+    assert names >= {"default.replication.factor", "delete.topic.enable", "log.retention.ms"}
+
+
+async def test_asked_keys_come_in_the_order_asked(client: RawClient) -> None:
+    await create_topic(client, "t")
+    keys = ["segment.ms", "cleanup.policy", "no.such.key", "retention.ms"]
+    result = await describe(client, TOPIC, "t", keys)
+    assert [config.name for config in result.configs] == [k for k in keys if k != "no.such.key"]
+
+
+async def test_source_and_synonyms_tell_where_a_value_comes_from(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, log_retention_hours="1") as broker:
+        client = await broker.client()
+        await create_topic(client, "own", retention_ms="5")
+        await create_topic(client, "inherited")
+        own = await value_of(client, "retention.ms", name="own")
+        inherited = await value_of(client, "retention.ms", name="inherited")
+        default = await value_of(client, "segment.ms", name="own")
+        assert (own.value, own.config_source) == ("5", 1)
+        assert (inherited.value, inherited.config_source) == ("3600000", 4)
+        assert (default.value, default.config_source) == ("604800000", 5)
+        assert [level.source for level in own.synonyms] == [1, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "code"),
+    [
+        (TOPIC, "missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "99", ErrorCode.RESOURCE_NOT_FOUND),
+        (8, "1", ErrorCode.INVALID_REQUEST),
+        (77, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_unknown_resource(
+    client: RawClient, resource_type: int, name: str, code: ErrorCode
+) -> None:
+    result = await describe(client, resource_type, name)
+    assert (result.error_code, result.configs) == (code, [])
+    assert result.error_message
+
+
+async def test_change_is_in_force_at_once(client: RawClient) -> None:
+    await create_topic(client, "t")
+    assert (await produce(client, "t", batch("x" * 500))).error_code == 0
+    assert await incremental(client, ("max.message.bytes", SET, "100")) == 0
+    answer = await produce(client, "t", batch("x" * 500))
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_change_survives_a_restart(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        client = await broker.client()
+        await create_topic(client, "t")
+        await incremental(client, ("retention.ms", SET, "123"))
+    async with running_broker(tmp_path) as broker:
+        assert (await value_of(await broker.client(), "retention.ms")).value == "123"
+
+
+async def test_delete_goes_back_to_the_default(client: RawClient) -> None:
+    await create_topic(client, "t", retention_ms="5")
+    assert await incremental(client, ("retention.ms", DELETE, None)) == 0
+    assert (await value_of(client, "retention.ms")).value == "604800000"
+
+
+async def test_lists_are_appended_to_and_subtracted_from(client: RawClient) -> None:
+    await create_topic(client, "t")
+    assert await incremental(client, ("cleanup.policy", APPEND, "compact")) == 0
+    assert (await value_of(client, "cleanup.policy")).value == "delete,compact"
+    assert await incremental(client, ("cleanup.policy", SUBTRACT, "delete")) == 0
+    assert (await value_of(client, "cleanup.policy")).value == "compact"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([("retention.ms", SET, "never")], ErrorCode.INVALID_CONFIG),
+        ([("no.such.key", SET, "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", SET, None)], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.INVALID_REQUEST),
+        ([("segment.ms", SET, "9"), ("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+    ],
+)
+async def test_refused_change_changes_nothing(
+    client: RawClient, changes: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    await create_topic(client, "t", retention_ms="5")
+    assert await incremental(client, *changes) == code
+    assert (await value_of(client, "retention.ms")).value == "5"
+    assert (await value_of(client, "segment.ms")).value == "604800000"
+
+
+async def test_validate_only_changes_nothing(client: RawClient) -> None:
+    await create_topic(client, "t")
+    assert await incremental(client, ("retention.ms", SET, "5"), validate_only=True) == 0
+    assert (await value_of(client, "retention.ms")).value == "604800000"
+
+
+async def test_alter_configs_replaces_everything(client: RawClient) -> None:
+    await create_topic(client, "t", retention_ms="5")
+    request = alter_configs.AlterConfigsRequest(
+        resources=[
+            alter_configs.AlterConfigsResource(
+                resource_type=TOPIC,
+                resource_name="t",
+                configs=[alter_configs.AlterableConfig(name="segment.ms", value="99")],
+            )
+        ]
+    )
+    for version in range(3):
+        (response,) = (await client.request(request, version)).responses
+        assert response.error_code == ErrorCode.NONE
+    assert (await value_of(client, "segment.ms")).value == "99"
+    assert (await value_of(client, "retention.ms")).value == "604800000"
+
+
+async def test_kip_32_name_is_an_alias(client: RawClient) -> None:
+    await create_topic(client, "t")
+    assert await incremental(client, ("max.message.time.difference.ms", SET, "10")) == 0
+    answer = await produce(client, "t", batch("a", timestamp=5))
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+
+
+async def test_broker_default_reaches_topics_that_inherit(
+    broker: RunningBroker, client: RawClient
+) -> None:
+    await create_topic(client, "t")
+    change = ("log.retention.ms", SET, "777")
+    assert await incremental(client, change, resource_type=BROKER, name="1") == 0
+    assert (await value_of(client, "retention.ms")).value == "777"
+    assert broker.broker.topics.led_log("t", 0).config.retention_ms == 777
+
+
+async def test_static_broker_setting_is_read_only(client: RawClient) -> None:
+    setting = await value_of(client, "listeners", BROKER, "1")
+    assert setting.read_only
+    change = ("listeners", SET, "PLAINTEXT://:1")
+    code = await incremental(client, change, resource_type=BROKER, name="1")
+    assert code == ErrorCode.INVALID_CONFIG
