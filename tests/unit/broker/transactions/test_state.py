@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.transactions import state
+from broker.transactions.state import Plan, TxnSnapshot, TxnState
+from protocol.error_codes import ErrorCode
+
+NEW = TxnSnapshot(transactional_id="x", producer_id=1, timeout_ms=60_000)
+EMPTY = replace(NEW, producer_epoch=3, last_producer_epoch=2)
+ONGOING = replace(
+    EMPTY, state=TxnState.ONGOING, partitions=frozenset({("t", 0)}), started_ms=100, updated_ms=100
+)
+
+
+def _init(now: TxnSnapshot, expected: tuple[int, int] | None = None) -> Plan:
+    return state.plan_init(
+        now, timeout_ms=50_000, expected=expected, allocate=lambda: 99, now_ms=500
+    )
+
+
+def _identity(plan: Plan) -> tuple[int, int]:
+    assert plan.next is not None, plan.error
+    return plan.next.producer_id, plan.next.producer_epoch
+
+
+# -- init ------------------------------------------------------------------------------------------
+
+
+def test_does_a_new_producer_begin_at_epoch_0() -> None:
+    plan = _init(NEW)
+    assert _identity(plan) == (1, 0)
+    assert plan.next is not None
+    assert (plan.next.timeout_ms, plan.next.updated_ms) == (50_000, 500)
+
+
+def test_does_the_next_producer_fence_the_one_before() -> None:
+    assert _identity(_init(EMPTY)) == (1, 4)
+
+
+def test_may_a_producer_bump_its_own_epoch() -> None:
+    plan = _init(EMPTY, (1, 3))
+    assert _identity(plan) == (1, 4)
+    assert plan.next is not None
+    assert plan.next.last_producer_epoch == 3
+
+
+def test_is_a_retried_bump_the_same_bump() -> None:
+    bumped = _init(EMPTY, (1, 3)).next
+    assert bumped is not None
+    assert _identity(_init(bumped, (1, 3))) == (1, 4)
+
+
+@pytest.mark.parametrize("expected", [(1, 1), (1, 4), (2, 3)])
+def test_is_whoever_has_another_epoch_or_id_fenced(expected: tuple[int, int]) -> None:
+    assert _init(EMPTY, expected) == Plan(error=ErrorCode.PRODUCER_FENCED)
+
+
+def test_does_a_producer_with_an_id_of_an_expired_entry_get_a_new_one() -> None:
+    assert _identity(_init(NEW, (77, 5))) == (1, 0)
+
+
+def test_is_an_open_transaction_aborted_under_the_next_epoch_first() -> None:
+    plan = _init(ONGOING)
+    assert plan.error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert plan.next is not None
+    assert (plan.next.state, plan.next.producer_epoch) == (TxnState.PREPARE_ABORT, 4)
+    assert plan.next.partitions == ONGOING.partitions
+
+
+@pytest.mark.parametrize("ending", sorted(state.PREPARED))
+def test_must_an_end_be_over_before_the_next_begins(ending: TxnState) -> None:
+    plan = _init(replace(ONGOING, state=ending))
+    assert plan == Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def test_is_a_new_id_given_when_the_epochs_are_used_up() -> None:
+    used_up = replace(EMPTY, producer_epoch=32766)
+    plan = _init(used_up)
+    assert _identity(plan) == (99, 0)
+    assert plan.next is not None
+    assert (plan.next.last_producer_id, plan.next.last_producer_epoch) == (1, -1)
+
+
+def test_is_the_change_of_id_recognised_when_retried() -> None:
+    changed = _init(replace(EMPTY, producer_epoch=32766), (1, 32766)).next
+    assert changed is not None
+    assert _identity(_init(changed, (1, 32766))) == (99, 0)
+
+
+def test_can_the_last_epoch_still_be_fenced() -> None:
+    fenced = _init(replace(ONGOING, producer_epoch=32766)).next
+    assert fenced is not None
+    assert fenced.producer_epoch == 32767
+    settled = state.plan_complete(fenced, 600)
+    assert _identity(_init(settled)) == (99, 0)
+
+
+# -- adding ----------------------------------------------------------------------------------------
+
+
+def test_does_the_first_partition_open_the_transaction() -> None:
+    plan = state.plan_add_partitions(EMPTY, (1, 3), frozenset({("t", 0)}), 100)
+    assert plan == Plan(next=ONGOING)
+
+
+def test_does_another_partition_keep_the_start() -> None:
+    plan = state.plan_add_partitions(ONGOING, (1, 3), frozenset({("t", 1)}), 200)
+    assert plan.next is not None
+    assert plan.next.partitions == {("t", 0), ("t", 1)}
+    assert (plan.next.started_ms, plan.next.updated_ms) == (100, 200)
+
+
+def test_is_nothing_stored_for_a_partition_that_is_in_already() -> None:
+    assert state.plan_add_partitions(ONGOING, (1, 3), frozenset({("t", 0)}), 200) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("producer", "error"),
+    [
+        ((2, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ((1, 2), ErrorCode.PRODUCER_FENCED),
+        ((1, 4), ErrorCode.PRODUCER_FENCED),
+    ],
+)
+def test_may_another_producer_add_or_end(producer: tuple[int, int], error: ErrorCode) -> None:
+    assert state.plan_add_partitions(ONGOING, producer, frozenset(), 0) == Plan(error=error)
+    assert state.plan_end(ONGOING, producer, is_commit=True, now_ms=0) == Plan(error=error)
+
+
+def test_does_the_next_transaction_wait_for_the_end_of_the_last() -> None:
+    ending = replace(ONGOING, state=TxnState.PREPARE_COMMIT)
+    plan = state.plan_add_partitions(ending, (1, 3), frozenset({("t", 0)}), 200)
+    assert plan == Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+# -- ending ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("now", "commit", "abort"),
+    [
+        ("EMPTY", "INVALID_TXN_STATE", "INVALID_TXN_STATE"),
+        ("ONGOING", "-> PREPARE_COMMIT", "-> PREPARE_ABORT"),
+        ("PREPARE_COMMIT", "CONCURRENT_TRANSACTIONS", "INVALID_TXN_STATE"),
+        ("PREPARE_ABORT", "INVALID_TXN_STATE", "CONCURRENT_TRANSACTIONS"),
+        ("COMPLETE_COMMIT", "NONE", "INVALID_TXN_STATE"),
+        ("COMPLETE_ABORT", "INVALID_TXN_STATE", "NONE"),
+    ],
+)
+def test_what_becomes_of_an_end(now: str, commit: str, abort: str) -> None:
+    snapshot = replace(ONGOING, state=TxnState[now])
+    outcomes = []
+    for is_commit in (True, False):
+        plan = state.plan_end(snapshot, (1, 3), is_commit=is_commit, now_ms=300)
+        outcomes.append(plan.error.name if plan.next is None else f"-> {plan.next.state.name}")
+    assert outcomes == [commit, abort]
+
+
+@pytest.mark.parametrize(
+    ("prepared", "complete"),
+    [
+        (TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT),
+        (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT),
+    ],
+)
+def test_is_nothing_open_after_completion(prepared: TxnState, complete: TxnState) -> None:
+    done = state.plan_complete(replace(ONGOING, state=prepared), 400)
+    assert (done.state, done.partitions, done.updated_ms) == (complete, frozenset(), 400)
+
+
+def test_may_an_open_transaction_be_completed() -> None:
+    with pytest.raises(AssertionError):
+        state.plan_complete(ONGOING, 0)
+
+
+def test_may_a_settled_transaction_be_fenced() -> None:
+    with pytest.raises(AssertionError):
+        state.plan_fence(EMPTY, 0)
+
+
+def test_when_is_a_transaction_timed_out() -> None:
+    assert not state.is_timed_out(ONGOING, 60_100)
+    assert state.is_timed_out(ONGOING, 60_101)
+    assert not state.is_timed_out(replace(ONGOING, state=TxnState.PREPARE_COMMIT), 10**12)
+
+
+def test_when_is_an_id_forgotten() -> None:
+    assert state.is_expired(replace(EMPTY, updated_ms=0), 1000, 1000)
+    assert not state.is_expired(replace(EMPTY, updated_ms=1), 1000, 1000)
+    assert not state.is_expired(replace(ONGOING, updated_ms=0), 10**12, 1000)
+
+
+def test_what_are_states_called() -> None:
+    assert [each.title for each in TxnState][:3] == ["Empty", "Ongoing", "PrepareCommit"]
+
+
+@given(st.lists(st.sampled_from(["init", "bump", "add", "commit", "abort", "fence", "done"])))
+def test_do_id_and_epoch_only_grow(steps: list[str]) -> None:
+    now, ids = NEW, iter(range(2, 10_000))
+    for step in steps:
+        me = (now.producer_id, now.producer_epoch)
+        if step in ("init", "bump"):
+            expected = me if step == "bump" and me[1] >= 0 else None
+            plan = state.plan_init(
+                now, timeout_ms=1, expected=expected, allocate=lambda: next(ids), now_ms=0
+            )
+        elif step == "add":
+            plan = state.plan_add_partitions(now, me, frozenset({("t", 0)}), 0)
+        elif step in ("commit", "abort"):
+            plan = state.plan_end(now, me, is_commit=step == "commit", now_ms=0)
+        elif step == "fence" and now.state is TxnState.ONGOING:
+            plan = Plan(next=state.plan_fence(now, 0))
+        elif step == "done" and now.state in state.PREPARED:
+            plan = Plan(next=state.plan_complete(now, 0))
+        else:
+            continue
+        if plan.next is not None:
+            assert (plan.next.producer_id, plan.next.producer_epoch) >= me
+            now = plan.next
