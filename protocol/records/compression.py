@@ -59,7 +59,9 @@ _LZ4_DEFAULT_LEVEL: Final = 9
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_RLE_BLOCK: Final = 1
 _UINT32_LE: Final = struct.Struct("<I")
-_READ_BYTES: Final = 256 * 1024
+_FIRST_READ_BYTES: Final = 64 * 1024
+"""Output asked for first: libraries allocate what is asked, and more would come from the kernel
+page by page, which for a small batch costs more than decompressing it."""
 
 
 def compress(
@@ -101,6 +103,11 @@ def _limit_exceeded(codec: Codec, max_bytes: int) -> DecompressionLimitExceeded:
     return DecompressionLimitExceeded(
         f"{codec.name.lower()} data decompresses to more than {max_bytes} bytes"
     )
+
+
+def _guess_output(packed: int, produced: int) -> int:
+    """How many more bytes to ask for: a usual ratio first, then as much as there is already."""
+    return max(_FIRST_READ_BYTES, 8 * packed, produced)
 
 
 # --- gzip ---------------------------------------------------------------------------------------
@@ -258,14 +265,25 @@ def _decompress_lz4(data: memoryview, max_bytes: int, legacy: bool) -> Buffer:
     header[-1] = checksum
     decompressor = lz4_frame.LZ4FrameDecompressor()
     decompressor.decompress(bytes(header))
-    content: bytes = decompressor.decompress(data[header_size:], max_length=max_bytes + 1)
-    if len(content) > max_bytes:
-        raise _limit_exceeded(Codec.LZ4, max_bytes)
-    if not decompressor.eof:
-        raise CorruptRecords("lz4 data ends before its end mark")
+    parts: list[bytes] = []
+    produced = 0
+    rest: Buffer = data[header_size:]
+    while True:
+        # One byte more than allowed tells "exactly full" from "too long".
+        wanted = min(max_bytes - produced + 1, _guess_output(len(data), produced))
+        part: bytes = decompressor.decompress(rest, max_length=wanted)
+        produced += len(part)
+        parts.append(part)
+        if produced > max_bytes:
+            raise _limit_exceeded(Codec.LZ4, max_bytes)
+        if decompressor.eof:
+            break
+        if decompressor.needs_input or not part:
+            raise CorruptRecords("lz4 data ends before its end mark")
+        rest = b""
     if decompressor.unused_data:
         raise CorruptRecords("foreign bytes follow the lz4 frame")
-    return content
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 # --- zstd ---------------------------------------------------------------------------------------
@@ -285,10 +303,8 @@ def _decompress_zstd(data: memoryview, max_bytes: int, _legacy: bool) -> Buffer:
     """All frames of `data`, one after another."""
     parts: list[bytes] = []
     produced = 0
-    # The reader copies a chunk into a fresh object, so ask for about what should come out.
-    wanted = min(max_bytes + 1, max(_READ_BYTES, 8 * len(data)))
     with _zstd.decompressor.stream_reader(data, read_across_frames=True) as reader:
-        while part := reader.read(wanted):
+        while part := reader.read(min(max_bytes + 1, _guess_output(len(data), produced))):
             parts.append(part)
             produced += len(part)
             if produced > max_bytes:
