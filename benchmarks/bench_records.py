@@ -120,8 +120,8 @@ def measure(
     create = best_us(lambda: plan(rules[0]))
     stamped = best_us(lambda: plan(rules[1]))
     print(
-        f"{sizes[0]:>8} {sizes[1]:>6} {codec.name.lower():>7} {len(data):>8} {crc:>8.2f} {create:>9.2f} "
-        f"{stamped:>9.2f} {(create - crc) / len(records) * 1000:>9.1f}"
+        f"{sizes[0]:>8} {sizes[1]:>6} {codec.name.lower():>7} {len(data):>8} {crc:>8.2f} "
+        f"{create:>9.2f} {stamped:>9.2f} {(create - crc) / len(records) * 1000:>9.1f}"
     )
 
 

@@ -1,0 +1,89 @@
+"""Between magics, both ways."""
+
+import pytest
+
+from protocol.errors import CorruptRecords, UnsupportedCompression
+from protocol.records.builder import build_batch, build_message_set
+from protocol.records.convert import down_convert, up_convert
+from protocol.records.layout import Codec, TimestampType
+from protocol.records.legacy import Message
+from protocol.records.record import Record
+from protocol.records.scan import scan_entries
+from tests.unit.protocol.records.samples import (
+    ABORT,
+    OLD_CODECS,
+    RECORDS,
+    V0,
+    V1,
+    V2,
+    plain,
+    records_of,
+)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, *OLD_CODECS])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_down_and_up_again_keeps_what_the_old_format_has(magic: int, codec: Codec) -> None:
+    data = build_batch(RECORDS, codec=codec, base_offset=40)
+    down = down_convert(data, magic, 40)
+    assert {entry.magic for entry in scan_entries(down)} == {magic}
+    expected = [
+        record._replace(offset=40 + i, timestamp=record.timestamp if magic else -1)
+        for i, record in enumerate(plain(RECORDS))
+    ]
+    assert records_of(down) == expected
+    assert len(list(scan_entries(down))) == (1 if codec else 3)
+    up = up_convert(down, base_offset=40, codec=codec)
+    assert records_of(up) == expected
+    assert len(list(scan_entries(up))) == 1
+
+
+def test_down_conversion_starts_at_the_fetch_offset_only_if_uncompressed() -> None:
+    for codec, offsets in ((Codec.NONE, [41, 42]), (Codec.GZIP, [40, 41, 42])):
+        data = build_batch(RECORDS, codec=codec, base_offset=40)
+        assert [record.offset for record in records_of(down_convert(data, 1, 41))] == offsets
+
+
+def test_down_conversion_keeps_the_append_time_and_its_flag() -> None:
+    data = build_batch(RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME, append_timestamp=5000)
+    for entry in scan_entries(down := down_convert(data, 1, 0)):
+        assert entry.timestamp_type == TimestampType.LOG_APPEND_TIME
+    assert {record.timestamp for record in records_of(down)} == {5000}
+    assert {record.timestamp for record in records_of(down_convert(data, 0, 0))} == {-1}
+
+
+def test_down_conversion_drops_markers_and_copies_what_is_old_enough() -> None:
+    assert down_convert(ABORT, 1, 0) == b""
+    assert down_convert(V0 + V1 + ABORT, 1, 0) == V0 + V1
+    assert down_convert(V0 + V1, 0, 0)[: len(V0)] == V0
+    assert records_of(down_convert(V0 + V1, 0, 0))[1] == Record(0, -1, b"k", b"a")
+
+
+def test_down_conversion_drops_an_incomplete_tail() -> None:
+    assert records_of(down_convert(V2 + V2[:-1], 1, 0)) == plain(RECORDS)
+
+
+def test_zstd_cannot_go_down_but_what_precedes_it_can() -> None:
+    zstd = build_batch(RECORDS, codec=Codec.ZSTD, base_offset=3)
+    with pytest.raises(UnsupportedCompression):
+        down_convert(zstd, 1, 3)
+    with pytest.raises(UnsupportedCompression):
+        down_convert(ABORT + zstd, 1, 3)
+    assert records_of(down_convert(V2 + zstd, 1, 0)) == plain(RECORDS)
+
+
+def test_lz4_for_magic_0_gets_the_old_checksum() -> None:
+    for magic, checksum in ((0, 0x1A), (1, 0x82)):
+        down = down_convert(build_batch(RECORDS, codec=Codec.LZ4), magic, 0)
+        value = Message(down).value
+        assert value is not None
+        assert value[6] == checksum
+
+
+def test_up_conversion_makes_one_batch_of_many_messages() -> None:
+    data = build_message_set([Record(i, i, None, b"v") for i in range(5)], 1)
+    (entry,) = scan_entries(up_convert(data, base_offset=9))
+    assert (entry.base_offset, entry.last_offset, entry.max_timestamp) == (9, 13, 4)
+    assert up_convert(b"") == b""
+    with pytest.raises(CorruptRecords):
+        up_convert(V2)
