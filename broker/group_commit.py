@@ -107,12 +107,13 @@ class GroupCommit:
 
         Under `flush.policy=batch` the log joins the queue.  Under `os` the high watermark has
         moved with the append already, so parked fetches are woken at once, and a sync is due only
-        by `flush.messages`.
+        by `flush.messages`, or when a segment was closed.
         """
         config = log.config
         if config.flush_policy == "os":
             self._fetch_waiters.data_visible(log, size_bytes)
-            if log.log_end_offset - log.durable_offset < config.flush_messages:
+            unsynced = log.log_end_offset - log.durable_offset
+            if unsynced < config.flush_messages and not log.has_unsynced_files:
                 return
         self.mark_dirty(log, size_bytes)
 

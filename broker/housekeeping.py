@@ -8,11 +8,11 @@ catch everything.
 Jobs run in the loop thread, because a log has one writer; each is cut into steps (one log per loop
 turn), so that ten thousand logs do not hold up requests.
 
-Wall-clock guard.  Retention compares record timestamps with the wall clock, so a clock set ten
-years ahead would delete everything.  `WallClockGuard` compares the wall clock with the monotonic
-one; after a step of more than a minute, time-based retention is skipped for a whole check interval
-and the jump is logged, so that an operator (or NTP) can set it right.  A jump that stays is then
-accepted as the truth.
+The retention clock.  Retention compares record timestamps with the time of day, so a clock set ten
+years ahead would delete everything.  `RetentionClock` follows the wall clock only as long as that
+moves with the monotonic one.  After a step ahead of more than a minute it goes on from where it
+was; after a step back it follows at once, which only keeps data longer.  A new time that is right
+is accepted by a restart, and the log says so.
 
 `Differs from Kafka:` which deletes at once.
 
@@ -40,33 +40,39 @@ Job = Callable[[], "Iterator[None] | None"]
 """A job returns None when it is done, or an iterator whose steps are spread over loop turns."""
 
 
-class WallClockGuard:
-    """Notices when the wall clock leaves the monotonic one."""
+class RetentionClock:
+    """The time of day for decisions that delete data: it cannot be made to jump ahead."""
 
-    def __init__(self, clock: Clock, suspension_ms: int) -> None:
-        """Suspend retention for `suspension_ms` after each jump."""
+    def __init__(self, clock: Clock) -> None:
+        """Trust what the wall clock says now."""
         self._clock = clock
-        self._suspension_ms = suspension_ms
-        self._offset_ms = clock.wall_ms() - clock.monotonic_ms()
-        self._suspended_until_ms = clock.monotonic_ms()
+        self._trusted_offset_ms = clock.wall_ms() - clock.monotonic_ms()
+        self._last_offset_ms = self._trusted_offset_ms
         self.jumps = 0
 
-    def may_trust_wall_clock(self) -> bool:
-        """Whether decisions that delete data may be based on the wall clock now."""
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, by the wall clock unless that has jumped ahead."""
         monotonic_ms = self._clock.monotonic_ms()
         offset_ms = self._clock.wall_ms() - monotonic_ms
-        step_ms = offset_ms - self._offset_ms
-        self._offset_ms = offset_ms
-        if abs(step_ms) > WALL_CLOCK_STEP_MS:
-            self.jumps += 1
-            self._suspended_until_ms = monotonic_ms + self._suspension_ms
-            logger.warning(
-                "the wall clock jumped by %d ms; nothing is deleted by age for the next %d s. "
-                "Correct the clock if the jump was a mistake.",
-                step_ms,
-                self._suspension_ms // 1000,
-            )
-        return monotonic_ms >= self._suspended_until_ms
+        if abs(offset_ms - self._last_offset_ms) > WALL_CLOCK_STEP_MS:
+            self._notice_jump(offset_ms - self._last_offset_ms)
+        self._last_offset_ms = offset_ms
+        ahead_ms = offset_ms - self._trusted_offset_ms
+        if ahead_ms > WALL_CLOCK_STEP_MS:
+            return monotonic_ms + self._trusted_offset_ms
+        if ahead_ms >= -WALL_CLOCK_STEP_MS:
+            # Slow drift, and the small steps of a clock that is being disciplined.
+            self._trusted_offset_ms = offset_ms
+        return monotonic_ms + offset_ms
+
+    def _notice_jump(self, step_ms: int) -> None:
+        self.jumps += 1
+        logger.warning(
+            "the wall clock jumped by %+d ms. Nothing is deleted because of a jump ahead: "
+            "retention goes on by the time before it. Correct the clock, or restart the broker "
+            "if the new time is right.",
+            step_ms,
+        )
 
 
 class _ScheduledJob:

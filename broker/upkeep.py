@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock
-from broker.housekeeping import Housekeeping, WallClockGuard
+from broker.housekeeping import Housekeeping, RetentionClock
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Upkeep:
         self._connections = connections
         self._coordinators = coordinators
         self._metrics = metrics
-        self.wall_clock_guard = WallClockGuard(clock, config.log_retention_check_interval_ms)
+        self.retention_clock = RetentionClock(clock)
         self._lag_expected_ns = 0
         self._dirty_since_ms: dict[Log, int] = {}
 
@@ -112,20 +112,18 @@ class Upkeep:
         yield
 
     def delete_expired(self) -> Iterator[None]:
-        """Delete what retention allows, one log per step; see the wall-clock guard."""
-        may_use_age = self.wall_clock_guard.may_trust_wall_clock()
-        self._metrics.wall_clock_jumps = self.wall_clock_guard.jumps
-        if not may_use_age:
-            return
+        """Delete what retention allows, one log per step, by the clock that cannot jump ahead."""
+        now_ms = self.retention_clock.now_ms()
+        self._metrics.wall_clock_jumps = self.retention_clock.jumps
         for log in list(self._topics.logs()):
             try:
-                self._delete_expired_of(log)
+                self._delete_expired_of(log, now_ms)
             except StorageError as error:
                 logger.error("retention of %s-%d failed: %s", log.topic, log.partition, error)
             yield
 
-    def _delete_expired_of(self, log: "Log") -> None:
-        deleted = log.delete_expired(self._clock.wall_ms())
+    def _delete_expired_of(self, log: "Log", now_ms: int) -> None:
+        deleted = log.delete_expired(now_ms)
         for segment in deleted:
             self._metrics.segments_deleted[segment.reason.value] += 1
             logger.info(

@@ -1,0 +1,99 @@
+"""The metrics port: every figure has a type and a help, and the figures move."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.broker import RunningBroker, batch, running_broker
+from tests.support.requests import create_topic, fetch, produce
+
+
+@pytest.fixture
+async def measured(tmp_path: Path) -> AsyncIterator[RunningBroker]:
+    async with running_broker(tmp_path / "data", metrics_listener="127.0.0.1:0") as running:
+        yield running
+
+
+async def get(broker: RunningBroker, path: str, method: str = "GET") -> tuple[int, bytes]:
+    assert broker.ready.metrics_port is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.ready.metrics_port)
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+async def samples(broker: RunningBroker) -> dict[tuple[str, ...], float]:
+    """Sample name and label values -> value."""
+    _, body = await get(broker, "/metrics")
+    return {
+        (sample.name, *(sample.labels[key] for key in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+async def test_every_family_has_help_and_type(measured: RunningBroker) -> None:
+    _, body = await get(measured, "/metrics")
+    families = list(text_string_to_metric_families(body.decode()))
+    assert len(families) > 25
+    assert [family.name for family in families if not family.documentation] == []
+    assert [family.name for family in families if family.type in ("unknown", "untyped")] == []
+
+
+async def test_traffic_is_counted(measured: RunningBroker) -> None:
+    client = await measured.client()
+    await create_topic(client, "t")
+    await produce(client, "t", batch("a", "b"))
+    await fetch(client, "t")
+    found = await samples(measured)
+    assert found["tidelog_records_appended_total",] == 2
+    assert found["tidelog_batches_appended_total",] == 1
+    assert found["tidelog_fetched_bytes_total",] == found["tidelog_appended_bytes_total",] > 60
+    assert found["tidelog_request_seconds_count", "produce"] == 1
+    assert found["tidelog_sync_acks_total",] == 1
+    assert found["tidelog_connections",] == 1
+    assert found["tidelog_partition_high_watermark", "0", "t"] == 2
+    assert found["tidelog_partition_durable_offset", "0", "t"] == 2
+    assert found["tidelog_partition_segments", "0", "t"] == 1
+
+
+async def test_refusals_are_counted_by_error(measured: RunningBroker) -> None:
+    client = await measured.client()
+    await create_topic(client, "t")
+    await produce(client, "t", b"not a batch at all, but long enough to look at: ............")
+    found = await samples(measured)
+    assert sum(v for k, v in found.items() if k[0] == "tidelog_appends_rejected_total") == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/healthz", 200), ("GET", "/readyz", 200), ("HEAD", "/metrics", 200),
+     ("GET", "/nothing", 404), ("POST", "/metrics", 405)],
+)  # fmt: skip
+async def test_paths(measured: RunningBroker, method: str, path: str, status: int) -> None:
+    assert (await get(measured, path, method))[0] == status
+
+
+async def test_offline_partition_is_unhealthy(
+    measured: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await measured.client()
+    await create_topic(client, "t")
+    log = measured.broker.topics.led_log("t", 0)
+    monkeypatch.setattr(type(log), "offline_reason", property(lambda _: "the disk is gone"))
+    status, body = await get(measured, "/healthz")
+    assert (status, b"the disk is gone" in body) == (503, True)
+
+
+async def test_scrape_of_many_partitions_is_quick(measured: RunningBroker) -> None:
+    client = await measured.client()
+    await create_topic(client, "t", partitions=200)
+    started = asyncio.get_running_loop().time()
+    await get(measured, "/metrics")
+    assert asyncio.get_running_loop().time() - started < 1

@@ -1,0 +1,98 @@
+"""Background jobs against a real directory: what retention deletes, and what a clock cannot."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.clock import FrozenClock
+from tests.support.broker import RunningBroker, batch, running_broker
+from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
+
+DAY_MS = 86_400_000
+YEAR_MS = 365 * DAY_MS
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock()
+
+
+@pytest.fixture
+async def frozen(tmp_path: Path, clock: FrozenClock) -> AsyncIterator[RunningBroker]:
+    async with running_broker(tmp_path / "data", clock=clock) as running:
+        client = await running.client()
+        await create_topic(client, "t", retention_ms=str(DAY_MS), segment_bytes="200")
+        for index in range(5):
+            await produce(client, "t", batch(f"{index}" * 100, timestamp=clock.wall_ms()))
+        yield running
+
+
+def segments(broker: RunningBroker) -> int:
+    return len(broker.broker.topics.led_log("t", 0).segments)
+
+
+async def test_expired_segments_go(frozen: RunningBroker, clock: FrozenClock) -> None:
+    assert segments(frozen) == 5
+    clock.advance(DAY_MS - 1)
+    frozen.broker.housekeeping.run_now("retention")
+    assert segments(frozen) == 5
+    clock.advance(2)
+    frozen.broker.housekeeping.run_now("retention")
+    client = await frozen.client()
+    assert (await list_offset(client, "t", -2)).offset == 5
+    assert values_of(await fetch(client, "t", 5)) == []
+    assert sum(frozen.broker.metrics.segments_deleted.values()) == 5
+
+
+@pytest.mark.parametrize("years", [10, -10])
+async def test_wall_clock_jump_deletes_nothing(
+    frozen: RunningBroker, clock: FrozenClock, years: int
+) -> None:
+    clock.jump_wall(years * YEAR_MS)
+    for _ in range(20):
+        frozen.broker.housekeeping.run_now("retention")
+        clock.advance(300_000)
+    assert segments(frozen) == 5
+    assert frozen.broker.metrics.wall_clock_jumps == 1
+
+
+async def test_retention_goes_on_by_the_time_before_the_jump(
+    frozen: RunningBroker, clock: FrozenClock
+) -> None:
+    clock.jump_wall(10 * YEAR_MS)
+    frozen.broker.housekeeping.run_now("retention")
+    clock.advance(DAY_MS + 1)
+    frozen.broker.housekeeping.run_now("retention")
+    assert sum(frozen.broker.metrics.segments_deleted.values()) == 5
+
+
+async def test_checkpoints_are_written(frozen: RunningBroker) -> None:
+    frozen.broker.housekeeping.run_now("checkpoint")
+    text = (Path(frozen.ready.data_dir) / "recovery-point-offset-checkpoint").read_text()
+    assert "t 0 5" in text
+
+
+async def test_deleted_topics_leave_the_disk(frozen: RunningBroker, clock: FrozenClock) -> None:
+    await frozen.broker.topics.delete("t")
+    root = Path(frozen.ready.data_dir)
+    assert not (root / "t-0").exists()
+    assert any("-delete" in path.name for path in root.iterdir())
+    clock.advance(60_001)
+    frozen.broker.housekeeping.run_now("pending-files")
+    assert not any("-delete" in path.name for path in root.iterdir())
+
+
+async def test_flush_ms_makes_os_topics_durable(tmp_path: Path, clock: FrozenClock) -> None:
+    async with running_broker(tmp_path / "os", clock=clock) as broker:
+        client = await broker.client()
+        await create_topic(client, "o", flush_policy="os", flush_ms="5000")
+        await produce(client, "o", batch("a"))
+        log = broker.broker.topics.led_log("o", 0)
+        broker.broker.housekeeping.run_now("flush")
+        await broker.broker.commits.drain()
+        assert log.durable_offset == 0
+        clock.advance(5000)
+        broker.broker.housekeeping.run_now("flush")
+        await broker.broker.commits.drain()
+        assert log.durable_offset == 1
