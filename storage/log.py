@@ -86,6 +86,15 @@ class Log(ReadableLog):
             return False
         return self.durable_offset < self.local.end_offset or unsynced.is_dirty
 
+    @property
+    def has_unsynced_files(self) -> bool:
+        """Whether closed segments or new names wait for a sync.
+
+        They want one soon whatever the flush policy: until then their descriptors stay open, and a
+        crash would make recovery read them again.
+        """
+        return self.local.unsynced.is_dirty
+
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration from the next operation on."""
         self.config = config

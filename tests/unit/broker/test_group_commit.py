@@ -31,6 +31,7 @@ class FakeLog:
     """The part of a log that group commit sees."""
 
     def __init__(self, policy: str = "batch", flush_messages: int = 2**63 - 1) -> None:
+        self.has_unsynced_files = False
         self.topic, self.partition, self.path = "t", 0, "/nowhere/t-0"
         self.config = SimpleNamespace(flush_policy=policy, flush_messages=flush_messages)
         self.log_end_offset = 0
