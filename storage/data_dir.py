@@ -100,6 +100,8 @@ class DataDir:
         self._random_bytes = random_bytes
         self._random = Random(random_bytes(_SEED_BYTES))
         self._directories = PartitionDirectories(claim.path, files, random_bytes)
+        # What the checkpoint files may speak of, on the medium.
+        self._checkpointed: set[_Key] = set()
         self._is_closed = False
 
     @classmethod
@@ -169,6 +171,7 @@ class DataDir:
             partitions=partitions,
             overrides=dict(overrides),
         )
+        self._forget_checkpoints(name, range(partitions))
         self._journal.put_topic(metadata)
         topic = Topic(
             name=name,
@@ -180,7 +183,10 @@ class DataDir:
         try:
             self._make_partitions(topic, partitions, now_ms)
         except (OSError, StorageError) as error:
-            self._bury(metadata, [], now_ms)
+            for log in topic.partitions:
+                log.abandon()
+            self._journal.mark_deleted(metadata)
+            self._bury(metadata, now_ms)
             raise StorageFailed("create", f"{self.path}/{name}", str(error)) from error
         self.topics[name] = topic
         return topic
@@ -194,10 +200,13 @@ class DataDir:
         topic = self.topics[name]
         before = len(topic.partitions)
         assert total > before
+        self._forget_checkpoints(name, range(before, total))
         self._journal.put_topic(self._metadata(topic, partitions=total))
         try:
             self._make_partitions(topic, total, now_ms)
         except (OSError, StorageError) as error:
+            for log in topic.partitions[before:]:
+                log.abandon()
             del topic.partitions[before:]
             self._journal.put_topic(self._metadata(topic, partitions=before))
             raise StorageFailed("create", f"{self.path}/{name}", str(error)) from error
@@ -206,13 +215,17 @@ class DataDir:
         """Forget the topic, durably; its files go ``file.delete.delay.ms`` later.
 
         Raises:
-            StorageFailed: it could not be written; the topic is still there, or is gone after the
-                next start.
+            StorageFailed: it could not be written. The topic is as it was if it is still in
+                `topics`; else the next start removes its files.
         """
-        topic = self.topics.pop(name)
+        topic = self.topics[name]
         metadata = self._metadata(topic, partitions=len(topic.partitions))
+        self._journal.mark_deleted(metadata)
+        del self.topics[name]
+        for log in topic.partitions:
+            log.abandon()
         try:
-            self._bury(metadata, topic.partitions, now_ms + topic.config.file_delete_delay_ms)
+            self._bury(metadata, now_ms + topic.config.file_delete_delay_ms)
         except OSError as error:
             raise StorageFailed("delete", f"{self.path}/{name}", str(error)) from error
 
@@ -286,12 +299,14 @@ class DataDir:
                 high_watermarks[key] = log.high_watermark
                 if log.log_start_offset > log.segments.first.base_offset:
                     log_starts[key] = log.log_start_offset
+        self._checkpointed |= recovery_points.keys()
         try:
             write_offsets(self.path, LOG_START_FILE, log_starts, self._files)
             write_offsets(self.path, RECOVERY_POINT_FILE, recovery_points, self._files)
             write_offsets(self.path, HIGH_WATERMARK_FILE, high_watermarks, self._files)
         except OSError as error:
             raise StorageFailed("checkpoint", self.path, str(error)) from error
+        self._checkpointed = set(recovery_points)
 
     def delete_pending_files(self, now_ms: int) -> int:
         """Remove what was deleted long enough ago: topics' directories and segments' files.
@@ -347,6 +362,7 @@ class DataDir:
         self._notice_others(survey)
         hints, notices = data_dir_start.read_hints(self.path, self._files)
         self.notices += notices
+        self._checkpointed = {*hints.recovery_points, *hints.log_starts}
         total = sum(metadata.partitions for metadata in known.values())
         loaded = 0
         for metadata in known.values():
@@ -360,6 +376,8 @@ class DataDir:
 
     def _load_broker_overrides(self) -> None:
         overrides = self._journal.broker_overrides
+        if not overrides:
+            return
         try:
             self.broker_config = with_dynamic(self.broker_config, overrides)
         except ConfigErrors as errors:
@@ -368,7 +386,7 @@ class DataDir:
     def _finish_deletions(self, now_ms: int) -> None:
         """Do the second half of deletions that a crash cut short."""
         for metadata in self._journal.deleted_topics():
-            self._bury(metadata, [], now_ms)
+            self._bury(metadata, now_ms)
 
     def _set_aside_strays(self, survey: Survey, known: Mapping[str, TopicMetadata]) -> None:
         for (name, partition), topic_id in sorted(survey.partitions.items()):
@@ -421,6 +439,7 @@ class DataDir:
                     f"the directory of {topic.name}-{partition} was missing and is made anew, "
                     f"empty; {lost} offsets were in it"
                 )
+                hints = Hints()
         elif survey.partitions[key] is None:
             directory = self._directories.path(topic.name, partition)
             self._directories.write_metadata(directory, topic.topic_id)
@@ -461,11 +480,13 @@ class DataDir:
             random=self._random,
         )
 
-    def _bury(self, metadata: TopicMetadata, logs: list[Log], remove_from_ms: int) -> None:
-        """Delete a topic: say so in the journal, move its directories out of the way, forget it."""
-        self._journal.mark_deleted(metadata)
-        for log in logs:
-            log.abandon()
+    def _forget_checkpoints(self, name: str, partitions: range) -> None:
+        """Before partitions are made: no checkpoint may speak of an older topic of this name."""
+        if any((name, partition) in self._checkpointed for partition in partitions):
+            self.checkpoint()
+
+    def _bury(self, metadata: TopicMetadata, remove_from_ms: int) -> None:
+        """Move the directories of a topic that is marked as deleted out of the way, forget it."""
         self._directories.delete(metadata.name, metadata.partitions, remove_from_ms=remove_from_ms)
         self._directories.sync()
         self._journal.remove_topic(metadata.name)

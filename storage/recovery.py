@@ -5,12 +5,13 @@ Owns the passes, one function each, in this order:
 1. `remove_leftovers`   files renamed away, outputs of rewrites that did not finish
 2. `finish_rewrites`    outputs that did finish take the place of what they replace
 3. `remove_orphans`     index files whose log is gone
-4. `load_segments`      what is known of each segment: remembered, indexed, or read again
-5. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
-6. `choose_start`       the log's start, and a first segment if there is none
-7. producers, leader epochs, and the `Log`
+4. `remove_below_start` segments whose removal was decided and did not finish
+5. `load_segments`      what is known of each segment: remembered, indexed, or read again
+6. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
+7. `choose_start`       the log's start, and a first segment if there is none
+8. producers, leader epochs, and the `Log`
 
-The rule of pass 5. The first byte that is no whole and right batch ends the log, and everything
+The rule of pass 6. The first byte that is no whole and right batch ends the log, and everything
 behind it goes: nobody was promised it. That holds behind the recovery point, which is the newest
 offset *known* to be durable (from the checkpoint or the manifest). Damage below it is another
 thing: those batches were synced, perhaps acknowledged and read, and later segments may be intact.
@@ -30,6 +31,7 @@ Read next: `storage.log`, `storage.segment_scan`.
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -43,6 +45,7 @@ from storage.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     SegmentFileName,
     parse_segment_file_name,
@@ -120,6 +123,7 @@ def open_log(
         remove_leftovers(opening)
         finish_rewrites(opening)
         remove_orphans(opening)
+        remove_below_start(opening)
         segments = load_segments(opening)
         if not is_clean and opening.quarantine is None:
             recover_segments(opening, segments)
@@ -214,10 +218,29 @@ def remove_orphans(opening: Opening) -> None:
             opening.remove(name.format())
 
 
-def load_segments(opening: Opening) -> list[Segment]:
-    """Pass 4: the segments in order, with everything known that needs no verification.
+def remove_below_start(opening: Opening) -> None:
+    """Pass 4: unlink segments that end at or below the stored start of the log.
 
-    After an unclean stop those from the recovery point on stay unknown: pass 5 reads them.
+    Their removal was on its way when the last run stopped. Before anything is read, because a crash
+    may have left some of them and taken others: that is no hole in the log.
+    """
+    parsed = _parsed(opening.names)
+    bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
+    gone = {
+        base
+        for base, following in pairwise(bases)
+        if following <= opening.manifest.log_start_offset
+    }
+    for name in parsed:
+        if name.base_offset in gone and name.kind in SEGMENT_SUFFIXES:
+            opening.remove(name.format())
+    opening.manifest.forget(gone)
+
+
+def load_segments(opening: Opening) -> list[Segment]:
+    """Pass 5: the segments in order, with everything known that needs no verification.
+
+    After an unclean stop those from the recovery point on stay unknown: pass 6 reads them.
     """
     bases = sorted(n.base_offset for n in _parsed(opening.names) if n.kind == LOG_SUFFIX)
     segments = [
@@ -273,7 +296,7 @@ def _rebuild(opening: Opening, segment: Segment, damage: str) -> None:
 
 
 def recover_segments(opening: Opening, segments: list[Segment]) -> None:
-    """Pass 5: verify every batch from the segment of the recovery point on; cut or quarantine.
+    """Pass 6: verify every batch from the segment of the recovery point on; cut or quarantine.
 
     `segments` loses what lies behind the first damage.
     """
@@ -371,7 +394,7 @@ def _quarantine(opening: Opening, segment: Segment, position: int, damage: str) 
 
 
 def choose_start(opening: Opening, segments: list[Segment], checkpointed: int) -> int:
-    """Pass 6: the log's start; `segments` loses what lies below, and is never empty afterwards."""
+    """Pass 7: the log's start; `segments` is never empty afterwards."""
     start = max(checkpointed, opening.manifest.log_start_offset, 0)
     if segments and segments[-1].next_offset < start and opening.quarantine is None:
         opening.report.notes.append(
@@ -380,12 +403,6 @@ def choose_start(opening: Opening, segments: list[Segment], checkpointed: int) -
         _remove_behind_cut(opening, segments)
         segments.clear()
         opening.epochs.clear()
-    while len(segments) > 1 and segments[1].base_offset <= opening.manifest.log_start_offset:
-        # Their removal was on its way when the last run stopped.
-        gone = segments.pop(0)
-        opening.manifest.forget([gone.base_offset])
-        for path in gone.mark_deleted():
-            opening.files.unlink(path)
     if not segments:
         segments.append(Segment.create(opening.files, opening.path, start, now_ms=opening.now_ms))
         opening.producers.state.clear(start)

@@ -11,8 +11,9 @@ back, drawn from a seed. `storage.power_loss` says which changes can survive, an
 
 Every operation that can fail is counted. `before_operation` is called first, so a test can look at
 every crash state of one run; `Fault` makes one operation fail, once or from then on. A failed sync
-behaves as on Linux: the changes count as clean afterwards, the next sync succeeds without them, and
-readers see bytes that the medium never got.
+of a file behaves as on Linux: the changes count as clean afterwards, the next sync succeeds without
+them, and readers see bytes that the medium never got. A failed sync of a directory loses nothing by
+itself: names are in the file system's journal, which either gets them written or stops for good.
 
 The same seed gives the same disk. Single-threaded. Nothing in production imports this.
 
@@ -22,6 +23,7 @@ Read next: `storage.power_loss`, `docs/crash-safety.md`.
 
 import enum
 import errno
+import functools
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -42,7 +44,7 @@ DEFAULT_FREE_BYTES: Final = 2**40
 DEFAULT_NOW_MS: Final = 1_700_000_000_000
 
 
-class Operation(enum.Enum):
+class Operation(enum.StrEnum):
     """The kinds of operation that are counted and can be made to fail."""
 
     CREATE = "create"
@@ -194,11 +196,7 @@ class SimulatedDisk:
     def sync_directory(self, path: str) -> None:
         """See `Files.sync_directory`."""
         directory = self._directory(path)
-        try:
-            self._count(Operation.SYNC_DIRECTORY, path)
-        except OSError:
-            directory.pending.clear()
-            raise
+        self._count(Operation.SYNC_DIRECTORY, path)
         directory.sync()
 
     def read_all(self, path: str) -> bytes:
@@ -396,8 +394,9 @@ def _walk(directory: DirectoryNode, path: str) -> "Iterator[tuple[str, FileNode]
             yield f"{path}/{name}", node
 
 
-def _parts(path: str) -> list[str]:
-    return [name for name in path.split("/") if name]
+@functools.lru_cache(maxsize=10_000)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name)
 
 
 def _os_error(number: int, path: str) -> OSError:

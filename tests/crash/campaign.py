@@ -1,0 +1,184 @@
+"""Crash states by the thousand: `python -m tests.crash.campaign --states 100000`.
+
+A run of the workload is crashed before every n-th operation, in every way that a power cut can
+leave the disk, and each state is judged. Then the operations are made to fail, one after the other,
+once and for ever, and what the run leaves is crashed and judged too. The seed of a bad state
+is printed with it; `--seed` repeats it.
+
+Prints one line of JSON with the counts; the exit code is 1 when anything was wrong.
+"""
+
+import argparse
+import contextlib
+import errno
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from storage.power_loss import Survival
+from storage.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
+from tests.crash.checker import check
+from tests.crash.workload import Workload
+
+ERRNOS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+EXAMPLES_MAX = 10
+SECOND_CRASH_EVERY = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts of a campaign."""
+
+    workloads: int = 0
+    states: int = 0
+    by_survival: dict[str, int] = field(default_factory=dict)
+    fault_runs: int = 0
+    faults_raised: int = 0
+    lost: int = 0
+    fsck_findings: int = 0
+    other: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> int:
+        return self.lost + self.fsck_findings + self.other
+
+    def add(self, where: str, problems: list[str], survival: Survival) -> None:
+        self.states += 1
+        self.by_survival[survival.value] = self.by_survival.get(survival.value, 0) + 1
+        for problem in problems:
+            if "fsck:" in problem:
+                self.fsck_findings += 1
+            elif "lost:" in problem:
+                self.lost += 1
+            else:
+                self.other += 1
+            if len(self.examples) < EXAMPLES_MAX:
+                self.examples.append(f"{where}: {problem}")
+
+
+def crash_states(tally: Tally, *, seed: int, states: int, steps: int = 60) -> None:
+    """Crash one run of the workload about `states` times, spread over its operations."""
+    total = _operations(seed, steps)
+    rng = random.Random(seed)
+    chance = states / max(total, 1)
+    disk = SimulatedDisk()
+    workload = Workload(disk, seed, steps=steps)
+
+    def look(operation: Operation, path: str) -> None:
+        if operation not in CHANGES:
+            return
+        count = int(chance) + (rng.random() < chance % 1)
+        for _ in range(count):
+            survival = rng.choice(list(Survival))
+            cut_seed = rng.getrandbits(32)
+            where = f"seed {seed} operation {disk.operations} {survival.value} cut {cut_seed}"
+            survivor = disk.power_cut(cut_seed, survival)
+            killed_only = survival is Survival.KEPT
+            twice = tally.states % SECOND_CRASH_EVERY == 0
+            problems = check(survivor, workload.promises, killed_only=killed_only, twice=twice)
+            tally.add(where, problems, survival)
+
+    disk.before_operation = look
+    tally.workloads += 1
+    _run(workload, tally, f"seed {seed}")
+    if workload.errors:
+        tally.add(f"seed {seed}", [f"failed: {workload.errors[0]}"], Survival.KEPT)
+
+
+def fault_run(tally: Tally, *, seed: int, fault: Fault, steps: int = 60) -> None:
+    """Run the workload with a fault, crash what it leaves in three ways, judge each."""
+    disk = SimulatedDisk(fault=fault)
+    workload = Workload(disk, seed, steps=steps)
+    name = f"seed {seed} fault {fault.at}{'+' if fault.for_ever else ''} {fault.errno}"
+    tally.fault_runs += 1
+    _run(workload, tally, name)
+    tally.faults_raised += disk.faults_raised
+    for survival in (Survival.LOST, Survival.KEPT, Survival.MIXED):
+        # After a failed sync the page cache may hold what the medium lacks: a mere kill promises
+        # nothing beyond what was durable.
+        survivor = disk.power_cut(seed, survival)
+        tally.add(
+            f"{name} {survival.value}",
+            check(survivor, workload.promises, killed_only=False),
+            survival,
+        )
+
+
+def faults(seed: int, count: int, steps: int = 60) -> Iterator[Fault]:
+    """`count` faults spread over the operations of a run, of every kind in turn."""
+    total = _operations(seed, steps)
+    rng = random.Random(seed)
+    for number in range(count):
+        yield Fault(
+            at=int(number * total / count),
+            errno=rng.choice(ERRNOS),
+            for_ever=number % 2 == 1,
+            short_write=number % 3 == 0,
+        )
+
+
+def campaign(tally: Tally, *, states: int, seed: int, fault_share: float = 0.2) -> None:
+    """About `states` crash states, from as many workloads as that takes."""
+    per_workload = 300
+    while tally.states < states * (1 - fault_share):
+        crash_states(tally, seed=seed, states=per_workload)
+        seed += 1
+    while tally.states < states:
+        for fault in faults(seed, min(100, 1 + (states - tally.states) // 3)):
+            fault_run(tally, seed=seed, fault=fault)
+        seed += 1
+
+
+def _operations(seed: int, steps: int) -> int:
+    """How many operations a run makes; of one that ends early, as many as it makes."""
+    disk = SimulatedDisk()
+    with contextlib.suppress(Exception):
+        Workload(disk, seed, steps=steps).run()
+    return sum(disk.counts[kind] for kind in CHANGES)
+
+
+def _run(workload: Workload, tally: Tally, name: str) -> None:
+    try:
+        workload.run()
+    except Exception as error:  # noqa: BLE001 - whatever escapes the engine is a finding
+        tally.other += 1
+        tally.examples.append(f"{name}: the run crashed: {type(error).__name__}: {error}")
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--states", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    tally = Tally()
+    started = time.perf_counter()
+    campaign(tally, states=arguments.states, seed=arguments.seed)
+    seconds = time.perf_counter() - started
+    print(
+        json.dumps(
+            {
+                "states": tally.states,
+                "workloads": tally.workloads,
+                "fault_runs": tally.fault_runs,
+                "faults_raised": tally.faults_raised,
+                "by_survival": tally.by_survival,
+                "lost": tally.lost,
+                "fsck_findings": tally.fsck_findings,
+                "other": tally.other,
+                "seconds": round(seconds, 1),
+                "states_per_second": round(tally.states / seconds),
+            }
+        )
+    )
+    for example in tally.examples:
+        print(example, file=sys.stderr)
+    return 1 if tally.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""The judge: what must hold on a disk that was found after a crash.
+
+`check` opens the directory as a broker would and compares it with `Promises`. Then it closes it,
+audits it offline, and opens it once more. Everything wrong comes back as sentences; a state in
+which nothing is wrong gives none. Nothing is repaired, nothing is retried.
+"""
+
+from collections.abc import Iterator
+
+from protocol.records.layout import NO_PRODUCER_ID
+from protocol.records.scan import iter_records, scan_entries
+from storage.data_dir import DataDir, Topic
+from storage.errors import DataDirError, StorageError
+from storage.fsck import audit
+from storage.log import Isolation, Log
+from storage.power_loss import Survival
+from storage.simulated_disk import SimulatedDisk
+from tests.crash.workload import CONFIG, NOW_MS, ROOT, Batch, PartitionPromises, Promises
+
+
+def check(
+    disk: SimulatedDisk, promises: Promises, *, killed_only: bool, twice: bool = True
+) -> list[str]:
+    """What is wrong with `disk`, found after a crash at which `promises` had been made.
+
+    `killed_only` says that the machine lived on: then nothing at all that was written may be gone.
+    `twice` looks at a second crash and at a clean stop too, for twice the time. The disk is
+    changed.
+    """
+    try:
+        return list(_problems(disk, promises, killed_only, twice))
+    except (DataDirError, StorageError) as error:
+        return [f"refused: {type(error).__name__}: {error}"]
+    except Exception as error:  # noqa: BLE001 - whatever escapes the engine is a finding
+        return [f"crashed: {type(error).__name__}: {error}"]
+
+
+def _open(disk: SimulatedDisk) -> DataDir:
+    return DataDir.open(ROOT, files=disk, broker_config=CONFIG, now_ms=NOW_MS)
+
+
+def _problems(
+    disk: SimulatedDisk, promises: Promises, killed_only: bool, twice: bool
+) -> Iterator[str]:
+    data_dir = _open(disk)
+    yield from _check_topics(data_dir, promises)
+    for (name, number), partition in promises.partitions.items():
+        topic = data_dir.topics.get(name)
+        if topic is not None and number < len(topic.partitions) and _is_same(topic, promises):
+            for problem in _check_log(topic.partitions[number], partition, killed_only):
+                yield f"{name}-{number}: {problem}"
+    if promises.producer_ids > data_dir.allocate_producer_ids(1).start:
+        yield f"producer id {data_dir.allocate_producer_ids(1).start} would be given out twice"
+    if twice:
+        yield from _check_second_recovery(disk, data_dir)
+    for topic in data_dir.topics.values():
+        for log in topic.partitions:
+            yield from _check_writable(log)
+    data_dir.close(NOW_MS)
+    for finding in audit(ROOT, disk):
+        yield f"fsck: {finding}"
+    if not twice:
+        return
+    ends = _ends(data_dir)
+    reopened = _open(disk.power_cut(0, Survival.LOST))
+    if not reopened.stopped_cleanly or _ends(reopened) != ends:
+        yield f"a clean stop did not keep {ends}: {_ends(reopened)}"
+
+
+def _is_same(topic: Topic, promises: Promises) -> bool:
+    """Not another incarnation of the topic, whose deletion was under way."""
+    return promises.ids.get(topic.name) == topic.topic_id
+
+
+def _check_topics(data_dir: DataDir, promises: Promises) -> Iterator[str]:
+    for name, allowed in promises.topics.items():
+        topic = data_dir.topics.get(name)
+        found = 0 if topic is None else len(topic.partitions)
+        if found not in allowed:
+            yield f"topic {name} has {found} partitions, promised {sorted(allowed)}"
+    for name in data_dir.topics.keys() - promises.topics.keys():
+        yield f"topic {name} was never created"
+
+
+def _check_log(log: Log, promised: PartitionPromises, killed_only: bool) -> Iterator[str]:
+    if log.offline_reason is not None:
+        yield f"offline: {log.offline_reason}"
+        return
+    end = log.log_end_offset
+    if end < promised.durable:
+        yield f"lost: ends at {end}, {promised.durable} was durable"
+    if end < promised.visible:
+        yield f"lost: ends at {end}, consumers had seen {promised.visible}"
+    if killed_only and end < promised.end:
+        yield f"lost: ends at {end} after a mere kill, {promised.end} was written"
+    if not promised.start <= log.log_start_offset <= max(promised.start_wanted, promised.start):
+        yield (
+            f"starts at {log.log_start_offset}, promised {promised.start} "
+            f"to {promised.start_wanted}"
+        )
+    if log.high_watermark != end:
+        yield f"high watermark {log.high_watermark} is not the end {end}"
+    yield from _check_content(log, promised)
+    yield from _check_producers(log, promised)
+
+
+def _check_content(log: Log, promised: PartitionPromises) -> Iterator[str]:
+    expected: dict[int, list[Batch]] = {}
+    for batch in (*promised.batches, *promised.maybe):
+        expected.setdefault(batch.first_offset, []).append(batch)
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END).records
+        entries = list(scan_entries(data))
+        if not entries:
+            yield f"nothing can be read at {offset}"
+            return
+        for entry in entries:
+            if entry.base_offset > offset:
+                yield f"gap: {entry.base_offset} follows {offset}"
+            values = [record.value for record in iter_records(data, entry.position)]
+            candidates = expected.get(entry.base_offset, [])
+            if not any(_matches(batch, values) for batch in candidates):
+                yield f"the batch at {entry.base_offset} is none that was written there"
+            offset = entry.next_offset
+    if offset != log.log_end_offset:
+        yield f"the last batch ends at {offset}, the log at {log.log_end_offset}"
+
+
+def _matches(batch: Batch, values: list[bytes | None]) -> bool:
+    return batch.marker is not None or list(values) == batch.values
+
+
+def _check_producers(log: Log, promised: PartitionPromises) -> Iterator[str]:
+    """The map of producers and the stable end are those of the batches that are there."""
+    last: dict[int, Batch] = {}
+    open_txns: dict[int, int] = {}
+    for batch in promised.batches:
+        if batch.next_offset > log.log_end_offset or batch.producer_id == NO_PRODUCER_ID:
+            continue
+        if batch.marker is not None:
+            open_txns.pop(batch.producer_id, None)
+            continue
+        last[batch.producer_id] = batch
+        if batch.is_transactional:
+            open_txns.setdefault(batch.producer_id, batch.first_offset)
+    if any(batch.first_offset < log.log_end_offset for batch in promised.maybe):
+        # What failed may be there too, and then it counts: the engine's replay is the judge.
+        return
+    for producer_id, batch in last.items():
+        if batch.first_offset < log.log_start_offset:
+            continue
+        entry = log.producers.state.find(producer_id)
+        known = None if entry is None or not entry.batches else entry.batches[-1]
+        if known is None or known.first_offset != batch.first_offset:
+            yield f"producer {producer_id} is remembered with {known}, not {batch.first_offset}"
+    if any(first_offset < log.log_start_offset for first_offset in open_txns.values()):
+        # Only a snapshot can know of a transaction that began in records since removed.
+        return
+    stable = min([*open_txns.values(), log.log_end_offset])
+    if log.last_stable_offset != max(stable, log.log_start_offset):
+        yield f"last stable offset {log.last_stable_offset}, expected {stable}"
+
+
+def _check_second_recovery(disk: SimulatedDisk, first: DataDir) -> Iterator[str]:
+    """What a start found is durable at once: another crash and start change nothing."""
+    second = _open(disk.power_cut(1, Survival.LOST))
+    if _ends(second) != _ends(first):
+        yield f"second recovery: {_ends(second)} after {_ends(first)}"
+    for topic in second.topics.values():
+        for log in topic.partitions:
+            if log.recovery_report.truncated_bytes:
+                yield f"second recovery cut {topic.name}-{log.partition} again"
+
+
+def _check_writable(log: Log) -> Iterator[str]:
+    if log.needs_flush:
+        log.flush()
+    if log.durable_offset != log.log_end_offset:
+        yield f"{log.topic}-{log.partition} is durable to {log.durable_offset} only"
+
+
+def _ends(data_dir: DataDir) -> dict[str, tuple[int, int]]:
+    return {
+        f"{topic.name}-{log.partition}": (log.log_start_offset, log.log_end_offset)
+        for topic in data_dir.topics.values()
+        for log in topic.partitions
+    }
