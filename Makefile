@@ -19,11 +19,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -U pip
 
-$(VENV)/.run: pyproject.toml setup.py $(wildcard protocol/records/record_loops.py) | $(BIN)/python
+$(VENV)/.run: pyproject.toml setup.py $(wildcard protocol/records/*_loops.py) | $(BIN)/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml setup.py $(wildcard protocol/records/record_loops.py) | $(BIN)/python
+$(VENV)/.dev: pyproject.toml setup.py $(wildcard protocol/records/*_loops.py) | $(BIN)/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.run
 
@@ -33,6 +33,10 @@ setup: $(VENV)/.dev ## the virtual environment with everything for development
 .PHONY: run
 run: $(VENV)/.run ## a broker on 127.0.0.1:9092 with ./data (LISTEN=, DATA= change that)
 	@$(BIN)/tidelog serve --listen $(LISTEN) --data-dir $(DATA)
+
+.PHONY: build-ext
+build-ext: setup ## compile the record loops again after editing them
+	$(BIN)/python setup.py -q build_ext --inplace
 
 .PHONY: fmt
 fmt: setup ## format, and mend what ruff can mend
