@@ -28,7 +28,7 @@ Source: Kafka ``LogManager``; the journal is ours (docs/adr/0007). Read next: `s
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -36,24 +36,19 @@ from typing import Final
 from config import BrokerConfig, ConfigErrors, TopicConfig, topic_config, with_dynamic
 from storage import data_dir_start
 from storage.checkpoints import (
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    RECOVERY_POINT_FILE,
     write_clean_shutdown,
-    write_offsets,
 )
-from storage.data_dir_start import Claim, Hints, RandomBytes, Survey
+from storage.data_dir_start import Claim, RandomBytes, Survey
 from storage.errors import DataDirNotWritable, StorageError, StorageFailed
 from storage.files import Files
 from storage.log import Log
 from storage.metadata_journal import MetadataJournal, TopicMetadata
+from storage.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.partition_directories import PartitionDirectories
 from storage.recovery import open_log
 
 Progress = Callable[[int, int], None]
 """Called with the number of partitions loaded so far and in all."""
-
-_Key = tuple[str, int]
 
 _SEED_BYTES: Final = 16
 
@@ -100,8 +95,7 @@ class DataDir:
         self._random_bytes = random_bytes
         self._random = Random(random_bytes(_SEED_BYTES))
         self._directories = PartitionDirectories(claim.path, files, random_bytes)
-        # What the checkpoint files may speak of, on the medium.
-        self._checkpointed: set[_Key] = set()
+        self._checkpoints = OffsetCheckpoints(claim.path, files)
         self._is_closed = False
 
     @classmethod
@@ -171,7 +165,7 @@ class DataDir:
             partitions=partitions,
             overrides=dict(overrides),
         )
-        self._forget_checkpoints(name, range(partitions))
+        self._checkpoints.forget(name, range(partitions), self._logs())
         self._journal.put_topic(metadata)
         topic = Topic(
             name=name,
@@ -200,7 +194,7 @@ class DataDir:
         topic = self.topics[name]
         before = len(topic.partitions)
         assert total > before
-        self._forget_checkpoints(name, range(before, total))
+        self._checkpoints.forget(name, range(before, total), self._logs())
         self._journal.put_topic(self._metadata(topic, partitions=total))
         try:
             self._make_partitions(topic, total, now_ms)
@@ -288,36 +282,15 @@ class DataDir:
         Raises:
             StorageFailed: they could not be written; the old ones are still there and still right.
         """
-        recovery_points: dict[_Key, int] = {}
-        log_starts: dict[_Key, int] = {}
-        high_watermarks: dict[_Key, int] = {}
-        for topic in self.topics.values():
-            for log in topic.partitions:
-                key = (topic.name, log.partition)
-                assert log.recovery_point <= log.log_end_offset
-                recovery_points[key] = log.recovery_point
-                high_watermarks[key] = log.high_watermark
-                if log.log_start_offset > log.segments.first.base_offset:
-                    log_starts[key] = log.log_start_offset
-        self._checkpointed |= recovery_points.keys()
-        try:
-            write_offsets(self.path, LOG_START_FILE, log_starts, self._files)
-            write_offsets(self.path, RECOVERY_POINT_FILE, recovery_points, self._files)
-            write_offsets(self.path, HIGH_WATERMARK_FILE, high_watermarks, self._files)
-        except OSError as error:
-            raise StorageFailed("checkpoint", self.path, str(error)) from error
-        self._checkpointed = set(recovery_points)
+        self._checkpoints.write(self._logs())
 
     def delete_pending_files(self, now_ms: int) -> int:
         """Remove what was deleted long enough ago: topics' directories and segments' files.
 
         How many directories and files went.
         """
-        return self._directories.remove_due(now_ms) + sum(
-            log.delete_pending_files(now_ms)
-            for topic in self.topics.values()
-            for log in topic.partitions
-        )
+        removed = self._directories.remove_due(now_ms)
+        return removed + sum(log.delete_pending_files(now_ms) for log in self._logs())
 
     def close(self, now_ms: int) -> None:
         """Stop cleanly: all on the medium, then the marker that says so, then the lock.
@@ -360,9 +333,8 @@ class DataDir:
         known = self._journal.topics()
         self._set_aside_strays(survey, known)
         self._notice_others(survey)
-        hints, notices = data_dir_start.read_hints(self.path, self._files)
+        hints, notices = self._checkpoints.read()
         self.notices += notices
-        self._checkpointed = {*hints.recovery_points, *hints.log_starts}
         total = sum(metadata.partitions for metadata in known.values())
         loaded = 0
         for metadata in known.values():
@@ -480,11 +452,6 @@ class DataDir:
             random=self._random,
         )
 
-    def _forget_checkpoints(self, name: str, partitions: range) -> None:
-        """Before partitions are made: no checkpoint may speak of an older topic of this name."""
-        if any((name, partition) in self._checkpointed for partition in partitions):
-            self.checkpoint()
-
     def _bury(self, metadata: TopicMetadata, remove_from_ms: int) -> None:
         """Move the directories of a topic that is marked as deleted out of the way, forget it."""
         self._directories.delete(metadata.name, metadata.partitions, remove_from_ms=remove_from_ms)
@@ -508,13 +475,15 @@ class DataDir:
 
     def _close_logs(self, now_ms: int) -> list[StorageError]:
         failures = []
-        for topic in self.topics.values():
-            for log in topic.partitions:
-                try:
-                    log.close(now_ms)
-                except StorageError as error:
-                    failures.append(error)
+        for log in self._logs():
+            try:
+                log.close(now_ms)
+            except StorageError as error:
+                failures.append(error)
         return failures
+
+    def _logs(self) -> Iterator[Log]:
+        return (log for topic in self.topics.values() for log in topic.partitions)
 
 
 def _no_progress(loaded: int, total: int) -> None:

@@ -21,16 +21,14 @@ Source: Kafka ``LogManager`` and ``MetaPropertiesEnsemble``. Read next: `storage
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from config import BrokerConfig
 from storage.checkpoints import (
-    LOG_START_FILE,
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
-    RECOVERY_POINT_FILE,
     ZERO_UUID,
     CorruptCheckpoint,
     MetaProperties,
@@ -39,7 +37,6 @@ from storage.checkpoints import (
     format_uuid,
     parse_meta_properties,
     parse_partition_metadata,
-    read_offsets,
     take_clean_shutdown,
 )
 from storage.errors import (
@@ -92,14 +89,6 @@ class Survey:
     deleted: list[str] = field(default_factory=list)
     stray: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hints:
-    """What the checkpoints say; a missing or broken one costs time, never correctness."""
-
-    recovery_points: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    log_starts: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 def random_uuid(random_bytes: RandomBytes) -> bytes:
@@ -156,22 +145,6 @@ def stray_directory_name(name: str, unique: str) -> str:
     topic, _, partition = name.rpartition("-")
     ending = f"-{partition}.{unique}{STRAY_DIRECTORY_SUFFIX}"
     return topic[: DIRECTORY_NAME_MAX - len(ending)] + ending
-
-
-def read_hints(path: str, files: Files) -> tuple[Hints, list[str]]:
-    """The checkpoints of a data directory, and a sentence for each that could not be read."""
-    notices: list[str] = []
-
-    def read(name: str) -> dict[tuple[str, int], int]:
-        try:
-            return read_offsets(path, name, files)
-        except CorruptCheckpoint as error:
-            notices.append(f"{name} cannot be read and is taken for empty: {error}")
-            return {}
-
-    return Hints(
-        recovery_points=read(RECOVERY_POINT_FILE), log_starts=read(LOG_START_FILE)
-    ), notices
 
 
 def complete_topics(

@@ -24,7 +24,7 @@ from storage.simulated_disk import SimulatedDisk
 
 ROOT = "/data"
 NOW_MS = 1_700_000_000_000
-SEGMENT_BYTES = 2500
+SEGMENT_BYTES = 3500
 TOPICS = ("orders", "lazy")
 CONFIG: BrokerConfig = load()
 

@@ -1,0 +1,103 @@
+"""The offset checkpoints of a data directory: hints by which a start has less to do.
+
+Owns the three files in the root that hold one offset per partition, and the knowledge of which
+partitions they may speak of. A missing or broken checkpoint costs time, never correctness; one that
+speaks of *another* topic of the same name would cost data, so the files are rewritten before a
+partition is made that they may know (`forget`).
+
+| file                             | offset          | used for                                   |
+|----------------------------------|-----------------|--------------------------------------------|
+| recovery-point-offset-checkpoint | recovery point  | where recovery after a crash begins        |
+| log-start-offset-checkpoint      | log start       | a start inside of the first segment        |
+| replication-offset-checkpoint    | high watermark  | Apache Kafka, should it open the directory |
+
+Source: Kafka ``LogManager`` checkpoints. Read next: `storage.data_dir`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from storage.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    CorruptCheckpoint,
+    read_offsets,
+    write_offsets,
+)
+from storage.errors import StorageFailed
+from storage.files import Files
+from storage.log import Log
+
+PartitionKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What the checkpoints said when the directory was opened."""
+
+    recovery_points: Mapping[PartitionKey, int] = field(default_factory=dict)
+    log_starts: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+
+class OffsetCheckpoints:
+    """The checkpoint files of one data directory. Used by its `DataDir` only."""
+
+    def __init__(self, root: str, files: Files) -> None:
+        """Know nothing yet; `read` comes first."""
+        self._root = root
+        self._files = files
+        self._known: set[PartitionKey] = set()
+
+    def read(self) -> tuple[Hints, list[str]]:
+        """What the files say, and a sentence for each that cannot be read."""
+        notices: list[str] = []
+        hints = Hints(
+            recovery_points=self._read(RECOVERY_POINT_FILE, notices),
+            log_starts=self._read(LOG_START_FILE, notices),
+        )
+        self._known = {*hints.recovery_points, *hints.log_starts}
+        return hints, notices
+
+    def write(self, logs: Iterable[Log]) -> None:
+        """Note the offsets of these logs and of no others.
+
+        Raises:
+            StorageFailed: it could not be written; the old ones are there and still right.
+        """
+        recovery_points: dict[PartitionKey, int] = {}
+        log_starts: dict[PartitionKey, int] = {}
+        high_watermarks: dict[PartitionKey, int] = {}
+        for log in logs:
+            key = (log.topic, log.partition)
+            assert log.recovery_point <= log.log_end_offset
+            recovery_points[key] = log.recovery_point
+            high_watermarks[key] = log.high_watermark
+            if log.log_start_offset > log.segments.first.base_offset:
+                log_starts[key] = log.log_start_offset
+        self._known |= recovery_points.keys()
+        try:
+            write_offsets(self._root, LOG_START_FILE, log_starts, self._files)
+            write_offsets(self._root, RECOVERY_POINT_FILE, recovery_points, self._files)
+            write_offsets(self._root, HIGH_WATERMARK_FILE, high_watermarks, self._files)
+        except OSError as error:
+            raise StorageFailed("checkpoint", self._root, str(error)) from error
+        self._known = set(recovery_points)
+
+    def forget(self, topic: str, partitions: Iterable[int], logs: Iterable[Log]) -> None:
+        """Make sure that no file speaks of these partitions, which are about to be made.
+
+        `logs` are all the others.
+
+        Raises:
+            StorageFailed: see `write`.
+        """
+        if any((topic, partition) in self._known for partition in partitions):
+            self.write(logs)
+
+    def _read(self, name: str, notices: list[str]) -> dict[PartitionKey, int]:
+        try:
+            return read_offsets(self._root, name, self._files)
+        except CorruptCheckpoint as error:
+            notices.append(f"{name} cannot be read and is taken for empty: {error}")
+            return {}
