@@ -153,6 +153,7 @@ class PartitionQueue:
     __slots__ = (
         "batches_count",
         "in_flight",
+        "is_established",
         "is_recovering",
         "next_sequence",
         "not_before",
@@ -169,6 +170,7 @@ class PartitionQueue:
         self.next_sequence = 0
         self.not_before = 0.0
         self.is_recovering = False
+        self.is_established = False
 
     def append(self, record: Record, size_bytes: int, *, limit_bytes: int, now: float) -> Delivery:
         """Add a record to the last batch, or to a new one if it is full, sent or numbered."""
@@ -223,6 +225,7 @@ class PartitionQueue:
         What is still under way with such numbers is refused by the broker and comes back.
         """
         self.next_sequence = sequence
+        self.is_established = self.is_established and sequence > 0
         for batch in self.waiting:
             if batch.sequence >= sequence:
                 batch.forget_sequence()

@@ -20,7 +20,7 @@ import socket
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from client.errors import BrokerRefused, BrokerUnreachable, UnsupportedByBroker
 from client.types import format_address
@@ -212,8 +212,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; small requests leave at once."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not checked with isinstance: the transports of uvloop are no subclasses.
+        self._transport = cast(asyncio.Transport, transport)
         raw = transport.get_extra_info("socket")
         if raw is not None:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

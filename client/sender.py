@@ -158,7 +158,11 @@ class Sender:
             else:
                 delays.append(self._options.retry_backoff_ms / 1000)
         for node_id, queues in due.items():
-            task = asyncio.create_task(self._request(node_id, [queue.take() for queue in queues]))
+            batches = [queue.take() for queue in queues]
+            for batch in batches:
+                # Here and not in the task: numbers are given in the order of the records.
+                self._encode(batch)
+            task = asyncio.create_task(self._request(node_id, batches))
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
             # The rest of a long queue may be due as well.
@@ -167,7 +171,10 @@ class Sender:
 
     def _delay_of(self, queue: PartitionQueue, now: float) -> float | None:
         """Seconds until the oldest waiting batch is due (0: now), None if an event must come."""
-        if not queue.waiting or queue.is_recovering or len(queue.in_flight) >= self._max_in_flight:
+        # A broker takes any number from a producer it has not seen: until it has seen this one,
+        # a second batch could get ahead of a lost first one.
+        limit = self._max_in_flight if queue.is_established else 1
+        if not queue.waiting or queue.is_recovering or len(queue.in_flight) >= limit:
             return None
         first = queue.waiting[0]
         if self._identity is not None and self._identity.is_stale and not first.is_in_doubt:
@@ -232,15 +239,22 @@ class Sender:
             connection = await self._cluster.connection(node_id)
             await connection.drained()
             for batch in batches:
-                self._encode(batch)
-            await self._exchange(connection, batches)
+                if self.queues[batch.partition].is_recovering:
+                    # One before it came back meanwhile; it must not get ahead of that one.
+                    self._send_again(self.queues[batch.partition], batch)
+            rest = [batch for batch in batches if self._is_under_way(batch)]
+            if rest:
+                await self._exchange(connection, rest)
         except ClientError as error:
             for batch in batches:
-                if not batch.is_settled:
+                if self._is_under_way(batch):
                     batch.is_in_doubt = batch.is_in_doubt or isinstance(error, BrokerUnreachable)
                     self._conclude(batch, error)
         finally:
             self.wake()
+
+    def _is_under_way(self, batch: Batch) -> bool:
+        return batch in self.queues[batch.partition].in_flight
 
     async def _exchange(self, connection: Connection, batches: list[Batch]) -> None:
         request = self._produce_request(batches)
@@ -354,7 +368,9 @@ class Sender:
         queue.not_before = self._loop.time() + self._options.retry_backoff_ms / 1000
 
     def _settle(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
-        self.queues[batch.partition].settle(batch)
+        queue = self.queues[batch.partition]
+        queue.settle(batch)
+        queue.is_established = True
         batch.succeed(base_offset, log_append_time_ms)
         self._on_settled(batch)
 
