@@ -407,10 +407,10 @@ class PartitionAudit:
                     expected = f"producer {replayed.producer_id} with its open transaction"
                     self._report("D6", path, expected, "none")
                 continue
-            expected, found = _comparable(replayed, stored, self.summary.first_base_offset)
-            if expected != found:
-                what = f"producer {replayed.producer_id} as replayed {expected}"
-                self._report("D6", path, what, str(found))
+            here, there = _comparable(replayed, stored, self.summary.first_base_offset)
+            if here != there:
+                what = f"producer {replayed.producer_id} as replayed {here}"
+                self._report("D6", path, what, str(there))
 
     def _check_after_walk(self) -> None:
         end = self.summary.log_end_offset
