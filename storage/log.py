@@ -27,6 +27,7 @@ from storage.errors import (
     LogOffline,
     OffsetOutOfRange,
     PolicyViolation,
+    StorageFailed,
     storage_failure,
 )
 from storage.flush import FlushTicket
@@ -400,18 +401,32 @@ class Log(ReadableLog):
         if self._is_closed:
             return
         try:
-            if self._offline is not None:
-                raise self._offline
-            self._close_cleanly(now_ms)
-        except OSError as error:
-            raise storage_failure("close", self.path, error) from error
+            ticket = self.begin_close(now_ms)
+            if ticket is not None:
+                ticket.run()
+                self.complete_flush(ticket)
         finally:
             self.abandon()
 
-    def _close_cleanly(self, now_ms: int) -> None:
-        self.local.seal_active(now_ms=now_ms)
-        self.producers.snapshots.take(self.producers.state)
-        self.flush()
+    def begin_close(self, now_ms: int) -> FlushTicket | None:
+        """The first half of `close`, for callers that close many logs: the last ticket, or None.
+
+        After `complete_flush` of it, `abandon` is the rest. Costs nothing if nothing was appended
+        since the log was opened. Raises StorageFailed, LogOffline.
+        """
+        if self._offline is not None:
+            raise self._offline
+        if self.local.unsynced.ticket is not None:
+            raise StorageFailed("close", self.path, "a sync is still under way")
+        try:
+            self.local.seal_active(now_ms=now_ms)
+            if len(self.producers.state):
+                snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
+                if snapshot is not None:
+                    self.local.unsynced.add_created(snapshot)
+        except OSError as error:
+            raise storage_failure("close", self.path, error) from error
+        return self.begin_flush()
 
     def abandon(self) -> None:
         """Close all files and write nothing: what a crash would leave. Ends the log's life."""

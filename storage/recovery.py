@@ -69,6 +69,9 @@ from storage.segment_scan import (
 
 FIRST_LEADER_EPOCH: Final = 0
 
+_RANDOM: Final = Random()
+"""For jitter only; shared, because one per log would cost more memory than the log."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Opening:
@@ -128,7 +131,7 @@ def open_log(
         if not is_clean and opening.quarantine is None:
             recover_segments(opening, segments)
         start = choose_start(opening, segments, log_start_offset)
-        return _finish(opening, segments, start, topic, partition, random or Random())
+        return _finish(opening, segments, start, topic, partition, random or _RANDOM)
     except OSError as error:
         raise StorageFailed("open", path, str(error)) from error
 

@@ -255,7 +255,7 @@ class Segment:
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write_out()
         self.time_index.write_out()
-        return SegmentFacts(
+        self._facts = SegmentFacts(
             base_offset=self.base_offset,
             next_offset=self.next_offset,
             size_bytes=self.size,
@@ -270,6 +270,7 @@ class Segment:
             offset_index_crc=self.offset_index.checksum(),
             time_index_crc=self.time_index.checksum(),
         )
+        return self._facts
 
     def matches(self, facts: SegmentFacts) -> bool:
         """Whether the files still have the sizes that `facts` remembers."""
@@ -279,6 +280,11 @@ class Segment:
             and facts.time_index_bytes == _size(self.time_index.file)
             and facts.txn_index_bytes == _size(self.txn_index.file)
         )
+
+    @property
+    def is_as_remembered(self) -> bool:
+        """Whether what `seal` or `adopt` saw last is still all there is."""
+        return self._facts is not None and self.matches(self._facts)
 
     def adopt(self, facts: SegmentFacts) -> None:
         """Take over what was remembered of the segment; the indexes are yet to be verified."""

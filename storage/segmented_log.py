@@ -207,6 +207,8 @@ class SegmentedLog:
     def seal_active(self, *, now_ms: int) -> None:
         """Write out and remember what is known of the active segment, for a clean stop."""
         active = self.segments.active
+        if active.is_as_remembered:
+            return
         self.manifest.remember(active.seal(now_ms=now_ms))
         self.unsynced.add(active.all_files())
         self.unsynced.add_created(self.manifest.file)
