@@ -79,6 +79,7 @@ class GroupCommit:
         self._queue: deque[Log] = deque()
         self._syncing: dict[Log, _Sync] = {}
         self._waiting: dict[Log, deque[tuple[int, DurableCallback]]] = {}
+        self._failing: set[Log] = set()
         self._pump_scheduled = False
         self._idle: asyncio.Event | None = None
 
@@ -110,12 +111,27 @@ class GroupCommit:
         by `flush.messages`, or when a segment was closed.
         """
         config = log.config
-        if config.flush_policy == "os":
-            self._fetch_waiters.data_visible(log, size_bytes)
-            unsynced = log.log_end_offset - log.durable_offset
-            if unsynced < config.flush_messages and not log.has_unsynced_files:
-                return
-        self.mark_dirty(log, size_bytes)
+        if self._failing:
+            self._resumed(log)
+        if config.flush_policy != "os":
+            self.mark_dirty(log, size_bytes)
+            return
+        self._fetch_waiters.data_visible(log, size_bytes)
+        unsynced = log.log_end_offset - log.durable_offset
+        if unsynced >= config.flush_messages or log.has_unsynced_files:
+            self.mark_dirty(log)
+
+    def append_failed(self, log: "Log", error: StorageError) -> None:
+        """The disk refused an append to `log`: tell the operator once, not once per request."""
+        if log not in self._failing:
+            self._failing.add(log)
+            logger.error(
+                "%s-%d: appends are refused (%s). Clients are told to retry; appends go on by "
+                "themselves when the disk lets them, for instance when there is space again.",
+                log.topic,
+                log.partition,
+                error,
+            )
 
     def mark_dirty(self, log: "Log", size_bytes: int = 0) -> None:
         """Put `log` into the queue unless it stands there already."""
@@ -168,8 +184,14 @@ class GroupCommit:
 
     def log_closed(self, log: "Log") -> None:
         """`log` was deleted: tell everyone who waits for it."""
+        self._failing.discard(log)
         self._dirty_bytes.pop(log, None)
         self._fail_waiting(log, LogOffline(log.path, "the topic was deleted"))
+
+    def _resumed(self, log: "Log") -> None:
+        if log in self._failing:
+            self._failing.discard(log)
+            logger.warning("%s-%d: appends succeed again", log.topic, log.partition)
 
     def _schedule_pump(self) -> None:
         if not self._pump_scheduled and self._loop is not None:

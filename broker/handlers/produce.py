@@ -34,7 +34,7 @@ from protocol.api.produce import (
     TopicProduceResponse,
 )
 from protocol.error_codes import ErrorCode
-from storage.errors import AppendRejected, StorageError
+from storage.errors import AppendRejected, StorageError, StorageFailed
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -135,6 +135,8 @@ def _reject(
     code = error_code(error)
     answer.error_code = code
     context.metrics.appends_rejected[code.name.lower()] += 1
+    if isinstance(error, StorageFailed) and log is not None:
+        context.commits.append_failed(log, error)
     if isinstance(error, AppendRejected):
         if log is not None:
             answer.log_start_offset = log.log_start_offset

@@ -11,7 +11,7 @@ from broker.clock import FrozenClock
 from broker.fetch_waiters import FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.metrics import CommitMetrics
-from storage.errors import LogOffline, StorageError
+from storage.errors import DiskFull, LogOffline, StorageError
 
 
 class FakeTicket:
@@ -206,3 +206,19 @@ async def test_visible_bytes_wake_parked_fetches_after_the_ack() -> None:
     bench.append(log, "a")
     await bench.commits.stop()
     assert woken == [["a"]]
+
+
+async def test_refused_appends_are_reported_once_and_their_end_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench, log = Bench(), FakeLog()
+    error = DiskFull("append", log.path, "No space left on device")
+    for _ in range(100):
+        bench.commits.append_failed(cast(Any, log), error)
+    bench.append(log, "a")
+    bench.append(log, "b")
+    await bench.commits.stop()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert "No space left" in lines[0]
+    assert "succeed again" in lines[1]
