@@ -2,10 +2,7 @@
 
 Owns the passes, one function each, in this order:
 
-1. `remove_leftovers`   files renamed away, outputs of rewrites that did not finish
-2. `finish_rewrites`    outputs that did finish take the place of what they replace
-3. `remove_orphans`     index files whose log is gone
-4. `remove_below_start` segments whose removal was decided and did not finish
+1. to 4.                whole files that an interrupted run left: `storage.leftovers`
 5. `load_segments`      what is known of each segment: remembered, indexed, or read again
 6. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
 7. `choose_start`       the log's start, and a first segment if there is none
@@ -30,8 +27,7 @@ Read next: `storage.log`, `storage.segment_scan`.
 """
 
 from collections import deque
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -41,17 +37,18 @@ from protocol.records.scan import scan_entries
 from storage.checkpoints import CorruptCheckpoint
 from storage.errors import CorruptLog, LogQuarantined, StorageFailed
 from storage.file_names import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    INDEX_SUFFIXES,
     LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    SWAP_SUFFIX,
-    SegmentFileName,
-    parse_segment_file_name,
 )
-from storage.files import TEMPORARY_SUFFIX, Files, sync_file
+from storage.files import Files, sync_file
 from storage.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
+from storage.leftovers import (
+    Opening,
+    finish_rewrites,
+    parsed_names,
+    remove_below_start,
+    remove_leftovers,
+    remove_orphans,
+)
 from storage.log import Log
 from storage.log_producers import LogProducers
 from storage.log_values import LogParts, RecoveryReport
@@ -71,31 +68,6 @@ FIRST_LEADER_EPOCH: Final = 0
 
 _RANDOM: Final = Random()
 """For jitter only; shared, because one per log would cost more memory than the log."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Opening:
-    """One partition directory while it is being opened: what the passes share."""
-
-    files: Files
-    path: str
-    config: TopicConfig
-    now_ms: int
-    is_clean: bool
-    recovery_point: int
-    manifest: Manifest
-    producers: LogProducers
-    epochs: LeaderEpochs
-    names: list[str]
-    report: RecoveryReport = field(default_factory=RecoveryReport)
-    quarantine: LogQuarantined | None = None
-    end_position: int | None = None
-
-    def remove(self, name: str) -> None:
-        """Unlink a file of the directory and note it."""
-        self.files.unlink(f"{self.path}/{name}")
-        self.names.remove(name)
-        self.report.removed_files.append(name)
 
 
 def open_log(
@@ -168,84 +140,12 @@ def _begin(
     )
 
 
-def remove_leftovers(opening: Opening) -> None:
-    """Pass 1: unlink `.deleted` files, temporary files, and outputs of unfinished rewrites.
-
-    A `.swap` file at or above the lowest `.cleaned` one belongs to a rewrite into several segments
-    that was interrupted; the old segments are all still there.
-    """
-    parsed = _parsed(opening.names)
-    cleaned = [name.base_offset for name in parsed if name.stage == CLEANED_SUFFIX]
-    for name in parsed:
-        is_unfinished = name.stage == CLEANED_SUFFIX or (
-            name.stage == SWAP_SUFFIX and bool(cleaned) and name.base_offset >= min(cleaned)
-        )
-        if name.stage == DELETED_SUFFIX or is_unfinished:
-            opening.remove(name.format())
-    for raw in [raw for raw in opening.names if raw.endswith(TEMPORARY_SUFFIX)]:
-        opening.remove(raw)
-
-
-def finish_rewrites(opening: Opening) -> None:
-    """Pass 2: put `.swap` files in place of the segments whose range they cover."""
-    swaps = [name for name in _parsed(opening.names) if name.stage == SWAP_SUFFIX]
-    logs = [name for name in swaps if name.kind == LOG_SUFFIX]
-    for name in logs:
-        first, end = name.base_offset, _end_of_swap(opening, name)
-        for other in _parsed(opening.names):
-            if not other.stage and first <= other.base_offset < end:
-                opening.remove(other.format())
-        opening.manifest.forget([name.base_offset])
-    for name in swaps:
-        final = SegmentFileName(base_offset=name.base_offset, kind=name.kind).format()
-        opening.files.rename(f"{opening.path}/{name.format()}", f"{opening.path}/{final}")
-        opening.names.remove(name.format())
-        opening.names.append(final)
-
-
-def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
-    """One above the last offset in a `.log.swap`."""
-    data = opening.files.read_all(f"{opening.path}/{name.format()}")
-    end = name.base_offset
-    for entry in scan_entries(data):
-        end = entry.last_offset + 1
-    return end
-
-
-def remove_orphans(opening: Opening) -> None:
-    """Pass 3: unlink index files that have no log."""
-    parsed = _parsed(opening.names)
-    bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
-    for name in parsed:
-        if name.kind in INDEX_SUFFIXES and name.base_offset not in bases:
-            opening.remove(name.format())
-
-
-def remove_below_start(opening: Opening) -> None:
-    """Pass 4: unlink segments that end at or below the stored start of the log.
-
-    Their removal was on its way when the last run stopped. Before anything is read, because a crash
-    may have left some of them and taken others: that is no hole in the log.
-    """
-    parsed = _parsed(opening.names)
-    bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
-    gone = {
-        base
-        for base, following in pairwise(bases)
-        if following <= opening.manifest.log_start_offset
-    }
-    for name in parsed:
-        if name.base_offset in gone and name.kind in SEGMENT_SUFFIXES:
-            opening.remove(name.format())
-    opening.manifest.forget(gone)
-
-
 def load_segments(opening: Opening) -> list[Segment]:
     """Pass 5: the segments in order, with everything known that needs no verification.
 
     After an unclean stop those from the recovery point on stay unknown: pass 6 reads them.
     """
-    bases = sorted(n.base_offset for n in _parsed(opening.names) if n.kind == LOG_SUFFIX)
+    bases = sorted(n.base_offset for n in parsed_names(opening.names) if n.kind == LOG_SUFFIX)
     segments = [
         Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms) for base in bases
     ]
@@ -495,8 +395,3 @@ def _last_stamp_ms(opening: Opening, segments: list[Segment]) -> int:
         is_stamped = last.timestamp_type is TimestampType.LOG_APPEND_TIME
         return last.max_timestamp if is_stamped else NO_TIMESTAMP
     return NO_TIMESTAMP
-
-
-def _parsed(names: list[str]) -> list[SegmentFileName]:
-    parsed = (parse_segment_file_name(name) for name in names)
-    return [name for name in parsed if name is not None]

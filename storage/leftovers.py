@@ -1,0 +1,138 @@
+"""What an interrupted run may leave in a partition directory, put in order by names alone.
+
+Owns the first four passes of opening a log, and `Opening`, what all passes share:
+
+1. `remove_leftovers`   files renamed away, temporary files, outputs of rewrites that did not finish
+2. `finish_rewrites`    outputs that did finish take the place of what they replace
+3. `remove_orphans`     index files whose log is gone
+4. `remove_below_start` segments whose removal was decided and did not finish
+
+Each can be interrupted and run again: what replaces something is complete before that goes.
+
+Source: Kafka `LogLoader`. Read next: `storage.recovery`, which has the other passes.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from config import TopicConfig
+from protocol.records.scan import scan_entries
+from storage.errors import LogQuarantined
+from storage.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    SegmentFileName,
+    parse_segment_file_name,
+)
+from storage.files import TEMPORARY_SUFFIX, Files
+from storage.leader_epochs import LeaderEpochs
+from storage.log_producers import LogProducers
+from storage.log_values import RecoveryReport
+from storage.manifest import Manifest
+
+
+@dataclass(slots=True, kw_only=True)
+class Opening:
+    """One partition directory while it is being opened: what the passes share."""
+
+    files: Files
+    path: str
+    config: TopicConfig
+    now_ms: int
+    is_clean: bool
+    recovery_point: int
+    manifest: Manifest
+    producers: LogProducers
+    epochs: LeaderEpochs
+    names: list[str]
+    report: RecoveryReport = field(default_factory=RecoveryReport)
+    quarantine: LogQuarantined | None = None
+    end_position: int | None = None
+
+    def remove(self, name: str) -> None:
+        """Unlink a file of the directory and note it."""
+        self.files.unlink(f"{self.path}/{name}")
+        self.names.remove(name)
+        self.report.removed_files.append(name)
+
+
+def remove_leftovers(opening: Opening) -> None:
+    """Pass 1: unlink `.deleted` files, temporary files, and outputs of unfinished rewrites.
+
+    A `.swap` file at or above the lowest `.cleaned` one belongs to a rewrite into several segments
+    that was interrupted; the old segments are all still there.
+    """
+    parsed = parsed_names(opening.names)
+    cleaned = [name.base_offset for name in parsed if name.stage == CLEANED_SUFFIX]
+    for name in parsed:
+        is_unfinished = name.stage == CLEANED_SUFFIX or (
+            name.stage == SWAP_SUFFIX and bool(cleaned) and name.base_offset >= min(cleaned)
+        )
+        if name.stage == DELETED_SUFFIX or is_unfinished:
+            opening.remove(name.format())
+    for raw in [raw for raw in opening.names if raw.endswith(TEMPORARY_SUFFIX)]:
+        opening.remove(raw)
+
+
+def finish_rewrites(opening: Opening) -> None:
+    """Pass 2: put `.swap` files in place of the segments whose range they cover."""
+    swaps = [name for name in parsed_names(opening.names) if name.stage == SWAP_SUFFIX]
+    logs = [name for name in swaps if name.kind == LOG_SUFFIX]
+    for name in logs:
+        first, end = name.base_offset, _end_of_swap(opening, name)
+        for other in parsed_names(opening.names):
+            if not other.stage and first <= other.base_offset < end:
+                opening.remove(other.format())
+        opening.manifest.forget([name.base_offset])
+    for name in swaps:
+        final = SegmentFileName(base_offset=name.base_offset, kind=name.kind).format()
+        opening.files.rename(f"{opening.path}/{name.format()}", f"{opening.path}/{final}")
+        opening.names.remove(name.format())
+        opening.names.append(final)
+
+
+def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
+    """One above the last offset in a `.log.swap`."""
+    data = opening.files.read_all(f"{opening.path}/{name.format()}")
+    end = name.base_offset
+    for entry in scan_entries(data):
+        end = entry.last_offset + 1
+    return end
+
+
+def remove_orphans(opening: Opening) -> None:
+    """Pass 3: unlink index files that have no log."""
+    parsed = parsed_names(opening.names)
+    bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
+    for name in parsed:
+        if name.kind in INDEX_SUFFIXES and name.base_offset not in bases:
+            opening.remove(name.format())
+
+
+def remove_below_start(opening: Opening) -> None:
+    """Pass 4: unlink segments that end at or below the stored start of the log.
+
+    Their removal was on its way when the last run stopped. Before anything is read, because a crash
+    may have left some of them and taken others: that is no hole in the log.
+    """
+    parsed = parsed_names(opening.names)
+    bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
+    gone = {
+        base
+        for base, following in pairwise(bases)
+        if following <= opening.manifest.log_start_offset
+    }
+    for name in parsed:
+        if name.base_offset in gone and name.kind in SEGMENT_SUFFIXES:
+            opening.remove(name.format())
+    opening.manifest.forget(gone)
+
+
+def parsed_names(names: list[str]) -> list[SegmentFileName]:
+    """Those of `names` that are names of segment files."""
+    parsed = (parse_segment_file_name(name) for name in names)
+    return [name for name in parsed if name is not None]
