@@ -159,6 +159,8 @@ class SegmentedLog:
         self.manifest.remember_start(log_start_offset)
         if self.manifest.file is not None:
             sync_file(self.manifest.file)
+        # The manifest may be as new as this line: its name has to be durable as well.
+        self._files.sync_directory(self._path)
 
     def remove_first(self, count: int, *, due_ms: int) -> None:
         """Take out the oldest segments; their files are renamed now and unlinked at `due_ms`."""

@@ -190,6 +190,9 @@ class Workload:
         log = self._pick()
         partition = self._promises_of(log)
         for batch in reversed(partition.batches):
+            if batch.first_offset < log.log_start_offset:
+                # Removed, and after a restart its producer may be forgotten with it.
+                return
             if batch.base_sequence >= 0 and not batch.is_transactional:
                 result = log.append(_encode(batch), now_ms=NOW_MS)
                 if not result.is_duplicate or result.first_offset != batch.first_offset:
@@ -203,12 +206,13 @@ class Workload:
         """Appends that arrive between the parts of a flush are not covered by it."""
         log = self._pick()
         ticket = log.begin_flush()
-        self._append(log, self._values(), producer_id=-1)
-        if ticket is not None:
-            ticket.run()
-            if self._rng.random() < 0.5:
-                self._append(log, self._values(), producer_id=-1)
-            log.complete_flush(ticket)
+        try:
+            self._append(log, self._values(), producer_id=-1)
+        finally:
+            # As the broker does: whatever happens meanwhile, the ticket comes back.
+            if ticket is not None:
+                ticket.run()
+                log.complete_flush(ticket)
 
     def _checkpoint(self) -> None:
         self._dir().checkpoint()
