@@ -20,13 +20,12 @@ import inspect
 import logging
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.context import Context, Handler, RequestContext
 from broker.errors import ConnectionMustClose
-from broker.handlers.group_table import GROUP_HANDLERS
-from broker.handlers.table import HANDLERS
+from broker.handlers import handler_of
 from broker.pending import Pending
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
@@ -57,16 +56,17 @@ class Requester(Protocol):
 
 
 class Route:
-    """One API as the dispatcher sees it: who handles it, which versions, what was measured."""
+    """One API as the dispatcher sees it: who handles it, which versions, what was measured.
+
+    `handler` is None until the API is first spoken.
+    """
 
     __slots__ = ("api_key", "handler", "max_version", "metrics", "min_version")
 
-    def __init__(
-        self, api_key: ApiKey, handler: Handler, versions: VersionRange, metrics: "ApiMetrics"
-    ) -> None:
+    def __init__(self, api_key: ApiKey, versions: VersionRange, metrics: "ApiMetrics") -> None:
         """Bind the pieces."""
         self.api_key = api_key
-        self.handler = handler
+        self.handler: Handler | None = None
         self.min_version = versions.min
         self.max_version = versions.max
         self.metrics = metrics
@@ -179,16 +179,21 @@ class Exchange:
 class Dispatcher:
     """Routes frames to handlers.  One per broker, loop thread only."""
 
-    def __init__(self, context: Context, handlers: Mapping[ApiKey, Handler] | None = None) -> None:
-        """Serve `handlers`, by default every supported API."""
-        table = all_handlers() if handlers is None else handlers
+    def __init__(self, context: Context) -> None:
+        """Serve every supported API."""
         self._context = context
         self._routes = {
-            int(key): Route(key, handler, SUPPORTED[key], context.metrics.api(key))
-            for key, handler in table.items()
-            if key in SUPPORTED
+            int(key): Route(key, versions, context.metrics.api(key))
+            for key, versions in SUPPORTED.items()
         }
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    def warm_up(self) -> Iterator[None]:
+        """Load one handler per step, so that no client waits for an import."""
+        for route in self._routes.values():
+            if route.handler is None:
+                route.handler = handler_of(route.api_key)
+                yield
 
     def dispatch(self, frame: bytearray, requester: Requester) -> "list[Buffer] | Exchange | None":
         """The answer's bytes, an `Exchange` for a later answer, or None when there is none.
@@ -241,6 +246,8 @@ class Dispatcher:
 
     def _call(self, route: Route, request: RequestContext, message: Any) -> Any:
         try:
+            if route.handler is None:
+                route.handler = handler_of(route.api_key)
             return route.handler(self._context, request, message)
         except ConnectionMustClose:
             raise
@@ -252,12 +259,6 @@ class Dispatcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def all_handlers() -> Mapping[ApiKey, Handler]:
-    """Every handler the broker has, by API key."""
-    assert not HANDLERS.keys() & GROUP_HANDLERS.keys(), "an API has one handler"
-    return {**HANDLERS, **GROUP_HANDLERS}
 
 
 def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "list[Buffer]":

@@ -20,7 +20,7 @@ import errno
 import logging
 import random
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from broker.clock import Clock, SystemClock
@@ -46,6 +46,10 @@ from storage.errors import DataDirError, StorageError
 from storage.files import Files, RealFiles
 
 logger = logging.getLogger(__name__)
+
+WARM_UP_DELAY_MS = 100
+WARM_UP_STEP_MS = 2
+"""Handlers are imported after the start, a few milliseconds of work at a time."""
 
 STOP_GRACE_S = 5.0
 """How long requests may take to finish after the stop has begun."""
@@ -238,12 +242,22 @@ class Broker:
         """Accept the clients of one listener; each listener tells its own address."""
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
         dispatcher = Dispatcher(own)
+        self._warm_up(dispatcher.warm_up())
         server = await asyncio.get_running_loop().create_server(
             lambda: Connection(dispatcher, self.connections),
             sock=bound,
             backlog=self.config.socket_listen_backlog_size,
         )
         self._servers.append(server)
+
+    def _warm_up(self, steps: Iterator[None]) -> None:
+        """Take one step each time the loop has nothing better to do, beginning after the start."""
+
+        def step() -> None:
+            if self._is_ready and next(steps, self) is None:
+                self.clock.call_later(WARM_UP_STEP_MS, step)
+
+        self.clock.call_later(WARM_UP_DELAY_MS, step)
 
     async def _finish_requests(self) -> None:
         """Close the listeners, let requests finish, cut what does not."""
