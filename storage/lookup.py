@@ -29,6 +29,7 @@ from protocol.records.layout import (
     MAGIC_AT,
     MAGIC_V2,
     NO_LEADER_EPOCH,
+    NO_OFFSET,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
 )
@@ -104,12 +105,20 @@ class TimeLookup:
     Every method raises OSError, or CorruptLog when a batch that has to be read is damaged.
     """
 
-    __slots__ = ("_segments", "index_interval")
+    __slots__ = ("_barren", "_segments", "index_interval")
 
     def __init__(self, segments: SegmentList, *, index_interval: int) -> None:
         """Search in `segments`; `index_interval` is for indexes that have to be rebuilt."""
         self._segments = segments
+        # The segment that the log's start cuts through promises a maximum that may lie below the
+        # start. After one walk to its end in vain this remembers (base offset, size, log start,
+        # timestamp): nothing in it is as new, so the next lookups need not walk again.
+        self._barren = (NO_OFFSET, 0, 0, 0)
         self.index_interval = index_interval
+
+    def forget_positions(self) -> None:
+        """Drop what is remembered, because segments were truncated, removed or replaced."""
+        self._barren = (NO_OFFSET, 0, 0, 0)
 
     def find(
         self, timestamp: int, log_start_offset: int, trace: LookupTrace | None = None
@@ -119,9 +128,11 @@ class TimeLookup:
         index = segments.first_reaching(timestamp, segments.index_of(log_start_offset))
         while index is not None:
             segment = self._verified(index)
-            found = find_in_segment(segment, timestamp, log_start_offset, trace)
-            if found is not None:
-                return found
+            if not self._is_barren(segment, log_start_offset, timestamp):
+                found = find_in_segment(segment, timestamp, log_start_offset, trace)
+                if found is not None:
+                    return found
+                self._barren = (segment.base_offset, segment.size, log_start_offset, timestamp)
             if index + 1 == len(segments):
                 return None
             index = segments.first_reaching(timestamp, index + 1)
@@ -152,6 +163,15 @@ class TimeLookup:
             searched=tuple(trace.searched),
             before=before,
             after=after,
+        )
+
+    def _is_barren(self, segment: Segment, log_start_offset: int, timestamp: int) -> bool:
+        base_offset, size, start, reached = self._barren
+        return (
+            segment.base_offset == base_offset
+            and segment.size == size
+            and log_start_offset >= start
+            and timestamp >= reached
         )
 
     def _verified(self, index: int) -> Segment:

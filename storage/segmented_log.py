@@ -175,7 +175,7 @@ class SegmentedLog:
         Differs from Kafka: its log ends at `offset` until the next restart.
         """
         self.unsynced.invalidate()
-        self.reader.forget_positions()
+        self._forget_positions()
         base_offset = self.segments.floor(offset).base_offset
         if self.manifest.durable_offset > base_offset:
             self.manifest.durable_offset = base_offset
@@ -223,12 +223,16 @@ class SegmentedLog:
 
     def _bury(self, segments: Iterable[Segment], *, due_ms: int) -> None:
         gone = list(segments)
-        self.reader.forget_positions()
+        self._forget_positions()
         for segment in gone:
             self.unsynced.forget(segment.all_files())
         self.manifest.forget(segment.base_offset for segment in gone)
         self._graveyard.bury(gone, due_ms=due_ms)
         self.unsynced.add_created()
+
+    def _forget_positions(self) -> None:
+        self.reader.forget_positions()
+        self.lookup.forget_positions()
 
     def _draw_jitter(self, segment: Segment) -> None:
         segment.roll_jitter_ms = self._random.randrange(self._jitter_ms) if self._jitter_ms else 0

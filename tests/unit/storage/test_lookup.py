@@ -5,6 +5,7 @@ import pytest
 from protocol.records.layout import Codec
 from storage.log import Isolation, Origin, TimestampOffset
 from storage.segment import Segment
+from storage.simulated_disk import Operation
 from tests.support.logs import LogHarness, batch, marker, messages, produced
 
 
@@ -263,3 +264,27 @@ def test_explanation_has_no_neighbours_beyond_the_ends() -> None:
     log = log_of(1)
     explained = log.log.explain_offset_for_timestamp(1)
     assert (explained.before, explained.after) == (None, None)
+
+
+def test_walk_in_vain_is_not_repeated() -> None:
+    log = log_of(90, *range(50), 95, roll_after=(50,))
+    log.log.delete_before(1)
+    before = log.files.counts[Operation.READ]
+    assert found(log, 60) == (95, 51)
+    once = log.files.counts[Operation.READ] - before
+    assert found(log, 61) == (95, 51)
+    assert log.files.counts[Operation.READ] - before < 2 * once
+    assert found(log, 45) == (45, 46)
+    assert found(log, 60) == (95, 51)
+
+
+def test_what_is_known_to_be_in_vain_is_forgotten_with_the_records() -> None:
+    log = log_of(90, 1, 2)
+    log.log.delete_before(1)
+    assert found(log, 60) is None
+    log.log.truncate_to(2, now_ms=0)
+    log.append(3)
+    assert found(log, 60) is None
+    log.log.truncate_to(2, now_ms=0)
+    log.append(70)
+    assert found(log, 60) == (70, 2)
