@@ -29,10 +29,16 @@ Then one of three ways, the first that fits:
 | recompress| magic 2 with only the codec to change                   | records copied as a blob   |
 | rebuild   | another magic, or inner offsets that are not 0, 1, 2... | every record decoded       |
 
-Differs from Kafka: an uncompressed batch with scattered offset deltas is rebuilt, where Kafka
-stores it as it came. A batch flagged LogAppendTime on a CreateTime topic (accepted since Kafka
-3.6, flag cleared) is judged by its records' own timestamps, which is what consumers will read.
-A batch that decompresses beyond a cap is refused as too large, where Kafka has no cap.
+Differs from Kafka (each seen by sending the same bytes to 4.3.1):
+
+* scattered offset deltas are made contiguous; Kafka stores them uncompressed as they came and
+  fails internally when they are compressed;
+* a batch flagged LogAppendTime on a CreateTime topic, accepted by both with the flag cleared, is
+  judged and kept by its records' own timestamps, which is what consumers then read;
+* bytes behind a complete gzip or lz4 stream are corrupt here and ignored there, though not by all
+  of its clients; broken compression is corrupt here and an internal error there;
+* a batch that decompresses beyond a cap is refused as too large, a zstd window above 8 MiB (levels
+  20 to 22 on large input) as corrupt; Kafka has no such caps.
 
 Source: KIP-32; Kafka `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest`.
 Read next: `storage.append_entries`, which examines and stamps single entries.

@@ -60,19 +60,22 @@ class Window(NamedTuple):
     stamps: bool
     keys_required: bool
 
-    def type_rule(self, timestamp_type: TimestampType) -> int:
+    def type_rule(self, timestamp_type: TimestampType, timestamp: int) -> int:
         """How the loops judge the records of an entry of `timestamp_type`.
 
-        | entry flagged LogAppendTime | topic CreateTime              | topic LogAppendTime |
-        |-----------------------------|-------------------------------|---------------------|
-        | no                          | the window alone              | the window (open)   |
-        | yes                         | refuse those without timestamp| refuse all          |
+        `timestamp` is the header's, which is what all records of a flagged entry read.
+
+        | entry flagged LogAppendTime  | topic CreateTime | topic LogAppendTime |
+        |------------------------------|------------------|---------------------|
+        | no                           | the window alone | the window (open)   |
+        | yes, header has no timestamp | refuse all       | refuse all          |
+        | yes, header has one          | the window alone | refuse all          |
         """
         if timestamp_type != TimestampType.LOG_APPEND_TIME:
             return record_loops.TYPE_IGNORED
-        if self.stamps:
+        if self.stamps or timestamp == NO_TIMESTAMP:
             return record_loops.TYPE_FORBIDDEN
-        return record_loops.TYPE_NEEDS_TIMESTAMP
+        return record_loops.TYPE_IGNORED
 
 
 class BatchEntry:
@@ -122,7 +125,7 @@ class BatchEntry:
             batch.base_timestamp,
             window.oldest,
             window.newest,
-            window.type_rule(batch.timestamp_type),
+            window.type_rule(batch.timestamp_type, batch.max_timestamp),
             window.keys_required,
         )
         if faults is not None:
@@ -219,7 +222,7 @@ class MessageEntry:
             InvalidTimestamp: at least one timestamp is refused.
         """
         message = self.view
-        type_rule = window.type_rule(message.timestamp_type)
+        type_rule = window.type_rule(message.timestamp_type, message.timestamp)
         if message.is_wrapper:
             faults = self._examine_inner(message, window, type_rule, max_bytes)
         else:

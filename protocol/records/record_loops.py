@@ -50,8 +50,7 @@ FAULT_TIMESTAMP_TYPE = 3
 
 # How a set timestamp-type bit is to be judged.
 TYPE_IGNORED = 0
-TYPE_NEEDS_TIMESTAMP = 1
-TYPE_FORBIDDEN = 2
+TYPE_FORBIDDEN = 1
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
@@ -159,13 +158,12 @@ def _fault(
 ) -> cython.int:
     """The timestamp fault of one record, or 0.
 
-    A record without a timestamp passes the window. TYPE_NEEDS_TIMESTAMP is the CreateTime topic's
-    view of a batch flagged LogAppendTime: only its records without a timestamp are refused.
+    A record without a timestamp passes the window.
     """
-    if type_rule == 2:
+    if type_rule != 0:
         return 3
     if timestamp == -1:
-        return 3 if type_rule == 1 else 0
+        return 0
     return 2 if timestamp < oldest or timestamp > newest else 0
 
 

@@ -193,13 +193,19 @@ def test_case_29_flagged_batch_is_refused_on_a_stamping_topic_only(codec: Codec)
     assert [record.timestamp for record in stored(made)] == [100, 200]
 
 
-def test_case_29_flagged_record_without_timestamp_is_refused_everywhere() -> None:
-    flagged = build_batch(
-        records_at(100, -1), timestamp_type=TimestampType.LOG_APPEND_TIME, append_timestamp=100
-    )
-    with pytest.raises(InvalidTimestamp) as caught:
-        plan(flagged)
-    assert bad_indexes(caught.value) == [1]
+def test_case_29_flagged_batch_without_timestamp_is_refused_everywhere() -> None:
+    for claim, bad in ((-1, [0, 1]), (100, None)):
+        flagged = build_batch(
+            records_at(100, -1),
+            timestamp_type=TimestampType.LOG_APPEND_TIME,
+            append_timestamp=claim,
+        )
+        if bad is None:
+            assert [record.timestamp for record in stored(plan(flagged))] == [100, -1]
+            continue
+        with pytest.raises(InvalidTimestamp) as caught:
+            plan(flagged)
+        assert bad_indexes(caught.value) == bad
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -199,7 +199,7 @@ def test_inner_messages_are_measured(loops: ModuleType) -> None:
 def test_inner_faults_name_index_kind_and_timestamp(loops: ModuleType) -> None:
     assert check(loops, INNER, keys_required=True)[4] == [(1, 1, 9)]
     assert check(loops, INNER, oldest=6, newest=8)[4] == [(0, 2, 5), (1, 2, 9)]
-    assert check(loops, INNER, type_rule=2)[4] == [(0, 3, 5), (1, 3, 9), (2, 3, 7)]
+    assert check(loops, INNER, type_rule=1)[4] == [(0, 3, 5), (1, 3, 9), (2, 3, 7)]
     assert check(loops, INNER, 0)[4] == [(0, 4, 5), (1, 4, 9), (2, 4, 7)]
     nested = encode_message(1, 0, 5, None, b"v", Codec.GZIP)
     assert check(loops, nested)[4] == [(0, 5, 5)]
