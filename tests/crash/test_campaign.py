@@ -1,6 +1,6 @@
 """Every crash state in reach: nothing promised is lost, nothing broken is left.
 
-`TIDELOG_CRASH_STATES=100000` makes the campaign longer; `python -m tests.crash.campaign` is the
+`CRASH_STATES=100000` makes the campaign longer; `python -m tests.crash.campaign` is the
 same without pytest.
 """
 
@@ -12,7 +12,7 @@ from storage.simulated_disk import Fault, Operation
 from tests.crash.campaign import Tally, crash_states, fault_run, faults
 from tests.crash.seeded_bugs import BUGS
 
-STATES = int(os.environ.get("TIDELOG_CRASH_STATES", "600"))
+STATES = int(os.environ.get("CRASH_STATES", "600"))
 STATES_PER_SEED = 300
 FAULTS_PER_SEED = 25
 

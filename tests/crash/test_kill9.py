@@ -5,7 +5,7 @@ is killed at a random moment of each cycle. After each kill the directory is aud
 after each restart all records acknowledged in the cycle before are read back through the wire with
 the offsets they were acknowledged with. At the end everything is read once more from the start.
 
-`TIDELOG_KILLS=50` sets the number of cycles. What this cannot show is power loss: a killed process
+`KILL9_CYCLES=50` sets the number of cycles. What this cannot show is power loss: a killed process
 leaves the page cache behind. `tests.crash.campaign` is for that.
 """
 
@@ -24,7 +24,7 @@ from storage.files import RealFiles
 from storage.fsck import Severity, audit
 from tests.support.broker import BrokerProcess
 
-CYCLES = int(os.environ.get("TIDELOG_KILLS", "4"))
+CYCLES = int(os.environ.get("KILL9_CYCLES", "4"))
 TOPIC = "kills"
 PARTITIONS = 2
 SEED = 20261121
