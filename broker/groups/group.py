@@ -25,7 +25,7 @@ Read next: `broker.groups.coordinator`, `tests/transcripts`.
 from __future__ import annotations
 
 from broker.groups import admission, snapshots
-from broker.groups.roster import Member, Roster
+from broker.groups.roster import Member, Roster, is_due, joining_member
 from broker.groups.values import (
     NO_LEADER,
     NO_MEMBER_ID,
@@ -111,11 +111,8 @@ class Group:
         member.sync_waiter = waiter
         member.deadline_ms = None
         if member.member_id == self.roster.leader_id:
-            receipt = AssignmentReceipt(
-                generation_id=self.generation_id, assignments=request.assignments
-            )
-            snapshot = snapshots.take(self, request.assignments)
-            self._actions.append(StoreGroup(snapshot=snapshot, receipt=receipt))
+            given = request.assignments
+            self._store(AssignmentReceipt(self.generation_id, given), given)
         return self._drain()
 
     def heartbeat(
@@ -159,9 +156,8 @@ class Group:
         is_transactional: bool = False,
     ) -> ErrorCode:
         """NONE when offsets may be committed in this name; counts as a sign of life then."""
-        error = admission.commit_error(
-            self, member_id, group_instance_id, generation_id, is_transactional=is_transactional
-        )
+        who = (member_id, group_instance_id, generation_id)
+        error = admission.commit_error(self, *who, is_transactional=is_transactional)
         member = self.roster.find(member_id)
         if error is ErrorCode.NONE and member is not None and not is_transactional:
             self._expect(member, now_ms)
@@ -176,11 +172,11 @@ class Group:
         """
         for member_id in [m for m, due in self.roster.pending.items() if due <= now_ms]:
             self._forget_pending(member_id, now_ms)
-        for member in [m for m in self.roster if _is_due(m.deadline_ms, now_ms)]:
+        for member in self.roster.overdue(now_ms):
             self._remove(member.member_id, now_ms)
-        if _is_due(self._rebalance_due_ms, now_ms):
+        if is_due(self._rebalance_due_ms, now_ms):
             self._rebalance_due(now_ms)
-        if _is_due(self._sync_due_ms, now_ms):
+        if is_due(self._sync_due_ms, now_ms):
             self._sync_due(now_ms)
         deadlines = [m.deadline_ms for m in self.roster if m.deadline_ms is not None]
         deadlines += self.roster.pending.values()
@@ -199,7 +195,6 @@ class Group:
     def restore(self, snapshot: GroupSnapshot, now_ms: int) -> None:
         """Become what a snapshot says; members get a full session from now to show up."""
         assert self.state is GroupState.EMPTY
-        assert not len(self.roster)
         self.protocol_type = snapshot.protocol_type or None
         self.generation_id = snapshot.generation_id
         self.protocol_name = snapshot.protocol_name
@@ -279,18 +274,7 @@ class Group:
         if not len(self.roster):
             self.protocol_type = request.protocol_type
         due_ms = now_ms + self._limits.new_member_join_timeout_ms
-        member = Member(
-            member_id=member_id,
-            group_instance_id=request.group_instance_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            protocols=request.protocols,
-            join_waiter=waiter,
-            deadline_ms=due_ms,
-            is_new=True,
-        )
+        member = joining_member(request, member_id, waiter, deadline_ms=due_ms)
         self.roster.add(member)
         self._wake_by(due_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
@@ -331,18 +315,14 @@ class Group:
         # Assignments of a stable group are not handed out again, so the member must not act as
         # leader: KIP-814 tells it so; before that, naming the old leader id has the same effect.
         is_leader = member.member_id == self.roster.leader_id
+        may_skip = request.supports_skipping_assignment
         answer = snapshots.join_answer(
             self,
             member,
-            leader_id=None if request.supports_skipping_assignment else former_leader_id,
-            skip_assignment=request.supports_skipping_assignment and is_leader,
+            leader_id=None if may_skip else former_leader_id,
+            skip_assignment=may_skip and is_leader,
         )
-        self._actions.append(
-            StoreGroup(
-                snapshot=snapshots.take(self),
-                receipt=StaticMemberReceipt(waiter=waiter, answer=answer),
-            )
-        )
+        self._store(StaticMemberReceipt(waiter=waiter, answer=answer))
 
     def _static_member_stored(self, receipt: StaticMemberReceipt, error: ErrorCode) -> None:
         """Answer the replacement; after a failure it joins again and replaces itself once more."""
@@ -414,7 +394,7 @@ class Group:
         if not len(self.roster):
             self.protocol_name = None
             self.state = GroupState.EMPTY
-            self._actions.append(StoreGroup(snapshot=snapshots.take(self)))
+            self._store()
             return
         self.protocol_name = self.roster.select_protocol()
         self.state = GroupState.COMPLETING_REBALANCE
@@ -490,10 +470,15 @@ class Group:
         if member.sync_waiter is None:
             return
         waiter, member.sync_waiter = member.sync_waiter, None
-        answer = snapshots.sync_answer(self, member)
-        if error is not ErrorCode.NONE:
-            answer = SyncAnswer(error=error)
+        is_good = error is ErrorCode.NONE
+        answer = snapshots.sync_answer(self, member) if is_good else SyncAnswer(error=error)
         self._actions.append(AnswerSync(waiter=waiter, answer=answer))
+
+    def _store(
+        self, receipt: Receipt | None = None, assignments: dict[str, bytes] | None = None
+    ) -> None:
+        snapshot = snapshots.take(self, assignments)
+        self._actions.append(StoreGroup(snapshot=snapshot, receipt=receipt))
 
     def _reject_join(self, waiter: Waiter, error: ErrorCode, member_id: str) -> None:
         answer = JoinAnswer(error=error, member_id=member_id)
@@ -513,7 +498,3 @@ class Group:
     def _drain(self) -> list[Action]:
         actions, self._actions = self._actions, []
         return actions
-
-
-def _is_due(deadline_ms: int | None, now_ms: int) -> bool:
-    return deadline_ms is not None and deadline_ms <= now_ms

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from broker.groups.values import MemberSnapshot, Protocols, Waiter
+from broker.groups.values import JoinRequest, MemberSnapshot, Protocols, Waiter
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +61,29 @@ class Member:
         )
 
 
+def is_due(deadline_ms: int | None, now_ms: int) -> bool:
+    """Whether there is a deadline and it has come."""
+    return deadline_ms is not None and deadline_ms <= now_ms
+
+
+def joining_member(
+    request: JoinRequest, member_id: str, waiter: Waiter, *, deadline_ms: int
+) -> Member:
+    """A member as its first JoinGroup describes it, waiting for the next generation."""
+    return Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocols=request.protocols,
+        join_waiter=waiter,
+        deadline_ms=deadline_ms,
+        is_new=True,
+    )
+
+
 class Roster:
     """The members of one group in order of arrival, and the leader among them.
 
@@ -96,6 +119,10 @@ class Roster:
     def find(self, member_id: str) -> Member | None:
         """The member, or None."""
         return self._members.get(member_id)
+
+    def overdue(self, now_ms: int) -> list[Member]:
+        """The members whose deadline has passed."""
+        return [member for member in self if is_due(member.deadline_ms, now_ms)]
 
     def find_static(self, group_instance_id: str) -> str | None:
         """The member id that a group instance id has now, or None."""

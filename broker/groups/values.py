@@ -141,7 +141,7 @@ class GroupSnapshot:
     members: tuple[MemberSnapshot, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AssignmentReceipt:
     """Given back once the leader's assignments of this generation are durable, or failed."""
 
