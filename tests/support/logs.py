@@ -1,7 +1,7 @@
 """Logs, segments and batches for tests of storage: short to write, on a simulated disk.
 
-`batch(10, 20)` is a magic 2 batch of two records with these timestamps. `LogHarness` opens a log in a
-directory, remembers how, and can close it, crash it and open it again.
+`batch(10, 20)` is a magic 2 batch of two records with these timestamps. `LogHarness` opens a log in
+a directory, remembers how, and can close it, crash it and open it again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -155,12 +155,30 @@ def time_entries(segment: Segment) -> list[tuple[int, int]]:
 class LogHarness:
     """One log on one disk, which a test opens, closes, crashes and opens again."""
 
-    def __init__(self, files: Files | None = None, **settings: object) -> None:
+    def __init__(self, files: SimulatedDisk | None = None, **settings: object) -> None:
         self.files = disk() if files is None else files
         self.path = DIRECTORY
         self.now_ms = 1_000
         self.settings: Mapping[str, object] = settings
         self.log = self.open(is_clean=True)
+
+    @classmethod
+    def on_real_files(cls, directory: str, files: Files, **settings: object) -> "LogHarness":
+        """The same on a real directory; `files` then has none of the simulated disk's levers."""
+        log = cls.__new__(cls)
+        log.files, log.path = cast(SimulatedDisk, files), directory
+        log.now_ms, log.settings = 1_000, settings
+        log.open(is_clean=False)
+        return log
+
+    @classmethod
+    def after_power_cut(cls, log: "LogHarness", seed: int, survival: Survival) -> "LogHarness":
+        """What another process finds on the disk when the power comes back."""
+        again = cls.__new__(cls)
+        again.files, again.path = log.files.power_cut(seed, survival), log.path
+        again.now_ms, again.settings = log.now_ms, log.settings
+        again.open(is_clean=False)
+        return again
 
     def open(self, *, is_clean: bool, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
         """Open the directory as it is; the log is `self.log` from now on."""

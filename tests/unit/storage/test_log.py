@@ -1,6 +1,7 @@
 """One partition: append, read, visibility, flush, failing disks, truncation."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from storage.errors import (
 )
 from storage.files import RealFiles
 from storage.log import Isolation, Origin
+from storage.power_loss import Survival
 from storage.simulated_disk import Fault, Operation, SimulatedDisk
 from tests.support.logs import LogHarness, batch, marker, produced
 
@@ -310,7 +312,6 @@ def test_batch_policy_shows_what_is_durable() -> None:
     ticket = log.log.begin_flush()
     assert ticket is not None
     log.append(2, flush=False)
-    assert not log.log.needs_flush
     assert log.log.begin_flush() is None
     ticket.run()
     assert log.log.high_watermark == 0
@@ -341,24 +342,18 @@ def test_policy_may_change_at_run_time() -> None:
     assert log.log.high_watermark == 1
 
 
-def test_flush_covers_closed_segments_and_new_names() -> None:
+@pytest.mark.parametrize("survival", Survival)
+def test_flush_covers_closed_segments_and_new_names(survival: Survival) -> None:
     log = LogHarness()
     for timestamp in range(3):
         log.append(timestamp, flush=False)
         log.log.roll(log.now_ms)
     log.append(3, flush=False)
     log.log.flush()
-    survivor = log.files.power_cut(seed=1, survival=next(iter(_unkind())))
-    again = LogHarness(survivor)
+    again = LogHarness.after_power_cut(log, 1, survival)
     assert again.log.log_end_offset == 4
     assert [record.timestamp for record in again.records()] == [0, 1, 2, 3]
     assert again.bases() == [0, 1, 2, 3]
-
-
-def _unkind() -> list[object]:
-    from storage.power_loss import Survival
-
-    return [survival for survival in Survival if survival is not Survival.KEPT]
 
 
 def test_flush_while_a_segment_is_rolled_and_deleted() -> None:
@@ -392,12 +387,13 @@ def test_failed_sync_takes_the_log_offline_for_good() -> None:
     for attempt in (log.log.flush, log.log.begin_flush):
         with pytest.raises(LogOffline):
             attempt()
-    for change in (
+    changes: list[Callable[[], object]] = [
         lambda: log.log.roll(0),
         lambda: log.log.truncate_to(0, now_ms=0),
         lambda: log.log.delete_before(0),
         lambda: log.log.close(0),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(LogOffline):
             change()
     assert not log.log.needs_flush
@@ -582,12 +578,8 @@ def test_failed_close_is_reported() -> None:
 
 
 def test_real_files_hold_the_same_log(tmp_path: Path) -> None:
-    log = LogHarness.__new__(LogHarness)
-    log.files = RealFiles(max_open_files=16)  # type: ignore[assignment]
-    log.path = str(tmp_path)
-    log.now_ms = 1000
-    log.settings = {"segment_bytes": 300, "index_interval_bytes": 0}
-    log.open(is_clean=True)
+    files = RealFiles(max_open_files=16)
+    log = LogHarness.on_real_files(str(tmp_path), files, segment_bytes=300, index_interval_bytes=0)
     for timestamp in range(200):
         log.append(timestamp, codec=Codec(timestamp % 5))
     assert len(log.bases()) > 20
@@ -598,6 +590,6 @@ def test_real_files_hold_the_same_log(tmp_path: Path) -> None:
             hit = log.log.offset_for_timestamp(timestamp)
             assert hit is not None
             assert hit.offset == timestamp
-    assert log.files.open_files <= 20  # type: ignore[attr-defined]
+    assert files.open_files <= 20
     log.log.close(log.now_ms)
-    assert log.files.open_files == 0  # type: ignore[attr-defined]
+    assert files.open_files == 0

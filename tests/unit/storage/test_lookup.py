@@ -21,7 +21,7 @@ def newest(log: LogHarness) -> tuple[int, int] | None:
 
 def log_of(*timestamps: int, roll_after: tuple[int, ...] = (), **settings: object) -> LogHarness:
     """One record per batch, indexed densely, rolled after the given offsets."""
-    log = LogHarness(**({"index_interval_bytes": 0} | settings))
+    log = LogHarness(None, **({"index_interval_bytes": 0} | settings))
     for offset, timestamp in enumerate(timestamps):
         log.append(timestamp)
         if offset in roll_after:

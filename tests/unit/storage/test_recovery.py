@@ -8,6 +8,7 @@ import pytest
 from protocol.records.layout import Codec
 from storage.errors import LogQuarantined, OffsetOutOfRange, StorageFailed
 from storage.file_names import MANIFEST_NAME
+from storage.files import RealFiles
 from storage.log import Isolation
 from storage.power_loss import Survival
 from storage.simulated_disk import Fault, Operation, PowerCut
@@ -386,10 +387,7 @@ def test_power_cut_after_every_operation_loses_nothing_durable(survival: Surviva
             workload(log)
         durable, start_offset = log.log.durable_offset, log.log.log_start_offset
         log.files.before_operation = None
-        after = LogHarness.__new__(LogHarness)
-        after.files = log.files.power_cut(cut, survival)
-        after.path, after.now_ms, after.settings = log.path, log.now_ms, log.settings
-        after.open(is_clean=False)
+        after = LogHarness.after_power_cut(log, cut, survival)
         assert after.log.offline_reason is None
         assert after.log.log_start_offset >= start_offset
         offsets = [record.offset for record in after.records()]
@@ -403,12 +401,7 @@ def test_power_cut_after_every_operation_loses_nothing_durable(survival: Surviva
 
 
 def test_real_directory_survives_a_restart(tmp_path: Path) -> None:
-    from storage.files import RealFiles
-
-    log = LogHarness.__new__(LogHarness)
-    log.files, log.path = RealFiles(), str(tmp_path)  # type: ignore[assignment]
-    log.now_ms, log.settings = 1000, {"segment_bytes": 500}
-    log.open(is_clean=False)
+    log = LogHarness.on_real_files(str(tmp_path), RealFiles(), segment_bytes=500)
     for timestamp in range(30):
         log.append(timestamp)
     for again in (log.crash, log.reopen, log.crash):
