@@ -30,7 +30,6 @@ from protocol.api.create_topics import (
 )
 
 DEFAULT = -1
-_DEFAULTS_SINCE = 4
 
 
 async def handle(
@@ -45,7 +44,7 @@ async def handle(
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
-            results[topic.name] = await _create(context, request, message, topic)
+            results[topic.name] = await _create(context, message, topic)
         except REFUSALS as error:
             results[topic.name] = CreatableTopicResult(
                 name=topic.name, error_code=error_code(error), error_message=str(error)
@@ -54,9 +53,9 @@ async def handle(
 
 
 async def _create(
-    context: Context, request: RequestContext, message: CreateTopicsRequest, asked: CreatableTopic
+    context: Context, message: CreateTopicsRequest, asked: CreatableTopic
 ) -> CreatableTopicResult:
-    partitions = _partition_count(context, request, asked)
+    partitions = _partition_count(context, asked)
     context.topics.check_new(asked.name, partitions)
     overrides = _overrides(asked)
     topic_id = NO_TOPIC_ID
@@ -79,7 +78,7 @@ async def _create(
     )
 
 
-def _partition_count(context: Context, request: RequestContext, asked: CreatableTopic) -> int:
+def _partition_count(context: Context, asked: CreatableTopic) -> int:
     """How many partitions the topic gets; every rule about counts and replicas is here."""
     if asked.assignments:
         if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
@@ -88,15 +87,14 @@ def _partition_count(context: Context, request: RequestContext, asked: Creatable
             )
         _check_assignment(context, asked)
         return len(asked.assignments)
-    allows_default = request.api_version >= _DEFAULTS_SINCE
-    if asked.replication_factor != 1 and not (
-        asked.replication_factor == DEFAULT and allows_default
-    ):
+    # KIP-464 let clients ask for defaults from version 4 on, but brokers give them at any version:
+    # kafkajs asks so in version 3.
+    if asked.replication_factor not in {1, DEFAULT}:
         raise InvalidReplicationFactor(
             f"Replication factor {asked.replication_factor} needs as many brokers; this is the "
             "only one, use 1 or -1."
         )
-    if asked.num_partitions == DEFAULT and allows_default:
+    if asked.num_partitions == DEFAULT:
         return context.config.num_partitions
     if asked.num_partitions < 1:
         raise InvalidPartitions(

@@ -83,6 +83,9 @@ def _describe(
                 leader_epoch=log.leader_epoch,
                 replica_nodes=[leader_id],
                 isr_nodes=[leader_id],
+                # May be null by the schema, but the Java client takes a stream of them.
+                eligible_leader_replicas=[],
+                last_known_elr=[],
             )
         )
     return DescribeTopicPartitionsResponseTopic(
