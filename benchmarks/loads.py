@@ -48,7 +48,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **config: str) -> 
     """A new topic, with settings such as `segment_bytes="1048576"`."""
     named = {key.replace("_", "."): value for key, value in config.items()}
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=named)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     admin.create_topics([new], operation_timeout=20)[topic].result(30)
     for _ in range(200):
         found = admin.list_topics(timeout=10).topics.get(topic)
@@ -60,7 +60,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **config: str) -> 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Deletes a topic, so that one cell's data does not fill the disk of the next."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
 
 

@@ -132,7 +132,7 @@ def tell_story(bootstrap: str) -> None:
         done(f"{len(flights):,} flights, {cancelled:,} never left")
     create_topic(bootstrap)
     produce(bootstrap, flights)
-    with step("brute force: consume everything") as done:
+    with step("brute force: read everything") as done:
         seen = consume(bootstrap, dict.fromkeys(range(PARTITIONS), 0))
         if len(seen) != len(flights):
             raise Disagreement(f"{len(flights)} flights went in, {len(seen)} came out")
@@ -155,7 +155,7 @@ def tell_story(bootstrap: str) -> None:
 def create_topic(bootstrap: str) -> None:
     """The topic, kept for ever: retention goes by record time, and 2013 is long ago."""
     with step("create the topic") as done:
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
         config = {"retention.ms": "-1"}
         new = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1, config=config)
         admin.create_topics([new])[TOPIC].result(20)
@@ -181,7 +181,10 @@ def _produce_all(bootstrap: str, flights: Sequence[Flight]) -> None:
             failures.append(error)
 
     columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+    quiet = not console.is_terminal
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=quiet
+    ) as progress:
         task = progress.add_task("produce", total=len(flights))
         for count, flight in enumerate(flights):
             while True:

@@ -141,7 +141,7 @@ def create_topic(
     bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None
 ) -> None:
     """A new topic, visible in the metadata when this returns."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     new = NewTopic(
         topic, num_partitions=partitions, replication_factor=1, config=dict(config or {})
     )
@@ -163,6 +163,7 @@ def read_topic(bootstrap: str, topic: str, partitions: int) -> list[StoredRecord
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_uncommitted",
+            "log_level": 2,
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in range(partitions)])

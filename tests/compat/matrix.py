@@ -79,14 +79,21 @@ def _java(version: str, *programs: str) -> Callable[[], list[str]]:
         sources = [PROGRAMS / "java" / f"{name}.java" for name in programs]
         classes = toolchains.java_classes(sources, jars)
         path = f"{classes}:{jars}/*"
-        # -Xint would be slower still: these programs live for two seconds, C1 alone starts them.
+        # These programs live for two seconds: the first compiler alone starts them sooner.
         return [toolchains.java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", path, programs[0]]
 
     return command
 
 
+def _ancient_java() -> list[str]:
+    jars = toolchains.maven_jars("org.apache.kafka:kafka_2.11:0.8.2.2", _SILENT, _JAXB)
+    classes = toolchains.java_classes([PROGRAMS / "java" / "JavaAncient.java"], jars)
+    return [toolchains.java(), "-Xmx128m", "-cp", f"{classes}:{jars}/*", "JavaAncient"]
+
+
 def _go(folder: str) -> Callable[[], list[str]]:
-    return lambda: [str(toolchains.go_program(PROGRAMS / "go" / folder))]
+    shared = PROGRAMS / "go" / "contract.go"
+    return lambda: [str(toolchains.go_program(PROGRAMS / "go" / folder, shared))]
 
 
 _JAVA_PROGRAMS = ("JavaClient", "JavaAdmin", "JavaTransactions")
@@ -169,6 +176,25 @@ CLIENTS = (
             "kafkajs@2.2.4", "kafkajs-snappy@1.1.0", "lz4-napi@2.10.0", "zstd-codec@0.1.5"
         ),
     ),
+    Client(
+        name="@platformatic/kafka 1.35",
+        language="JavaScript",
+        command=_node("platformatic_client.js"),
+        scenarios=NO_TRANSACTIONS,
+        codecs=OLD_CODECS,  # zstd is in Node's own library, from Node 22.15 on
+        environment=_node_path("@platformatic/kafka@1.35.0"),
+    ),
+    Client(
+        name="no-kafka 3.4.4",
+        language="JavaScript",
+        command=_node("no_kafka_client.js"),
+        scenarios=frozenset({"produce", "consume"}),
+        codecs=("none", "gzip"),
+        timestamps=False,
+        headers=False,
+        reads_timestamps=False,
+        environment=_node_path("no-kafka@3.4.4"),
+    ),
     Client(name="Java 4.3.1", language="Java", command=_java("4.3.1", *_JAVA_PROGRAMS)),
     Client(name="Java 3.9.1", language="Java", command=_java("3.9.1", *_JAVA_PROGRAMS)),
     Client(name="Java 2.8.2", language="Java", command=_java("2.8.2", *_JAVA_PROGRAMS)),
@@ -209,5 +235,23 @@ CLIENTS = (
         timestamps=False,
         headers=False,
         reads_timestamps=False,
+    ),
+    Client(
+        name="Java and Scala 0.8.2.2",
+        language="Java, Scala",
+        command=_ancient_java,
+        scenarios=frozenset({"produce", "consume"}),
+        codecs=OLD_CODECS,
+        timestamps=False,
+        headers=False,
+        reads_timestamps=False,
+    ),
+    Client(name="franz-go 1.22", language="Go", command=_go("franz")),
+    Client(name="sarama 1.61", language="Go", command=_go("sarama")),
+    Client(
+        name="segmentio kafka-go 0.4.51",
+        language="Go",
+        command=_go("segmentio"),
+        scenarios=NO_TRANSACTIONS,
     ),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat import harness
-from tests.compat.conftest import SeededTopic
+from tests.compat.conftest import Seeder
 from tests.compat.matrix import CLIENTS, PENDING, Client
 
 pytestmark = pytest.mark.timeout(600)
@@ -69,8 +69,9 @@ def test_produce(client: Client, codec: str, bootstrap: str) -> None:
 
 
 @clients_with("consume")
-def test_consume(client: Client, bootstrap: str, seeded: SeededTopic) -> None:
+def test_consume(client: Client, bootstrap: str, seeder: Seeder) -> None:
     """Half of the topic, a commit, and a second process that goes on where the first stopped."""
+    seeded = seeder.topic_for(client)
     group = harness.unique("group")
     half = len(seeded.records) // 2
     seen = []
@@ -87,8 +88,9 @@ def test_consume(client: Client, bootstrap: str, seeded: SeededTopic) -> None:
 
 
 @clients_with("member")
-def test_member(client: Client, bootstrap: str, folder: Path, seeded: SeededTopic) -> None:
+def test_member(client: Client, bootstrap: str, folder: Path, seeder: Seeder) -> None:
     """A second member takes over a share of the partitions, and all of them when the first left."""
+    seeded = seeder.topic_for(client)
     arguments = {"bootstrap": bootstrap, "topic": seeded.name, "group": harness.unique("group")}
     everything = list(range(seeded.partitions))
     with harness.Member(client, folder, **arguments) as first:
@@ -106,8 +108,9 @@ def test_member(client: Client, bootstrap: str, folder: Path, seeded: SeededTopi
 
 
 @clients_with("times")
-def test_times(client: Client, bootstrap: str, seeded: SeededTopic) -> None:
+def test_times(client: Client, bootstrap: str, seeder: Seeder) -> None:
     """offsetsForTimes at, between, before and after the timestamps equals a brute-force scan."""
+    seeded = seeder.topic_for(client)
     stamps = sorted({record.timestamp for record in seeded.records})
     asked = [0, stamps[0] - 1, *stamps[::9], stamps[5] + 1, stamps[-1], stamps[-1] + 1]
     result = harness.run(

@@ -148,14 +148,17 @@ def find_python(version: str) -> str:
     raise MissingTool(f"Python {version} is not installed: pyenv install {version}")
 
 
-def go_program(source: Path) -> Path:
-    """The executable of the Go module in folder `source`."""
+def go_program(source: Path, *shared: Path) -> Path:
+    """The executable of the Go module in folder `source`; the files `shared` are copied into it."""
     go = _find_go()
-    text = "".join(path.read_text() for path in sorted(source.iterdir()) if path.is_file())
+    files = [*sorted(path for path in source.iterdir() if path.is_file()), *shared]
+    text = "".join(path.read_text() for path in files)
 
     def build(folder: Path) -> None:
         work = folder / "source"
-        shutil.copytree(source, work)
+        work.mkdir()
+        for path in files:
+            shutil.copy(path, work)
         _run([go, "mod", "tidy"], cwd=work)
         _run([go, "build", "-o", str(folder / "program"), "."], cwd=work)
 

@@ -1,0 +1,82 @@
+// @platformatic/kafka (see README.md).
+const kafka = require("@platformatic/kafka");
+const { emit, main, record, wantsMore } = require("./contract.js");
+
+const settings = (args) => ({ clientId: "platformatic", bootstrapBrokers: [args.bootstrap], autocreateTopics: false });
+
+async function produce(args) {
+  const producer = new kafka.Producer({ ...settings(args), serializers: kafka.stringSerializers });
+  const messages = [];
+  for (let i = 0; i < args.count; i++) {
+    const { partition, timestamp, key, value } = record(args, i);
+    messages.push({ topic: args.topic, partition, timestamp: BigInt(timestamp), key, value, headers: { n: String(i) } });
+  }
+  await producer.send({ messages, acks: -1, compression: args.codec || "none" });
+  await producer.close();
+  emit({ acked: messages.length });
+}
+
+async function consume(args) {
+  const consumer = new kafka.Consumer({
+    ...settings(args),
+    groupId: args.group,
+    deserializers: kafka.stringDeserializers,
+    sessionTimeout: 6000,
+    heartbeatInterval: 500,
+    rebalanceTimeout: 6000,
+    maxWaitTime: 200,
+    metadataMaxAge: 2000,
+  });
+  consumer.on("consumer:group:join", ({ assignments }) => {
+    const mine = (assignments || []).filter(({ topic }) => topic === args.topic);
+    emit({ assigned: mine.flatMap(({ partitions }) => partitions).sort() });
+  });
+  const stream = await consumer.consume({ topics: [args.topic], mode: "committed", fallbackMode: "earliest", autocommit: false });
+  const records = [];
+  const positions = new Map();
+  stream.on("data", ({ partition, offset, timestamp, key, value }) => {
+    if (records.length >= args.count) return;
+    records.push([partition, Number(offset), Number(timestamp), key, value]);
+    positions.set(partition, offset + 1n);
+  });
+  while (wantsMore(args, records.length)) await new Promise((resolve) => setTimeout(resolve, 50));
+  const offsets = [...positions].map(([partition, offset]) => ({ topic: args.topic, partition, offset, leaderEpoch: -1 }));
+  if (offsets.length && !args.stop) await consumer.commit({ offsets });
+  await consumer.close(true);
+  emit({ records });
+}
+
+async function times(args) {
+  const consumer = new kafka.Consumer({ ...settings(args), groupId: "times" });
+  const partitions = { [args.topic]: Array.from({ length: args.partitions }, (_, i) => i) };
+  const found = {};
+  for (const timestamp of args.timestamps.split(",")) {
+    const listed = await consumer.listOffsets({ topics: [args.topic], partitions, timestamp: BigInt(timestamp) });
+    found[timestamp] = {};
+    listed.get(args.topic).forEach((offset, partition) => {
+      found[timestamp][partition] = offset < 0n ? null : Number(offset);
+    });
+  }
+  await consumer.close(true);
+  emit({ found });
+}
+
+async function admin(args) {
+  const client = new kafka.Admin(settings(args));
+  const configs = [{ name: "retention.ms", value: "3600000" }];
+  await client.createTopics({ topics: [args.topic], partitions: 3, replicas: 1, configs });
+  const metadata = await client.metadata({ topics: [args.topic] });
+  const resources = [{ resourceType: 2, resourceName: args.topic, configurationKeys: ["retention.ms"] }];
+  const described = await client.describeConfigs({ resources });
+  const config = described[0].configs.find(({ name }) => name === "retention.ms").value;
+  await client.deleteTopics({ topics: [args.topic] });
+  let deleted = false;
+  for (let i = 0; i < 50 && !deleted; i++) {
+    deleted = !(await client.listTopics()).includes(args.topic);
+    if (!deleted) await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  await client.close();
+  emit({ partitions: metadata.topics.get(args.topic).partitionsCount, config, deleted });
+}
+
+main({ produce, consume, member: consume, times, admin });
