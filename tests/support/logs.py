@@ -6,6 +6,7 @@ a directory, remembers how, and can close it, crash it and open it again.
 
 from collections.abc import Iterator, Mapping
 from random import Random
+from typing import cast
 
 from config import TopicConfig, load, topic_config
 from protocol.records.builder import build_batch, build_end_txn_marker, build_message_set
@@ -14,6 +15,7 @@ from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
 from storage.files import Files
 from storage.log import AppendResult, Isolation, Log, Origin
+from storage.power_loss import Survival
 from storage.recovery import open_log
 from storage.segment import Segment
 from storage.simulated_disk import SimulatedDisk

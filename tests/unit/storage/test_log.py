@@ -583,8 +583,9 @@ def test_real_files_hold_the_same_log(tmp_path: Path) -> None:
     for timestamp in range(200):
         log.append(timestamp, codec=Codec(timestamp % 5))
     assert len(log.bases()) > 20
-    for opened in (lambda: log.log, log.reopen, log.crash):
-        opened()
+    starts: list[Callable[[], object]] = [log.reopen, log.crash, log.reopen]
+    for start in starts:
+        start()
         assert [record.timestamp for record in log.records()] == list(range(200))
         for timestamp in range(0, 200, 7):
             hit = log.log.offset_for_timestamp(timestamp)
