@@ -99,8 +99,9 @@ async def test_offsets_are_found_by_time_and_at_the_ends(broker: RunningBroker) 
     await fill(broker, 10)
     async with Consumer(bootstrap=broker.bootstrap) as consumer:
         found = await consumer.offsets_for_times({TP: NOON_MS + 1})
-        assert found[TP] is not None
-        assert (found[TP].offset, found[TP].timestamp_ms) == (1, NOON_MS + MINUTE_MS)
+        hit = found[TP]
+        assert hit is not None
+        assert (hit.offset, hit.timestamp_ms) == (1, NOON_MS + MINUTE_MS)
         assert await consumer.offsets_for_times({TP: NOON_MS * 2}) == {TP: None}
         assert await consumer.beginning_offsets([TP]) == {TP: 0}
         assert await consumer.end_offsets([TP]) == {TP: 10}

@@ -81,8 +81,7 @@ async def test_a_null_value_is_a_null_value(broker: RunningBroker) -> None:
 
 
 async def test_the_brokers_time_is_told_where_it_stamps(tmp_path: Path) -> None:
-    settings = {"log_message_timestamp_type": "LogAppendTime"}
-    async with running_broker(tmp_path, **settings) as broker:
+    async with running_broker(tmp_path, log_message_timestamp_type="LogAppendTime") as broker:
         async with Producer(broker.bootstrap) as producer:
             placed = await producer.send_and_wait("t", b"a", timestamp_ms=NOON_MS)
         assert placed.timestamp_type is TimestampType.LOG_APPEND_TIME

@@ -1,0 +1,74 @@
+"""The entry: overview, unknown commands, errors to exit codes, and what is imported when."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli import main
+from cli.exit_codes import ExitCode
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in main.COMMANDS)
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([name, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: tidelog {name}")
+
+
+def test_nothing_given_shows_the_overview_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([]) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("Usage: tidelog")
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["sevre"]) == ExitCode.USAGE
+    assert "there is no command 'sevre'; did you mean 'serve'?" in capsys.readouterr().err
+
+
+def test_a_wrong_option_points_to_the_commands_own_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["topic", "list", "--nope"]) == ExitCode.USAGE
+    assert "(see tidelog topic list --help)" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["version"]) == 0
+    assert capsys.readouterr().out.startswith("tidelog ")
+
+
+@pytest.mark.parametrize(
+    ("words", "forbidden"),
+    [
+        (["--help"], {"rich", "asyncio", "construct", "uvloop", "client", "broker", "storage"}),
+        (["serve", "--set", "a=b"], {"rich", "client.producer", "client.consumer"}),
+    ],
+)
+def test_what_a_command_does_not_need_is_not_imported(
+    words: list[str], forbidden: set[str]
+) -> None:
+    script = (
+        "import sys; from cli.main import run; run(sys.argv[1:]); "
+        "print('LOADED', *sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    loaded = set(done.stderr.rpartition("LOADED")[2].split())
+    assert not loaded & forbidden

@@ -1,0 +1,50 @@
+"""Tables for people, JSON for programs."""
+
+import json
+
+import pytest
+
+from cli.output import RIGHT, Progress, format_size, print_json, print_table, time_fields
+
+
+def test_a_table_aligns_numbers_and_groups_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["NAME", f"{RIGHT}COUNT"], [("a", 1_234_567), ("b", None)])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["NAME      COUNT", "a     1,234,567", "b             -"]
+
+
+def test_a_piped_table_is_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["A", "B"], [("x" * 300, "y" * 300)])
+    assert "x" * 300 + "  " + "y" * 300 in capsys.readouterr().out
+
+
+def test_markup_in_data_is_data(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["A"], [("[red]not markup[/red]",)])
+    assert "[red]not markup[/red]" in capsys.readouterr().out
+
+
+def test_piped_json_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": [1, "ü"]})
+    shown = capsys.readouterr().out
+    assert shown.count("\n") == 1
+    assert json.loads(shown) == {"a": [1, "ü"]}
+
+
+def test_no_timestamp_is_null_for_programs() -> None:
+    assert time_fields(-1) == {"timestamp_ms": None, "time": None}
+    assert time_fields(0)["timestamp_ms"] == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 20, "5.0 MiB"), (3 << 40, "3.0 TiB")],
+)
+def test_sizes_are_short(size: int, expected: str) -> None:
+    assert format_size(size) == expected
+
+
+def test_progress_is_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("working", 10) as progress:
+        progress.advance(5)
+        progress.reach(10, 10)
+    assert capsys.readouterr() == ("", "")
