@@ -164,7 +164,9 @@ def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
     """Number of the segment that holds the recovery point; behind all of them when clean."""
     if opening.is_clean:
         return len(segments)
-    below = [s for s in segments if s.base_offset <= opening.recovery_point]
+    # A segment that ends right at the recovery point is included: its records are durable, but its
+    # indexes were written when it was closed, and that may have been after the last sync.
+    below = [s for s in segments if s.base_offset < opening.recovery_point]
     return max(0, len(below) - 1)
 
 
