@@ -4,9 +4,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from protocol.records.builder import build_batch
+from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
+from storage.log import Isolation
 from tests.support.log_model import ModelLog
 from tests.support.logs import LogHarness
 
@@ -41,6 +42,37 @@ class LogAgainstModel(RuleBasedStateMachine):
             result = self.log.write(build_batch(records, codec=codec))
             assert result.first_offset == self.model.end
             self.model.append(timestamps, values)
+
+    @rule(
+        timestamps=st.lists(TIMESTAMPS, min_size=1, max_size=5),
+        magic=st.sampled_from([0, 1]),
+        codec=st.sampled_from([Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]),
+    )
+    def append_old_messages(self, timestamps: list[int], magic: int, codec: Codec) -> None:
+        values = [b"%d" % (self.written + index) for index in range(len(timestamps))]
+        self.written += len(timestamps)
+        records = [
+            Record(index, timestamp, None, value)
+            for index, (timestamp, value) in enumerate(zip(timestamps, values, strict=True))
+        ]
+        data = memoryview(bytearray(build_message_set(records, magic, codec)))
+        self.log.log.append(data, now_ms=self.log.now_ms, produce_version=2)
+        self.log.log.flush()
+        stored = [-1] * len(timestamps) if magic == 0 else timestamps
+        # Old messages are stored as batches, and how many is not the model's business.
+        for start, end in self.batches_from(self.model.end):
+            taken = end - start
+            self.model.append(stored[:taken], values[:taken])
+            stored, values = stored[taken:], values[taken:]
+
+    def batches_from(self, offset: int) -> list[tuple[int, int]]:
+        """First and next offsets of the stored batches from `offset` on."""
+        found = []
+        while offset < self.log.log.high_watermark:
+            result = self.log.log.read(offset, max_bytes=1, isolation=Isolation.READ_UNCOMMITTED)
+            found.append((offset, result.next_offset))
+            offset = result.next_offset
+        return found
 
     @rule()
     def roll(self) -> None:
