@@ -1,0 +1,82 @@
+"""The offset checkpoints: hints that never speak of another topic of the same name."""
+
+import pytest
+
+from config import load
+from storage.checkpoints import LOG_START_FILE, RECOVERY_POINT_FILE, read_offsets
+from storage.data_dir import DataDir
+from storage.errors import StorageFailed
+from storage.offset_checkpoints import OffsetCheckpoints
+from storage.power_loss import Survival
+from storage.simulated_disk import Fault, Operation, SimulatedDisk
+from tests.unit.storage.test_data_dir import NOW, ROOT, open_dir, produce
+
+
+def test_missing_files_say_nothing() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(ROOT)
+    hints, notices = OffsetCheckpoints(ROOT, disk).read()
+    assert (hints.recovery_points, hints.log_starts, notices) == ({}, {}, [])
+
+
+def test_broken_file_is_told_and_says_nothing() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(ROOT)
+    disk.replace_atomically(f"{ROOT}/{RECOVERY_POINT_FILE}", b"7\n")
+    disk.replace_atomically(f"{ROOT}/{LOG_START_FILE}", b"0\n1\nt 0 5\n")
+    hints, notices = OffsetCheckpoints(ROOT, disk).read()
+    assert (hints.recovery_points, hints.log_starts) == ({}, {("t", 0): 5})
+    assert notices == [
+        f"{RECOVERY_POINT_FILE} cannot be read and is taken for empty: "
+        "expected a version and a count, found one line"
+    ]
+
+
+def prepared() -> tuple[SimulatedDisk, DataDir]:
+    """A topic with a checkpoint at offset 6, deleted."""
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    log = data_dir.create_topic("t", 2, {}, NOW).partitions[1]
+    produce(log, 6)
+    log.flush()
+    data_dir.checkpoint()
+    assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk)["t", 1] == 6
+    data_dir.delete_topic("t", NOW)
+    return disk, data_dir
+
+
+def test_new_topic_is_not_held_to_the_recovery_point_of_its_predecessor() -> None:
+    """Found by the crash campaign: the new, empty log was quarantined as if 6 records were lost."""
+    disk, data_dir = prepared()
+    data_dir.create_topic("t", 2, {}, NOW)
+    assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {}
+    log = open_dir(disk.power_cut(0, Survival.KEPT)).topics["t"].partitions[1]
+    assert (log.log_end_offset, log.offline_reason) == (0, None)
+
+
+def test_added_partition_is_not_held_to_it_either() -> None:
+    disk, data_dir = prepared()
+    survivor = disk.power_cut(0, Survival.LOST)
+    again = open_dir(survivor)
+    again.create_topic("t", 1, {}, NOW)
+    again.add_partitions("t", 2, NOW)
+    log = open_dir(survivor.power_cut(0, Survival.LOST)).topics["t"].partitions[1]
+    assert log.offline_reason is None
+    assert data_dir.topics == {}
+
+
+def test_topic_is_not_created_when_old_checkpoints_cannot_be_removed() -> None:
+    disk, data_dir = prepared()
+    disk.fault = Fault(at=0, kinds=frozenset({Operation.RENAME}))
+    with pytest.raises(StorageFailed, match="checkpoint"):
+        data_dir.create_topic("t", 2, {}, NOW)
+    assert data_dir.topics == {}
+    data_dir.create_topic("t", 2, {}, NOW)
+
+
+def test_checkpoints_are_not_rewritten_without_need() -> None:
+    disk = SimulatedDisk()
+    data_dir = DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
+    before = disk.counts[Operation.RENAME]
+    data_dir.create_topic("t", 2, {}, NOW)
+    assert disk.counts[Operation.RENAME] == before
