@@ -61,16 +61,6 @@ class OffsetIndex(SparseIndex):
         count = self._count_up_to(0, min(relative, INT32_MAX))
         return self.entry_at(count - 1) if count else OffsetPosition(self.base_offset, 0)
 
-    def ceiling_position(self, position: int) -> int | None:
-        """The position of the first entry above `position`, or None: a bound for a walk."""
-        count = self._count_up_to(1, position)
-        return self.entry(count)[1] if count < self.count else None
-
-    def floor_position(self, position: int) -> OffsetPosition:
-        """The last entry that lies at or before `position` in the log, or (base offset, 0)."""
-        count = self._count_up_to(1, position)
-        return self.entry_at(count - 1) if count else OffsetPosition(self.base_offset, 0)
-
     def entry_at(self, slot: int) -> OffsetPosition:
         """Entry number `slot`, with its offset made absolute."""
         relative, position = self.entry(slot)

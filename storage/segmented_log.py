@@ -61,7 +61,8 @@ class SegmentedLog:
     def __init__(
         self, files: Files, path: str, segments: list[Segment], manifest: Manifest, random: Random
     ) -> None:
-        """Take over loaded segments; `configure` has to follow."""
+        """Take over loaded segments; `configure` has to follow. Raises OSError."""
+        segments[-1].time_index.load_last()
         self.segments = SegmentList(segments)
         self.manifest = manifest
         self.unsynced = Unsynced(files, path)
@@ -189,6 +190,7 @@ class SegmentedLog:
             active = self.segments.active
             ensure_indexes(active, index_interval=self._index_interval)
             active.truncate_to(offset, now_ms=now_ms)
+            active.time_index.load_last()
         self.unsynced.add_created(self.segments.active.log)
         self.end_offset = self.segments.active.next_offset
         if self.manifest.log_start_offset > self.end_offset:

@@ -45,7 +45,7 @@ class SparseIndex:
     creates the file when there is something to write. Nothing in the tail survives a crash.
     """
 
-    __slots__ = ("_file", "_files", "_first", "_second", "_written", "base_offset", "path")
+    __slots__ = ("_file", "_files", "_first", "_last", "_second", "_written", "base_offset", "path")
 
     ENTRY: ClassVar[Struct]
     FIRST_TYPE: ClassVar[str]
@@ -60,6 +60,7 @@ class SparseIndex:
         self._written = 0 if self._file is None else self._file.size // self.ENTRY.size
         self._first = array(self.FIRST_TYPE)
         self._second = array("i")
+        self._last: tuple[int, int] | None = None
 
     @property
     def count(self) -> int:
@@ -91,6 +92,15 @@ class SparseIndex:
         first, second = self.ENTRY.unpack(self._pread(size, slot * size))
         return first, second
 
+    def load_last(self) -> tuple[int, int] | None:
+        """The last entry as it is in the file, or None; kept in memory from the first call on.
+
+        Called before the first append, so that no append has to read. Raises OSError.
+        """
+        if self._last is None and self.count:
+            self._last = self.entry(self.count - 1)
+        return self._last
+
     def write_out(self) -> None:
         """Write the tail to the file, which is created if need be, also when there is no entry.
 
@@ -116,12 +126,6 @@ class SparseIndex:
         """Give the descriptor back; what was not written out is gone."""
         if self._file is not None:
             self._file.close()
-
-    def renamed(self, path: str) -> None:
-        """Follow a rename of the file that somebody else has done."""
-        self.close()
-        self.path = path
-        self._file = self._files.open(path) if self._files.exists(path) else None
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries for `offset` and above."""
@@ -164,6 +168,7 @@ class SparseIndex:
     def _append(self, first: int, second: int) -> None:
         self._first.append(first)
         self._second.append(second)
+        self._last = (first, second)
 
     def _encode_tail(self) -> bytes:
         pairs: list[int] = [0] * (2 * len(self._first))
@@ -174,6 +179,7 @@ class SparseIndex:
     def _keep(self, count: int) -> None:
         """Only the first `count` entries remain."""
         assert 0 <= count <= self.count, f"keep {count} of {self.count} entries"
+        self._last = None
         if count >= self._written:
             del self._first[count - self._written :], self._second[count - self._written :]
             return

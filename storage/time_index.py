@@ -48,7 +48,7 @@ class TimeIndex(SparseIndex):
         Neither may fall below the last entry's. NO_TIMESTAMP is never stored.
         """
         relative = offset - self.base_offset
-        last_timestamp, last_relative = self._last_raw()
+        last_timestamp, last_relative = self.load_last() or (NO_TIMESTAMP, 0)
         assert 0 <= relative <= INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
         assert relative >= last_relative, f"offset {offset} is below the last entry's"
         assert timestamp >= last_timestamp, f"timestamp {timestamp} is below {last_timestamp}"
@@ -82,8 +82,3 @@ class TimeIndex(SparseIndex):
 
     def _nothing(self) -> TimestampedOffset:
         return TimestampedOffset(NO_TIMESTAMP, self.base_offset)
-
-    def _last_raw(self) -> tuple[int, int]:
-        if self._first:
-            return self._first[-1], self._second[-1]
-        return self.entry(self.count - 1) if self.count else (NO_TIMESTAMP, 0)

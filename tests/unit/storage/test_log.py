@@ -465,6 +465,23 @@ def test_failure_while_rolling_leaves_the_log_usable(kind: Operation, count: int
     assert [log.log.offset_for_timestamp(t).offset for t in range(5)] == list(range(5))  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("restart", ["none", "clean", "crash"])
+def test_appends_never_read(restart: str) -> None:
+    """An append that read the last time entry back after writing its bytes failed half-way."""
+    log = LogHarness(index_interval_bytes=0)
+    for timestamp in range(600):
+        log.append(timestamp, flush=False)
+    log.log.flush()
+    if restart != "none":
+        _ = log.reopen() if restart == "clean" else log.crash()
+    assert log.log.segments.active.first_timestamp == 0
+    fail_next(log.files, Operation.READ, for_ever=True)
+    for timestamp in (0, 599, 600, 700):
+        log.append(timestamp)
+    log.files.fault = None
+    assert log.log.segments.active.time_index.last() == (700, 603)
+
+
 def test_failed_read_is_an_error_and_nothing_more() -> None:
     log = LogHarness()
     log.append(1)

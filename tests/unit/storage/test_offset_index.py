@@ -40,15 +40,6 @@ def test_golden_bytes() -> None:
     assert files.read_all(PATH).hex() == "0000000700001068"
 
 
-def test_positions_can_be_searched_too() -> None:
-    made = index((47, 4200), (52, 8300))
-    assert made.ceiling_position(0) == 4200
-    assert made.ceiling_position(4200) == 8300
-    assert made.ceiling_position(8300) is None
-    assert made.floor_position(8299) == (47, 4200)
-    assert made.floor_position(10) == (40, 0)
-
-
 @pytest.mark.parametrize("entry", [(47, 9000), (46, 9000), (39, 9000), (40 + 2**31, 9000)])
 def test_append_of_an_offset_that_is_not_above_or_does_not_fit_is_a_bug(
     entry: tuple[int, int],
