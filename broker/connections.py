@@ -12,6 +12,7 @@ Source: Kafka's `ConnectionQuotas`, `queued.max.request.bytes` and `connections.
 import asyncio
 import itertools
 import logging
+import resource
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_MS = 1000
 _REFUSALS_LOGGED_PER_SWEEP = 1
+_CONNECTIONS_MIN = 16
+_RESERVED_DESCRIPTORS = 64
 
 
 class Connections:
@@ -34,7 +37,7 @@ class Connections:
     def __init__(self, config: "BrokerConfig") -> None:
         """Take the limits from `config`."""
         self.max_frame_bytes = config.socket_request_max_bytes
-        self._max_connections = config.max_connections
+        self._max_connections = min(config.max_connections, _descriptors_for_connections())
         self._max_per_host = config.max_connections_per_ip
         self._memory_limit_bytes = config.queued_max_request_bytes
         self._idle_ticks = max(1, config.connections_max_idle_ms // SWEEP_INTERVAL_MS)
@@ -62,7 +65,7 @@ class Connections:
     def admit(self, connection: Connection) -> str | None:
         """Count `connection` in, or say why it is refused."""
         if len(self._open) >= self._max_connections:
-            refusal = f"max.connections = {self._max_connections} are open"
+            refusal = f"{self._max_connections} are open, the most there may be (max.connections)"
         elif self._per_host[connection.peer_host] >= self._max_per_host:
             refusal = f"max.connections.per.ip = {self._max_per_host} are open"
         else:
@@ -125,3 +128,12 @@ class Connections:
         self._refusals_since_sweep = 0
         for connection in list(self._open):
             connection.sweep(self.tick, self._idle_ticks)
+
+
+def _descriptors_for_connections() -> int:
+    """Half of the process's file descriptors, less a reserve; the files have the other half.
+
+    Running out of descriptors inside `accept` would make the loop spin, so the limit comes first.
+    """
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(_CONNECTIONS_MIN, soft // 2 - _RESERVED_DESCRIPTORS)

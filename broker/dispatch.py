@@ -9,8 +9,9 @@ and no semantics of any API (the handlers do).
           -> handler                             raises: logged, answered or closed, never spread
           -> answer: at once | none | Exchange   an Exchange is an answer that comes later
 
-The boundary in `_call` is one of the two places in the broker that catch everything: a bug in one
-handler must cost one request.  `CancelledError` is not an `Exception` and passes through.
+The boundary in `_attempt` is one of the two places in the broker that catch everything: a bug in a
+handler, or in the encoding of its answer, must cost one request.  `CancelledError` is not an
+`Exception` and passes through.
 
 Source: Kafka's `RequestContext.parseRequest`, `ApiVersionsRequest.getErrorResponse`, `KafkaApis`.
 """
@@ -154,7 +155,11 @@ class Exchange:
             self._finish(pending.result())
 
     def _finish(self, message: Any) -> None:
-        self.parts = _encode(self._route, self._version, self._correlation_id, message)
+        try:
+            self.parts = _encode(self._route, self._version, self._correlation_id, message)
+        except ConnectionMustClose as must_close:
+            self._finish_closing(str(must_close))
+            return
         self._route.metrics.observe(time.perf_counter_ns() - self._started_ns)
         self._done()
 
@@ -245,14 +250,10 @@ class Dispatcher:
         return len(self._tasks)
 
     def _call(self, route: Route, request: RequestContext, message: Any) -> Any:
-        try:
-            if route.handler is None:
-                route.handler = handler_of(route.api_key)
-            return route.handler(self._context, request, message)
-        except ConnectionMustClose:
-            raise
-        except Exception as error:  # noqa: BLE001 - the request boundary, see the module docstring
-            return _failure_response(route, request.api_version, error)
+        if route.handler is None:
+            route.handler = handler_of(route.api_key)
+        reply, error = _attempt(route.handler, self._context, request, message)
+        return reply if error is None else _failure_response(route, request.api_version, error)
 
     def _spawn(self, coroutine: Any) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -261,11 +262,29 @@ class Dispatcher:
         return task
 
 
+def _attempt(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | None]:
+    """What `action` returns, or the exception it raised: the request boundary."""
+    try:
+        return action(*args), None
+    except Exception as error:  # noqa: BLE001 - see the module docstring
+        return None, error
+
+
 def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "list[Buffer]":
+    """The answer's bytes, size and header included; none when there is no message.
+
+    Raises:
+        ConnectionMustClose: the message cannot be encoded, which is a bug in its handler.
+    """
     if message is None:
         return []
+    body, error = _attempt(encode_response, message, version)
+    if error is not None:
+        route.metrics.failures += 1
+        logger.error("encoding %s v%d failed", route.api_key.name, version, exc_info=error)
+        raise ConnectionMustClose(f"{route.api_key.name} v{version} failed inside the broker")
     header = encode_response_header(route.api_key, version, correlation_id)
-    return encode_frame([header, *encode_response(message, version)])
+    return encode_frame([header, *body])
 
 
 def _version_fallback(route: Route, correlation_id: int) -> "list[Buffer]":
