@@ -73,11 +73,10 @@ class LogProducers:
                 self._update_one(batch, marker, segment)
 
     def replay(self, segment: Segment, entry: Entry, data: Bytes) -> None:
-        """Take in an entry found in the log, rebuilding `segment`'s transaction index."""
-        if entry.producer_id != NO_PRODUCER_ID:
-            marker = decode_marker(data) if entry.is_control else None
-            self._update_one(entry, marker, segment)
-        self.state.map_end_offset = entry.last_offset + 1
+        """Take in a producer's entry found in the log, rebuilding the transaction index."""
+        assert entry.producer_id != NO_PRODUCER_ID
+        marker = decode_marker(data) if entry.is_control else None
+        self._update_one(entry, marker, segment)
 
     def rebuild(
         self,

@@ -32,7 +32,7 @@ from random import Random
 from typing import Final
 
 from config import TopicConfig
-from protocol.records.layout import NO_TIMESTAMP, TimestampType
+from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, TimestampType
 from protocol.records.scan import scan_entries
 from storage.checkpoints import CorruptCheckpoint
 from storage.errors import CorruptLog, LogQuarantined, StorageFailed
@@ -257,11 +257,13 @@ def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
     learned = opening.epochs.latest_epoch
     for entry in scan:
         builder.add(entry)
-        opening.producers.replay(segment, entry, scan.bytes_of(entry))
+        if entry.producer_id != NO_PRODUCER_ID:
+            opening.producers.replay(segment, entry, scan.bytes_of(entry))
         if entry.partition_leader_epoch > learned:
             learned = entry.partition_leader_epoch
             opening.epochs.assign(learned, entry.base_offset)
     builder.finish()
+    opening.producers.state.map_end_offset = segment.next_offset
     segment.indexes_verified = True
     opening.report.scanned_bytes += scan.end.valid_bytes
     return scan.end

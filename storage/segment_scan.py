@@ -9,7 +9,7 @@ Reads in chunks, one positioned read each; per entry only compiled loops and the
 Source: Kafka `LogSegment.recover`. Read next: `storage.recovery`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,8 @@ from storage.errors import CorruptLog
 from storage.segment import Segment
 
 SCAN_CHUNK_BYTES: Final = 1 << 20
+
+_LAST_OFFSET: Final = Entry._fields.index("last_offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +77,8 @@ class SegmentScan:
             self.data = self._segment.log.pread(min(chunk_bytes, size - start), start)
             self.data_position = start
             heads, stop_at, stop = check_entries(self.data, 0, len(self.data), *self._crcs)
-            for head in heads:
-                entry = Entry(head[0] + start, *head[1:])
-                if not self._in_order(entry):
-                    return
-                yield entry
-                self._position = entry.position + entry.size
-                self._next_offset = entry.last_offset + 1
+            if not (yield from self._in_order(heads, start)):
+                return
             if stop == STOP_CORRUPT:
                 self._damage = "an impossible entry or a wrong checksum"
             elif stop != STOP_END and stop_at == 0:
@@ -91,13 +88,20 @@ class SegmentScan:
             else:
                 chunk_bytes = SCAN_CHUNK_BYTES
 
-    def _in_order(self, entry: Entry) -> bool:
-        """Whether offsets rise and fit the segment; if not, that is the damage."""
-        first = self._next_offset
-        if first <= entry.last_offset <= self._segment.base_offset + INT32_MAX:
-            return True
-        self._damage = f"last offset {entry.last_offset} where {first} or more was expected"
-        return False
+    def _in_order(self, heads: list[tuple[int, ...]], start: int) -> Generator[Entry, None, bool]:
+        """The entries of one chunk, as long as offsets rise and fit; whether that was all."""
+        offset_max = self._segment.base_offset + INT32_MAX
+        next_offset, position = self._next_offset, self._position
+        for head in heads:
+            last_offset = head[_LAST_OFFSET]
+            if not next_offset <= last_offset <= offset_max:
+                self._damage = f"last offset {last_offset}, expected {next_offset} or more"
+                break
+            entry = Entry._make((start + head[0], *head[1:])) if start else Entry._make(head)
+            yield entry
+            next_offset, position = last_offset + 1, entry.position + entry.size
+        self._next_offset, self._position = next_offset, position
+        return self._damage is None
 
 
 class IndexBuilder:
@@ -119,18 +123,18 @@ class IndexBuilder:
     def add(self, entry: Entry) -> None:
         """Index the next entry."""
         segment = self._segment
-        if entry.max_timestamp > segment.max_timestamp:
-            segment.max_timestamp = entry.max_timestamp
-            segment.max_timestamp_offset = entry.last_offset
-        if entry.position - self._indexed_position > self._interval:
-            segment.offset_index.append(entry.last_offset, entry.position)
-            segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)
-            self._indexed_position = entry.position
-        if segment.offset_index.wants_writing:
-            segment.offset_index.write_out()
-            segment.time_index.write_out()
-        segment.next_offset = entry.last_offset + 1
+        position, last_offset, timestamp = entry.position, entry.last_offset, entry.max_timestamp
+        if timestamp > segment.max_timestamp:
+            segment.max_timestamp, segment.max_timestamp_offset = timestamp, last_offset
+        segment.next_offset = last_offset + 1
         segment.records += max(entry.records_count, 1)
+        if position - self._indexed_position > self._interval:
+            segment.offset_index.append(last_offset, position)
+            segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)
+            self._indexed_position = position
+            if segment.offset_index.wants_writing:
+                segment.offset_index.write_out()
+                segment.time_index.write_out()
 
     def finish(self) -> None:
         """Add the closing time entry and write everything out."""
