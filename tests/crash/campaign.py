@@ -1,9 +1,9 @@
 """Crash states by the thousand: `python -m tests.crash.campaign --states 100000`.
 
 A run of the workload is crashed before every n-th operation, in every way that a power cut can
-leave the disk, and each state is judged. Then the operations are made to fail, one after the other,
-once and for ever, and what the run leaves is crashed and judged too. The seed of a bad state
-is printed with it; `--seed` repeats it.
+leave the disk, and each state is judged; of some, the recovery is crashed as well. Then the
+operations are made to fail, one after the other, once and for ever, and what the run leaves is
+crashed and judged too. The seed of a bad state is printed with it; `--seed` repeats it.
 
 Prints one line of JSON with the counts; the exit code is 1 when anything was wrong.
 """
@@ -18,14 +18,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from storage.errors import DataDirError
 from storage.power_loss import Survival
 from storage.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
-from tests.crash.checker import check
-from tests.crash.workload import Workload
+from tests.crash.checker import check, open_directory
+from tests.crash.workload import Promises, Workload
 
 ERRNOS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 EXAMPLES_MAX = 10
 SECOND_CRASH_EVERY = 4
+CRASHED_START_EVERY = 40
+CRASHED_START_SHARE = 0.3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +38,7 @@ class Tally:
     workloads: int = 0
     states: int = 0
     by_survival: dict[str, int] = field(default_factory=dict)
+    crashed_starts: int = 0
     fault_runs: int = 0
     faults_raised: int = 0
     lost: int = 0
@@ -76,6 +80,9 @@ def crash_states(tally: Tally, *, seed: int, states: int, steps: int = 60) -> No
             survival = rng.choice(list(Survival))
             cut_seed = rng.getrandbits(32)
             where = f"seed {seed} operation {disk.operations} {survival.value} cut {cut_seed}"
+            if tally.states % CRASHED_START_EVERY == 0:
+                survivor = disk.power_cut(cut_seed, survival)
+                crash_while_starting(tally, survivor, workload.promises, rng, where)
             survivor = disk.power_cut(cut_seed, survival)
             killed_only = survival is Survival.KEPT
             twice = tally.states % SECOND_CRASH_EVERY == 0
@@ -87,6 +94,27 @@ def crash_states(tally: Tally, *, seed: int, states: int, steps: int = 60) -> No
     _run(workload, tally, f"seed {seed}")
     if workload.errors:
         tally.add(f"seed {seed}", [f"failed: {workload.errors[0]}"], Survival.KEPT)
+
+
+def crash_while_starting(
+    tally: Tally, disk: SimulatedDisk, promises: Promises, rng: random.Random, where: str
+) -> None:
+    """Crash the recovery of a crash state before some of its own operations."""
+
+    def look(operation: Operation, path: str) -> None:
+        if operation in CHANGES and rng.random() < CRASHED_START_SHARE:
+            survival = rng.choice(list(Survival))
+            cut_seed = rng.getrandbits(32)
+            survivor = disk.power_cut(cut_seed, survival)
+            problems = check(survivor, promises, killed_only=False, twice=False)
+            name = f"{where}, start crashed at {disk.operations} {survival.value} cut {cut_seed}"
+            tally.add(name, problems, survival)
+            tally.crashed_starts += 1
+
+    disk.before_operation = look
+    with contextlib.suppress(DataDirError):
+        # What it finds wrong, the state itself is judged for.
+        open_directory(disk)
 
 
 def fault_run(tally: Tally, *, seed: int, fault: Fault, steps: int = 60) -> None:
@@ -164,6 +192,7 @@ def main() -> int:
             {
                 "states": tally.states,
                 "workloads": tally.workloads,
+                "crashed_starts": tally.crashed_starts,
                 "fault_runs": tally.fault_runs,
                 "faults_raised": tally.faults_raised,
                 "by_survival": tally.by_survival,

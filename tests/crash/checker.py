@@ -35,14 +35,15 @@ def check(
         return [f"crashed: {type(error).__name__}: {error}"]
 
 
-def _open(disk: SimulatedDisk) -> DataDir:
+def open_directory(disk: SimulatedDisk) -> DataDir:
+    """Start on the disk as a broker would."""
     return DataDir.open(ROOT, files=disk, broker_config=CONFIG, now_ms=NOW_MS)
 
 
 def _problems(
     disk: SimulatedDisk, promises: Promises, killed_only: bool, twice: bool
 ) -> Iterator[str]:
-    data_dir = _open(disk)
+    data_dir = open_directory(disk)
     yield from _check_topics(data_dir, promises)
     for (name, number), partition in promises.partitions.items():
         topic = data_dir.topics.get(name)
@@ -62,7 +63,7 @@ def _problems(
     if not twice:
         return
     ends = _ends(data_dir)
-    reopened = _open(disk.power_cut(0, Survival.LOST))
+    reopened = open_directory(disk.power_cut(0, Survival.LOST))
     if not reopened.stopped_cleanly or _ends(reopened) != ends:
         yield f"a clean stop did not keep {ends}: {_ends(reopened)}"
 
@@ -164,7 +165,7 @@ def _check_producers(log: Log, promised: PartitionPromises) -> Iterator[str]:
 
 def _check_second_recovery(disk: SimulatedDisk, first: DataDir) -> Iterator[str]:
     """What a start found is durable at once: another crash and start change nothing."""
-    second = _open(disk.power_cut(1, Survival.LOST))
+    second = open_directory(disk.power_cut(1, Survival.LOST))
     if _ends(second) != _ends(first):
         yield f"second recovery: {_ends(second)} after {_ends(first)}"
     for topic in second.topics.values():

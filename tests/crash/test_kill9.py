@@ -64,7 +64,8 @@ class Load:
                         partition=self._serial % PARTITIONS,
                         on_delivery=self._delivered,
                     )
-                producer.poll(0)
+                # Bounds what fifty cycles have to keep in memory; the broker could take more.
+                producer.poll(0.002)
 
     def collect(self) -> None:
         """Take the reports that were on their way, give up the rest."""
