@@ -31,6 +31,7 @@ PACKAGES: Final = frozenset(
     {"broker", "cli", "client", "config", "pipeline", "protocol", "storage"}
 )
 COMPILED: Final = (
+    "pipeline.arrow_loops",
     "protocol.records.record_loops",
     "protocol.records.entry_loops",
     "protocol.records.encode_loops",

@@ -1,0 +1,72 @@
+"""What can go wrong in the pipeline, each with a sentence that says what, where and the cure.
+
+The sentences are all that survives the way from a Spark worker to the user, so they carry
+everything: Spark turns an exception of a worker into text. Codes for the shell are in
+`jobs.outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class PipelineError(Exception):
+    """Base of everything raised on purpose in this package."""
+
+
+class BadOptions(PipelineError):
+    """Options that cannot be carried out; all problems at once.
+
+    Attributes:
+        problems: one sentence each: option, value, allowed form, cure.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Keep the problems; the message lists them."""
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class BrokerUnreachable(PipelineError):
+    """Nobody answered at an address, or a connection broke."""
+
+
+class BrokerRefused(PipelineError):
+    """The broker answered with an error code that retrying does not mend.
+
+    Attributes:
+        code: the number of the error in Kafka's table.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        """Keep the code beside the sentence."""
+        super().__init__(message)
+        self.code = code
+
+
+class NoOffsetMatched(PipelineError):
+    """No record is as young as an asked time, and the strategy says that this is an error."""
+
+
+class DataLoss(PipelineError):
+    """Records that should have been read are no longer there, or never were."""
+
+
+class CorruptData(PipelineError):
+    """Log bytes that contradict themselves: a checksum, a size, an offset."""
+
+
+class MalformedTimestamp(PipelineError):
+    """A record's time does not fit into Spark's microseconds."""
+
+
+class JournalConflict(PipelineError):
+    """A journal already holds another decision under the same name."""
+
+
+class Fenced(PipelineError):
+    """Another run with the same identity has taken over."""
+
+
+class NoJava(PipelineError):
+    """No Java runtime that Spark can use was found."""

@@ -1,0 +1,147 @@
+"""Good options are understood as Kafka's source understands them; bad ones name their cure."""
+
+import json
+
+import pytest
+
+from pipeline.errors import BadOptions
+from pipeline.options import SourceOptions, parse_sink_options, parse_source_options
+
+BASE = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}
+
+
+def parse(is_stream: bool = False, **options: str) -> SourceOptions:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    return parse_source_options({**BASE, **named}, is_stream=is_stream)
+
+
+def problems(is_stream: bool = False, **options: str) -> str:
+    with pytest.raises(BadOptions) as caught:
+        parse(is_stream, **options)
+    return str(caught.value)
+
+
+def test_names_are_matched_without_case() -> None:
+    assert parse(MINPARTITIONS="4").min_partitions == 4
+    assert parse(minpartitions="4").min_partitions == 4
+
+
+def test_batch_reads_everything_by_default_and_a_stream_what_is_new() -> None:
+    assert (parse().starting.place, parse().ending.place) == ("earliest", "latest")
+    assert parse(is_stream=True).starting.place == "latest"
+
+
+def test_a_global_time_wins_over_times_and_times_over_offsets() -> None:
+    """Spark: 'preferences on offset related options'."""
+    everything = {
+        "startingTimestamp": "1700000000000",
+        "startingOffsetsByTimestamp": '{"t":{"0":1700000000001}}',
+        "startingOffsets": '{"t":{"0":3}}',
+    }
+    assert parse(**everything).starting.timestamp_text == "1700000000000"
+    del everything["startingTimestamp"]
+    assert parse(**everything).starting.timestamps == {("t", 0): 1_700_000_000_001}
+    del everything["startingOffsetsByTimestamp"]
+    assert parse(**everything).starting.offsets == {("t", 0): 3}
+
+
+@pytest.mark.parametrize("text", ["1700000000000", "2013-07-04T12:00Z", "-15m", "today"])
+def test_times_may_be_milliseconds_iso_or_relative(text: str) -> None:
+    assert parse(startingTimestamp=text).starting.timestamp_text == text
+
+
+def test_times_per_partition_may_be_iso_but_not_relative() -> None:
+    parsed = parse(startingOffsetsByTimestamp='{"t":{"0":"2013-07-04T12:00Z","1":1372939200000}}')
+    assert set(parsed.starting.timestamps.values()) == {1_372_939_200_000}
+    assert "is relative" in problems(startingOffsetsByTimestamp='{"t":{"0":"-15m"}}')
+
+
+def test_long_max_is_a_time_that_nothing_matches() -> None:
+    text = json.dumps({"t": {"0": 2**63 - 1}})
+    assert parse(startingOffsetsByTimestamp=text).starting.timestamps == {("t", 0): 2**63 - 1}
+
+
+def test_a_whole_topic_can_start_at_a_place() -> None:
+    assert parse(startingOffsets='{"t":"earliest"}').starting.topics == {"t": "earliest"}
+
+
+def test_only_explicit_offsets_are_the_same_tomorrow() -> None:
+    assert parse(startingOffsets='{"t":{"0":5}}').starting.is_fixed
+    assert not parse(startingOffsets='{"t":{"0":-2}}').starting.is_fixed
+    assert not parse(startingTimestamp="1700000000000").starting.is_fixed
+
+
+def test_all_problems_come_at_once_each_with_option_value_form_and_cure() -> None:
+    with pytest.raises(BadOptions) as caught:
+        parse_source_options(
+            {
+                "kafka.bootstrap.servers": "nowhere",
+                "subscrib": "t",
+                "failOnDataLoss": "maybe",
+                "maxBytesPerTrigger": "lots",
+            },
+            is_stream=True,
+        )
+    text = "\n".join(caught.value.problems)
+    assert len(caught.value.problems) == 5
+    assert "did you mean subscribe?" in text
+    assert "kafka.bootstrap.servers='nowhere': write host:port" in text
+    assert "failOnDataLoss='maybe': write true or false" in text
+    assert "maxBytesPerTrigger='lots': write a size such as 64m" in text
+    assert "exactly one of subscribe, subscribePattern and assign" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingTimestamp": "1700000000"}, "looks like seconds"),
+        ({"startingTimestamp": "-1"}, "lacks a unit"),
+        ({"startingOffsets": "newest"}, "write earliest, latest, or JSON"),
+        ({"endingOffsets": "earliest"}, "cannot end before it starts"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "write latest, or JSON"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "-2 earliest, -1 latest"),
+        ({"assign": '{"t":[0]}'}, "found subscribe and assign"),
+        ({"columns": "key,valu"}, "valu is none of key, value"),
+        ({"readFrom": "hybrid"}, "needs segments.path"),
+        ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        ({"kafka.bootstrap.server": "a:1"}, "did you mean kafka.bootstrap.servers?"),
+        ({"kafka.ssl.truststore.location": "/x/trust.jks"}, "give a PEM file"),
+        ({"timeWindow": "strict", "startingOffsets": '{"t":{"0":1}}'}, "startingTimestamp instead"),
+        ({"minPartitions": "0"}, "at least 1"),
+        ({"kafka.security.protocol": "SASL_SSL"}, 'required username="NAME"'),
+    ],
+)
+def test_a_bad_option_is_answered_with_its_cure(options: dict[str, str], expected: str) -> None:
+    assert expected in problems(**{name.replace(".", "__"): text for name, text in options.items()})
+
+
+def test_a_stream_has_no_end() -> None:
+    assert "a stream has no end" in problems(is_stream=True, endingOffsets="latest")
+
+
+def test_settings_of_the_java_client_pass_unused() -> None:
+    parse(kafka__max__poll__records="10000", kafka__group__id="g", groupIdPrefix="x")
+
+
+def test_secrets_are_in_no_message_and_in_no_repr() -> None:
+    jaas = 'org.apache.kafka.X required username="u" password="hush";'
+    parsed = parse(kafka__security__protocol="SASL_PLAINTEXT", kafka__sasl__jaas__config=jaas)
+    assert parsed.connection.sasl_password == "hush"
+    assert "hush" not in repr(parsed)
+    broken = problems(
+        kafka__security__protocol="SASL_SSL", kafka__sasl__jaas__config='password="hush"'
+    )
+    assert "hush" not in broken
+
+
+def test_exactly_once_needs_a_name_that_stays() -> None:
+    with pytest.raises(BadOptions, match="transactionalIdPrefix"):
+        parse_sink_options({**BASE_SINK, "delivery": "exactly-once"})
+
+
+BASE_SINK = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
+
+
+def test_the_sink_knows_kafkas_names_for_acks_and_compression() -> None:
+    parsed = parse_sink_options({**BASE_SINK, "kafka.acks": "1", "kafka.compression.type": "zstd"})
+    assert (parsed.acks, parsed.compression) == (1, "zstd")
