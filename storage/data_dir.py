@@ -119,13 +119,15 @@ class DataDir:
             path, files=files, config=broker_config, random_bytes=random_bytes
         )
         try:
+            adopted, notices = data_dir_start.plan_adoption(path, files, random_bytes)
             self = cls(
                 claim,
-                MetadataJournal(path, files),
+                MetadataJournal(path, files, adopted=adopted),
                 files=files,
                 broker_config=broker_config,
                 random_bytes=random_bytes,
             )
+            self.notices += notices
             self._load(now_ms, progress or _no_progress)
         except (OSError, StorageFailed) as error:
             claim.lock.release()
@@ -325,11 +327,6 @@ class DataDir:
         survey = data_dir_start.survey(self.path, self._files)
         for name in survey.deleted:
             self._directories.remove_later(name, now_ms)
-        if self._journal.is_new:
-            adopted, notices = data_dir_start.plan_adoption(survey, self._random_bytes)
-            self.notices += notices
-            for metadata in adopted:
-                self._journal.put_topic(metadata)
         known = self._journal.topics()
         self._set_aside_strays(survey, known)
         self._notice_others(survey)

@@ -52,7 +52,7 @@ from storage.file_names import (
     parse_partition_directory_name,
 )
 from storage.files import TEMPORARY_SUFFIX, Files, Lock
-from storage.metadata_journal import TopicMetadata
+from storage.metadata_journal import JOURNAL_FILE, TopicMetadata
 
 LOCK_FILE: Final = ".lock"
 LOST_AND_FOUND: Final = "lost+found"
@@ -169,12 +169,16 @@ def complete_topics(
 
 
 def plan_adoption(
-    found: Survey, random_bytes: RandomBytes
+    path: str, files: Files, random_bytes: RandomBytes
 ) -> tuple[list[TopicMetadata], list[str]]:
     """The topics to take over from a directory of Apache Kafka, and what to tell the operator.
 
-    A topic keeps its id; one from before topic ids (Kafka 2.7 and older) gets a new one.
+    None when there is a journal: then the directory is ours. A topic keeps its id; one from before
+    topic ids (Kafka 2.7 and older) gets a new one.
     """
+    if files.exists(f"{path}/{JOURNAL_FILE}"):
+        return [], []
+    found = survey(path, files)
     whole, others = complete_topics(found.partitions)
     topics = []
     for name, partitions in sorted(whole.items()):

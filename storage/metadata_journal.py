@@ -31,7 +31,7 @@ reasons. Read next: `storage.data_dir`.
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,8 +76,12 @@ class MetadataJournal:
     medium holds is unknown from there on.
     """
 
-    def __init__(self, directory: str, files: Files) -> None:
+    def __init__(
+        self, directory: str, files: Files, *, adopted: Iterable[TopicMetadata] = ()
+    ) -> None:
         """Load the journal of `directory`, cutting a torn tail, or begin a new one.
+
+        A new one begins with the topics in `adopted`, all of them or, after a crash, no file.
 
         Raises:
             HalfWrittenDataDir: the file is damaged elsewhere than at its end.
@@ -93,6 +97,8 @@ class MetadataJournal:
         self.is_new = not files.exists(self.path)
         if self.is_new:
             self._documents[_KIND_JOURNAL, _KEY_FORMAT] = {"version": JOURNAL_VERSION}
+            for topic in adopted:
+                self._documents[KIND_TOPIC, topic.name] = dict(_format_topic(topic))
             self._rewrite()
         else:
             self._load()

@@ -3,7 +3,6 @@
 from storage.checkpoints import format_partition_metadata
 from storage.data_dir import DataDir
 from storage.data_dir_start import (
-    Survey,
     complete_topics,
     plan_adoption,
     random_uuid,
@@ -12,7 +11,7 @@ from storage.data_dir_start import (
 )
 from storage.power_loss import Survival
 from storage.simulated_disk import SimulatedDisk
-from tests.unit.storage.test_data_dir import NOW, config, open_dir
+from tests.unit.storage.test_data_dir import NOW, ROOT, config, open_dir
 
 TOPIC_ID = bytes(range(16))
 
@@ -45,26 +44,50 @@ def test_topics_are_whole_when_no_partition_is_missing() -> None:
 
 
 def test_adopted_topic_keeps_its_id_when_all_partitions_agree() -> None:
-    found = Survey(
-        partitions={
-            ("agree", 0): TOPIC_ID,
-            ("agree", 1): TOPIC_ID,
-            ("differ", 0): TOPIC_ID,
-            ("differ", 1): b"y" * 16,
-            ("old", 0): None,
-        }
-    )
-    topics, notices = plan_adoption(found, lambda size: b"z" * size)
+    disk = SimulatedDisk()
+    for name, topic_id in (
+        ("agree-0", TOPIC_ID),
+        ("agree-1", TOPIC_ID),
+        ("differ-0", TOPIC_ID),
+        ("differ-1", b"y" * 16),
+        ("old-0", None),
+    ):
+        disk.make_directory(f"/d/{name}")
+        if topic_id is not None:
+            content = format_partition_metadata(topic_id)
+            disk.replace_atomically(f"/d/{name}/partition.metadata", content)
+    topics, notices = plan_adoption("/d", disk, lambda size: b"z" * size)
     assert [(t.name, t.partitions, t.topic_id) for t in topics] == [
         ("agree", 2, TOPIC_ID),
         ("differ", 2, b"z" * 16),
         ("old", 1, b"z" * 16),
     ]
     assert len(notices) == 1
+    disk.create("/d/metadata.journal")
+    assert plan_adoption("/d", disk, lambda size: b"z" * size) == ([], [])
 
 
 def test_empty_directory_has_nothing_to_adopt() -> None:
-    assert plan_adoption(Survey(), lambda size: b"z" * size) == ([], [])
+    disk = SimulatedDisk()
+    disk.make_directory("/d")
+    assert plan_adoption("/d", disk, lambda size: b"z" * size) == ([], [])
+
+
+def test_adoption_is_all_or_nothing_at_every_crash() -> None:
+    disk = SimulatedDisk()
+    source = open_dir(disk)
+    for name in ("a", "b", "c"):
+        source.create_topic(name, 2, {}, NOW)
+    source.close(NOW)
+    disk.unlink(f"{ROOT}/metadata.journal")
+    disk.sync_directory(ROOT)
+    states: list[SimulatedDisk] = []
+    disk.before_operation = lambda operation, path: states.extend(
+        disk.power_cut(seed, survival) for survival in Survival for seed in range(2)
+    )
+    open_dir(disk)
+    for state in states:
+        assert list(open_dir(state).topics) == ["a", "b", "c"]
 
 
 def test_drawn_id_is_not_zero_and_does_not_begin_with_a_dash() -> None:
