@@ -94,7 +94,7 @@ def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextM
 def _tidelog(policy: str) -> Callable[[Path, str], contextlib.AbstractContextManager[Running]]:
     @contextlib.contextmanager
     def launch(folder: Path, name: str) -> Iterator[Running]:
-        settings = {"flush.policy": policy, "group.initial.rebalance.delay.ms": "0"}
+        settings = {"log.flush.policy": policy, "group.initial.rebalance.delay.ms": "0"}
         with TidelogProcess(folder, settings={**_DELETE_SOON, **settings}) as broker:
             yield _running(name, broker)
 

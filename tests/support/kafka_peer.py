@@ -1,8 +1,10 @@
-"""Apache Kafka itself, one KRaft node on loopback, from the jars of Maven Central.
+"""Apache Kafka itself, one node on loopback, from the jars of Maven Central.
 
-It is the peer that the benchmarks measure against and the broker on which the client programs of
-`tests/compat` are proved before they judge Tidelog. Also runs the classes of Kafka's own tools
-(perf tests, DumpLogSegments). Releases from 3.3 on; the caller owns the data directory.
+It is the peer that the benchmarks measure against, the broker on which the client programs of
+`tests/compat` are proved before they judge Tidelog, the other side of `tests/differential` and the
+judge of `tests/roundtrip`. Also runs the classes of Kafka's own tools (perf tests,
+DumpLogSegments). Releases from 3.3 on run in KRaft mode; older ones, back to 0.8.2, get a ZooKeeper
+of their own, as they were run in their time. The caller owns the data directory.
 """
 
 import contextlib
@@ -22,6 +24,15 @@ NEWEST = "4.3.1"
 
 LAST_WITH_OLD_PROTOCOLS = "3.9.1"
 """The last release that serves clients from before 2.1."""
+
+OLDEST = "0.8.2.2"
+"""The last release that stores magic 0: the first client protocols, no timestamps."""
+
+FIRST_WITH_TIME_INDEX = "0.10.2.2"
+"""KIP-32 and KIP-33 nearly as they were first written: magic 1, `.timeindex`, ListOffsets v1."""
+
+LAST_BEFORE_KRAFT = "2.8.2"
+"""Magic 2 with conversion to both older formats, topic ids, ZooKeeper."""
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
@@ -43,12 +54,25 @@ _ONE_NODE = {
 }
 
 
+def needs_zookeeper(version: str) -> bool:
+    """Whether a release keeps its metadata in ZooKeeper (ours do up to 3.2)."""
+    major, minor = (int(number) for number in version.split(".")[:2])
+    return (major, minor) < (3, 3)
+
+
 def jars(version: str = NEWEST) -> Path:
     """The folder with all jars of the broker and its tools."""
+    if not needs_zookeeper(version):
+        return toolchains.maven_jars(
+            f"org.apache.kafka:kafka_2.13:{version}",
+            f"org.apache.kafka:kafka-tools:{version}",
+            "org.slf4j:slf4j-nop:1.7.36",
+        )
+    scala = "2.11" if version.startswith("0.") else "2.12"
     return toolchains.maven_jars(
-        f"org.apache.kafka:kafka_2.13:{version}",
-        f"org.apache.kafka:kafka-tools:{version}",
-        "org.slf4j:slf4j-nop:1.7.36",
+        f"org.apache.kafka:kafka_{scala}:{version}",
+        # Part of Java until 10; ZooKeeper and the metrics of that time expect it.
+        "javax.xml.bind:jaxb-api:2.3.1",
     )
 
 
@@ -81,7 +105,9 @@ class KafkaPeer:
 
     `bootstrap` and `process` are set between start and stop; `spawned_at` is when the broker's
     process was started, on time.perf_counter. The data directory is formatted before that when it
-    is new, and kept at the end, so that a second peer on it is a restart.
+    is new, and kept at the end, so that a second peer on it is a restart. `log_dir` is where the
+    partitions are, by default below the data directory; give one that somebody else wrote, and
+    ``node.id`` in `settings` to be its owner.
     """
 
     def __init__(
@@ -91,14 +117,17 @@ class KafkaPeer:
         version: str = NEWEST,
         settings: Mapping[str, str] | None = None,
         heap: str = "1g",
+        log_dir: Path | None = None,
     ) -> None:
         self.version = version
         self.data_dir = data_dir
+        self.log_dir = log_dir or data_dir / "data"
         self.settings = dict(settings or {})
         self.heap = heap
         self.bootstrap = ""
         self.process: subprocess.Popen[bytes] | None = None
         self.spawned_at = 0.0
+        self._zookeeper: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -114,37 +143,33 @@ class KafkaPeer:
             RuntimeError: it ended or did not answer in time; carries the end of its log.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        port, controller_port = free_ports(2)
-        properties = self._write_properties(port, controller_port)
-        if not (self.data_dir / "data" / "meta.properties").exists():
-            format_arguments = ["format", "-t", _CLUSTER_ID, "-c", str(properties)]
-            self._run(["kafka.tools.StorageTool", *format_arguments])
-        log = self.data_dir / "kafka.log"
+        port, other_port = free_ports(2)
+        if needs_zookeeper(self.version):
+            self._start_zookeeper(other_port)
+            properties = self._write_zookeeper_mode(port, other_port)
+        else:
+            properties = self._write_properties(port, other_port)
+            if not (self.log_dir / "meta.properties").exists():
+                format_arguments = ["format", "-t", _CLUSTER_ID, "-c", str(properties)]
+                self._run(["kafka.tools.StorageTool", *format_arguments])
         command = [*self._java(self.heap), "kafka.Kafka", str(properties)]
         self.spawned_at = time.perf_counter()
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-            )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not answers(port):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise RuntimeError(f"Apache Kafka did not start: {log.read_text()[-1000:]}")
-            time.sleep(0.02)
+        self.process = self._spawn(command, "kafka.log")
+        self._wait(port, self.process, "kafka.log")
         self.bootstrap = f"127.0.0.1:{port}"
 
     def stop(self) -> None:
         """Ends the broker (SIGTERM, then SIGKILL after half a minute) and waits for it."""
-        if self.process is None:
-            return
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
+        for process in (self.process, self._zookeeper):
+            if process is None:
+                continue
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.process = self._zookeeper = None
 
     @property
     def pid(self) -> int:
@@ -158,13 +183,58 @@ class KafkaPeer:
             **_ONE_NODE,
             "listeners": listeners,
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "log.dirs": str(self.data_dir / "data"),
+            "log.dirs": str(self.log_dir),
             **self.settings,
         }
-        path = self.data_dir / "server.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in merged.items()))
+        merged["controller.quorum.voters"] = f"{merged['node.id']}@127.0.0.1:{controller_port}"
+        return self._write("server.properties", merged)
+
+    def _write_zookeeper_mode(self, port: int, zookeeper_port: int) -> Path:
+        merged = {
+            "broker.id": "1",
+            "port": str(port),
+            "host.name": "127.0.0.1",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "zookeeper.connect": f"127.0.0.1:{zookeeper_port}",
+            "log.dirs": str(self.log_dir),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            **self.settings,
+        }
+        return self._write("server.properties", merged)
+
+    def _start_zookeeper(self, port: int) -> None:
+        settings = {
+            "dataDir": str(self.data_dir / "zookeeper"),
+            "clientPort": str(port),
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+        }
+        path = self._write("zookeeper.properties", settings)
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        self._zookeeper = self._spawn([*self._java("128m"), main, str(path)], "zookeeper.log")
+        self._wait(port, self._zookeeper, "zookeeper.log")
+
+    def _write(self, name: str, settings: Mapping[str, str]) -> Path:
+        path = self.data_dir / name
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return path
+
+    def _spawn(self, command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
+        with (self.data_dir / log_name).open("ab") as output:
+            return subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            )
+
+    def _wait(self, port: int, process: subprocess.Popen[bytes], log_name: str) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not answers(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                tail = (self.data_dir / log_name).read_text()[-1000:]
+                raise RuntimeError(f"Apache Kafka did not start: {tail}")
+            time.sleep(0.02)
 
     def _java(self, heap: str) -> list[str]:
         options = [f"-Xms{heap}", f"-Xmx{heap}", "-Dlog4j2.level=OFF"]
