@@ -46,8 +46,10 @@ READ_COMMITTED = 1
 class Session:
     """One client with one producer identity."""
 
-    def __init__(self, client: RawClient) -> None:
+    def __init__(self, client: RawClient, name: str = "x") -> None:
         self.client = client
+        self.name = name
+        self.sequences: dict[int, int] = {}
         self.producer_id = -1
         self.epoch = -1
         self.sequence = 0
@@ -84,7 +86,9 @@ class Session:
         )
         data = PartitionProduceData(index=partition, records=records)
         topic = TopicProduceData(name="t", partition_data=[data])
-        request = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=5000, topic_data=[topic])
+        request = ProduceRequest(
+            transactional_id=self.name, acks=-1, timeout_ms=5000, topic_data=[topic]
+        )
         response = await self.client.request(request, 7)
         answer = response.responses[0].partition_responses[0]
         if answer.error_code == NONE and sequence is None:
@@ -93,7 +97,7 @@ class Session:
 
     async def add(self, *partitions: int, version: int = 3, topic: str = "t") -> list[int]:
         request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id="x",
+            v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
@@ -104,7 +108,7 @@ class Session:
 
     async def end(self, *, is_commit: bool = True, version: int = 3) -> int:
         request = EndTxnRequest(
-            transactional_id="x",
+            transactional_id=self.name,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             committed=is_commit,
@@ -114,7 +118,7 @@ class Session:
     async def commit_offset(self, offset: int, version: int = 3) -> tuple[int, int]:
         added = await self.client.request(
             AddOffsetsToTxnRequest(
-                transactional_id="x",
+                transactional_id=self.name,
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
                 group_id="g",
@@ -126,7 +130,7 @@ class Session:
         )
         committed = await self.client.request(
             TxnOffsetCommitRequest(
-                transactional_id="x",
+                transactional_id=self.name,
                 group_id="g",
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
