@@ -11,6 +11,9 @@ may vanish without consequence; only its session ends it.
 
 Retention runs on `SteadyTime`, so that a clock set ten years ahead expires no offset.
 
+Differs from Kafka: a member's waiting request is answered with NOT_COORDINATOR when the broker
+stops, so that its client asks again at once after the restart.
+
 Source: Kafka's `GroupCoordinator`; KIP-211 for expiry.
 Read next: `broker.groups.group`, `broker.groups.commits`.
 """
@@ -155,6 +158,7 @@ class GroupCoordinator:
             group = self._get_or_create(group_id)
         actions = group.join(request, answer, self._clock.monotonic_ms())
         self._carry_out(group, actions)
+        self._drop_if_never_used(group)
 
     def sync(
         self, group_id: str, request: SyncRequest, answer: Callable[[SyncAnswer], object]
@@ -300,6 +304,16 @@ class GroupCoordinator:
         if group is None:
             group = self.groups[group_id] = Group(group_id, self._limits)
         return group
+
+    def _drop_if_never_used(self, group: Group) -> None:
+        """A join that was refused outright must not leave a group behind for each made-up name."""
+        is_blank = group.generation_id == 0 and group.state is GroupState.EMPTY
+        if (
+            is_blank
+            and not group.roster.pending
+            and not self.offsets.table.has_offsets(group.group_id)
+        ):
+            del self.groups[group.group_id]
 
     def _restore(self, group_id: str, stored: StoredGroup) -> None:
         group = self._get_or_create(group_id)

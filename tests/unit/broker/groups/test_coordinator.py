@@ -180,6 +180,15 @@ async def test_are_requests_for_no_group_refused() -> None:
     assert answers[0].error is ErrorCode.INVALID_GROUP_ID
 
 
+async def test_does_a_refused_join_leave_a_group_behind() -> None:
+    g = await Coordinated.start()
+    assert g.join(session_timeout_ms=1)[0].error is ErrorCode.INVALID_SESSION_TIMEOUT
+    assert g.coordinator.groups == {}
+    g.commit(5)
+    g.join(session_timeout_ms=1)
+    assert list(g.coordinator.groups) == ["g"]
+
+
 async def test_is_a_new_member_id_recognisable_and_unique() -> None:
     c = (await Coordinated.start()).coordinator
     first, second = c.new_member_id("app", None), c.new_member_id("app", None)

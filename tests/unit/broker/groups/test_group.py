@@ -221,6 +221,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroupWhateverHappens = GroupMachine.TestCase
-TestGroupWhateverHappens.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
-)
+TestGroupWhateverHappens.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
