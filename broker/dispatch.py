@@ -34,7 +34,7 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import MalformedRequest, UnsupportedVersion
 from protocol.frames import encode_frame
 from protocol.headers import decode_request_header, encode_response_header
-from protocol.registry import decode_request, encode_response, response_class
+from protocol.registry import decode_request, encode_response, prepare, response_class
 
 if TYPE_CHECKING:
     from broker.metrics import ApiMetrics
@@ -194,11 +194,12 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def warm_up(self) -> Iterator[None]:
-        """Load one handler per step, so that no client waits for an import."""
+        """Load one handler and its newest codec per step; may run in any one thread."""
         for route in self._routes.values():
             if route.handler is None:
                 route.handler = handler_of(route.api_key)
-                yield
+            prepare(route.api_key, route.max_version)
+            yield
 
     def dispatch(self, frame: bytearray, requester: Requester) -> "list[Buffer] | Exchange | None":
         """The answer's bytes, an `Exchange` for a later answer, or None when there is none.

@@ -20,7 +20,8 @@ import errno
 import logging
 import random
 import socket
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.clock import Clock, SystemClock
@@ -35,7 +36,7 @@ from broker.fetch_waiters import FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.housekeeping import Housekeeping
-from broker.metrics import BrokerCollector, Metrics, render
+from broker.metrics import BrokerCollector, Metrics, import_exporter, render
 from broker.metrics_server import MetricsServer
 from broker.topics import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
@@ -46,10 +47,6 @@ from storage.errors import DataDirError, StorageError
 from storage.files import Files, RealFiles
 
 logger = logging.getLogger(__name__)
-
-WARM_UP_DELAY_MS = 100
-WARM_UP_STEP_MS = 2
-"""Handlers are imported after the start, a few milliseconds of work at a time."""
 
 STOP_GRACE_S = 5.0
 """How long requests may take to finish after the stop has begun."""
@@ -89,6 +86,7 @@ class Broker:
         self._random = source or random.Random()
         self._stack = contextlib.AsyncExitStack()
         self._servers: list[asyncio.Server] = []
+        self._dispatchers: list[Dispatcher] = []
         self._is_ready = False
         self.connections = Connections(config)
         self.fetch_waiters = FetchWaiters(self.clock)
@@ -114,6 +112,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what was begun, sync, and leave a directory that needs no recovery."""
+        self._is_ready = False
         logger.info("stopping")
         await self._stack.aclose()
         logger.info("stopped")
@@ -150,6 +149,7 @@ class Broker:
         self.housekeeping.start(self.config.log_initial_task_delay_ms)
         self._stack.callback(self.housekeeping.stop)
         self._is_ready = True
+        self._start_warm_up()
         return ReadyInfo(
             host=sockets[0][0].host or context.endpoint.host,
             port=int(sockets[0][1].getsockname()[1]),
@@ -242,7 +242,7 @@ class Broker:
         """Accept the clients of one listener; each listener tells its own address."""
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
         dispatcher = Dispatcher(own)
-        self._warm_up(dispatcher.warm_up())
+        self._dispatchers.append(dispatcher)
         server = await asyncio.get_running_loop().create_server(
             lambda: Connection(dispatcher, self.connections),
             sock=bound,
@@ -250,14 +250,24 @@ class Broker:
         )
         self._servers.append(server)
 
-    def _warm_up(self, steps: Iterator[None]) -> None:
-        """Take one step each time the loop has nothing better to do, beginning after the start."""
+    def _start_warm_up(self) -> None:
+        """Load in a thread what the first requests will need.
 
-        def step() -> None:
-            if self._is_ready and next(steps, self) is None:
-                self.clock.call_later(WARM_UP_STEP_MS, step)
+        Imports and code generation are Python, so this takes turns with the event loop and makes
+        the start no longer; without it the first client of each API would wait, and with it
+        everybody else.
+        """
+        thread = threading.Thread(target=self._warm_up, name="warm-up", daemon=True)
+        thread.start()
+        self._stack.callback(thread.join)
 
-        self.clock.call_later(WARM_UP_DELAY_MS, step)
+    def _warm_up(self) -> None:
+        for dispatcher in self._dispatchers:
+            for _ in dispatcher.warm_up():
+                if not self._is_ready:
+                    return
+        if self.config.metrics_listener is not None:
+            import_exporter()
 
     async def _finish_requests(self) -> None:
         """Close the listeners, let requests finish, cut what does not."""
