@@ -248,11 +248,8 @@ class Workload:
         else:
             self.promises.topics[name].add(0)
             data_dir.delete_topic(name, NOW_MS)
-            for key in [key for key in self.promises.partitions if key[0] == name]:
-                del self.promises.partitions[key]
             self.promises.topics[name] = {0}
-            self._open_txns = {key for key in self._open_txns if key[0] != name}
-            self._sequences = {k: v for k, v in self._sequences.items() if k[0] != name}
+            self._forget(name)
 
     def _create(self, name: str, partitions: int) -> None:
         before = self.promises.topics.get(name, set())
@@ -261,6 +258,14 @@ class Workload:
         topic = self._dir().create_topic(name, partitions, _OVERRIDES.get(name, {}), NOW_MS)
         self.promises.topics[name] = {partitions}
         self.promises.ids[name] = topic.topic_id
+        # Of an older topic, whose deletion failed when it had already happened.
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        for key in [key for key in self.promises.partitions if key[0] == name]:
+            del self.promises.partitions[key]
+        self._open_txns = {key for key in self._open_txns if key[0] != name}
+        self._sequences = {k: v for k, v in self._sequences.items() if k[0] != name}
 
     # --- helpers --------------------------------------------------------------------------------
 
