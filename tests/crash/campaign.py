@@ -28,7 +28,7 @@ ERRNOS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 EXAMPLES_MAX = 10
 SECOND_CRASH_EVERY = 4
 CRASHED_START_EVERY = 40
-CRASHED_START_SHARE = 0.3
+CRASHED_START_SHARE = 0.15
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,8 +64,13 @@ class Tally:
                 self.examples.append(f"{where}: {problem}")
 
 
-def crash_states(tally: Tally, *, seed: int, states: int, steps: int = 60) -> None:
-    """Crash one run of the workload about `states` times, spread over its operations."""
+def crash_states(
+    tally: Tally, *, seed: int, states: int, steps: int = 60, until_found: bool = False
+) -> None:
+    """Crash one run of the workload about `states` times, spread over its operations.
+
+    With `until_found` no state is looked at after the first bad one.
+    """
     total = _operations(seed, steps)
     rng = random.Random(seed)
     chance = states / max(total, 1)
@@ -73,7 +78,7 @@ def crash_states(tally: Tally, *, seed: int, states: int, steps: int = 60) -> No
     workload = Workload(disk, seed, steps=steps)
 
     def look(operation: Operation, path: str) -> None:
-        if operation not in CHANGES:
+        if operation not in CHANGES or (until_found and tally.examples):
             return
         count = int(chance) + (rng.random() < chance % 1)
         for _ in range(count):

@@ -44,7 +44,7 @@ def test_seeded_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     BUGS[name](monkeypatch)
     tally = Tally()
     for seed in range(12):
-        crash_states(tally, seed=seed, states=60)
+        crash_states(tally, seed=seed, states=60, until_found=True)
         for number in range(0 if tally.examples else 6):
             kinds = _SYNC if number % 2 else frozenset({Operation.APPEND})
             fault = Fault(at=seed + 7 * number, short_write=True, kinds=kinds)
