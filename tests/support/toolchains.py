@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,6 +131,16 @@ def python_with(version: str, *requirements: str) -> Path:
         _run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements])
 
     return _once("python", (version, *requirements), create) / "bin" / "python"
+
+
+def python_package(requirement: str) -> Path:
+    """A folder with the files of one package of PyPI, without what it depends on."""
+
+    def download(folder: Path) -> None:
+        install = ["install", "-q", "--disable-pip-version-check", "--no-deps", "--target", "files"]
+        _run([sys.executable, "-m", "pip", *install, requirement], cwd=folder)
+
+    return _once("package", (requirement,), download) / "files"
 
 
 def find_python(version: str) -> str:
