@@ -4,8 +4,12 @@ A page marks a generated part with `<!-- generated: NAME -->` and `<!-- end -->`
 between is replaced by what the code says now. A test compares, so a page cannot fall behind.
 """
 
+import json
 import re
+import subprocess
 import sys
+import tempfile
+import urllib.request
 from collections.abc import Callable, Iterable
 
 from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE, NOT_APPLICABLE_PREFIXES, REFUSED
@@ -86,14 +90,41 @@ def api_versions() -> str:
     )
 
 
+def metrics() -> str:
+    """Every metric of a live broker: scraped, because some exist only once there is a topic."""
+    lines = _scrape().splitlines()
+    kinds = dict(line.split()[2:4] for line in lines if line.startswith("# TYPE "))
+    rows = []
+    for line in lines:
+        if line.startswith("# HELP "):
+            _, _, name, text = line.split(" ", 3)
+            rows.append((f"`{name}`", kinds[name], text))
+    return _table(("metric", "kind", "meaning"), rows)
+
+
+def _scrape() -> str:
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, "-m", "tidelog", "serve", "--json", "--data-dir", directory]
+        command += ["--listen", "127.0.0.1:0", "--set", "metrics.listener=127.0.0.1:0"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as broker:
+            assert broker.stdout is not None
+            ready = json.loads(broker.stdout.readline())
+            url = f"http://127.0.0.1:{ready['metrics_port']}/metrics"
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                text = str(answer.read().decode())
+            broker.terminate()
+    return text
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "topic-settings": topic_settings,
     "broker-settings": broker_settings,
     "not-applicable": not_applicable,
     "api-versions": api_versions,
+    "metrics": metrics,
 }
 
-PAGES = ("docs/configuration.md", "docs/compatibility.md")
+PAGES = ("docs/configuration.md", "docs/compatibility.md", "docs/operations.md")
 
 
 def regenerate(page: str) -> str:
