@@ -48,7 +48,7 @@ def test_librdkafka_consumes_what_it_produced(bootstrap: str, codec: str) -> Non
         }
     )
     consumer.subscribe([topic])
-    values = set()
+    values: set[bytes] = set()
     deadline = time.monotonic() + 30
     while len(values) < RECORDS and time.monotonic() < deadline:
         for message in consumer.consume(100, 0.5):
@@ -100,10 +100,11 @@ def test_kafka_python_consumes_what_it_produced(bootstrap: str) -> None:
 
 
 def test_admin_makes_and_deletes_topics(bootstrap: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka import admin as confluent_admin
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic("made", 3, 1)]).values():
+    admin = confluent_admin.AdminClient({"bootstrap.servers": bootstrap})
+    made = [confluent_admin.NewTopic("made", 3, 1)]  # type: ignore[attr-defined]
+    for future in admin.create_topics(made).values():
         future.result(10)
     assert len(admin.list_topics("made", 10).topics["made"].partitions) == 3
     for future in admin.delete_topics(["made"]).values():

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from protocol.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicResult,
     CreateTopicsRequest,
 )
 from protocol.api.delete_records import (
@@ -44,10 +46,12 @@ from tests.support.requests import (
 )
 
 
-async def create(client: RawClient, version: int = 7, **fields: object) -> object:
-    topic = CreatableTopic(**{"name": "t", "num_partitions": 1, "replication_factor": 1} | fields)  # type: ignore[arg-type]
+async def create(client: RawClient, version: int = 7, **fields: Any) -> CreatableTopicResult:
+    defaults: dict[str, Any] = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    topic = CreatableTopic(**defaults | fields)
     response = await client.request(CreateTopicsRequest(topics=[topic]), version)
     (result,) = response.topics
+    assert isinstance(result, CreatableTopicResult)
     return result
 
 
@@ -57,20 +61,20 @@ class TestCreate:
     @pytest.mark.parametrize("version", range(8))
     async def test_topic_exists_afterwards(self, client: RawClient, version: int) -> None:
         result = await create(client, version, num_partitions=3)
-        assert result.error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert result.error_code == ErrorCode.NONE
         (topic,) = (await client.request(metadata_request(["t"]), 12)).topics
         assert len(topic.partitions) == 3
         if version >= 5:
-            assert (result.num_partitions, result.replication_factor) == (3, 1)  # type: ignore[attr-defined]
-            configs = {config.name: config.value for config in result.configs}  # type: ignore[attr-defined]
+            assert (result.num_partitions, result.replication_factor) == (3, 1)
+            configs = {config.name: config.value for config in result.configs or []}
             assert configs["retention.ms"] == "604800000"
         if version >= 7:
-            assert result.topic_id == topic.topic_id  # type: ignore[attr-defined]
+            assert result.topic_id == topic.topic_id
 
     async def test_existing_topic(self, client: RawClient) -> None:
         await create(client)
         result = await create(client)
-        assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS  # type: ignore[attr-defined]
+        assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
     @pytest.mark.parametrize(
         ("fields", "code"),
@@ -100,15 +104,15 @@ class TestCreate:
         ],
     )
     async def test_refusal(
-        self, client: RawClient, fields: dict[str, object], code: ErrorCode
+        self, client: RawClient, fields: dict[str, Any], code: ErrorCode
     ) -> None:
         result = await create(client, **fields)
-        assert result.error_code == code  # type: ignore[attr-defined]
-        assert result.error_message  # type: ignore[attr-defined]
+        assert result.error_code == code
+        assert result.error_message
 
     async def test_name_message_says_what_is_allowed(self, client: RawClient) -> None:
         result = await create(client, name="a/b c")
-        message = result.error_message  # type: ignore[attr-defined]
+        message = result.error_message or ""
         assert "'a/b c'" in message
         assert "a-z A-Z 0-9 . _ -" in message
 
@@ -116,7 +120,7 @@ class TestCreate:
     async def test_defaults_at_every_version(self, client: RawClient, version: int) -> None:
         """KIP-464 is of version 4, but kafkajs asks for defaults in version 3 and gets them."""
         result = await create(client, version, num_partitions=-1, replication_factor=-1)
-        assert result.error_code == 0  # type: ignore[attr-defined]
+        assert result.error_code == 0
 
     @pytest.mark.parametrize(
         ("brokers", "code"), [([[1], [1]], 0), ([[1], [2]], 39), ([[1, 2]], 39), ([[]], 39)]
@@ -133,7 +137,7 @@ class TestCreate:
                 for index, ids in enumerate(brokers)
             ],
         )
-        assert result.error_code == code  # type: ignore[attr-defined]
+        assert result.error_code == code
 
     async def test_the_same_name_twice_is_refused_once(self, client: RawClient) -> None:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)

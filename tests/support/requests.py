@@ -107,7 +107,7 @@ def fetch_request(
     isolation_level: int = 0,
     session: tuple[int, int] = (0, -1),
     topic_id: bytes = bytes(16),
-    **partition_fields: int,
+    **partition_fields: Any,
 ) -> FetchRequest:
     """A request for partitions of one topic, given as partition -> offset."""
     if isinstance(offsets, int):
