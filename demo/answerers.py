@@ -53,6 +53,22 @@ def ask_tidelog(question: Question) -> Answer:
     return {row["partition"]: row["offset"] for row in rows}
 
 
+def read_between(question: Question, end_ms: int) -> list[dict[str, object]]:
+    """`tidelog consume TOPIC --from TIME --until TIME`: the records of a span of time."""
+    program = Path(sys.executable).parent / "tidelog"
+    span = ["--from", question.at_text, "--until", str(end_ms), "--exit-at-end", "--json"]
+    done = subprocess.run(
+        [str(program), "consume", question.topic, *span, "--bootstrap", question.bootstrap],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def ask_confluent(question: Question) -> Answer:
     """confluent-kafka, which is librdkafka."""
     from confluent_kafka import Consumer, TopicPartition

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from demo.answerers import ANSWERERS, Answer, CannotAsk, Question
+from demo.answerers import ANSWERERS, Answer, CannotAsk, Question, read_between
 from demo.flight_data import DataMissing, Flight, describe, load_flights
 
 TOPIC = "flights"
@@ -149,7 +149,7 @@ def tell_story(bootstrap: str) -> None:
         later = consume(bootstrap, offsets)
         done(f"{len(later):,} records, {len(seen) - len(later):,} skipped")
     answer_question(question, flights, later)
-    consume_hour(question, flights, later)
+    consume_hour(question, flights)
 
 
 def create_topic(bootstrap: str) -> None:
@@ -298,19 +298,19 @@ def answer_question(question: Question, flights: Sequence[Flight], later: Sequen
     console.print()
 
 
-def consume_hour(question: Question, flights: Sequence[Flight], later: Sequence[Seen]) -> None:
-    """The departures of one hour, counted in the topic and in the table.
+def consume_hour(question: Question, flights: Sequence[Flight]) -> None:
+    """The departures of one hour, consumed by time and counted in the table.
 
     Raises:
         Disagreement: the two counts differ.
     """
     end_ms = question.at_ms + HOUR_MS
-    with step("the hour from 12:00 to 13:00") as done:
-        hour = [record for record in later if question.at_ms <= record.timestamp < end_ms]
+    with step("tidelog consume --from --until") as done:
+        hour = read_between(question, end_ms)
         truth = sum(question.at_ms <= flight.departed_ms < end_ms for flight in flights)
         if len(hour) != truth:
             raise Disagreement(f"{len(hour)} departures in the topic, {truth} in the table")
-        done(f"{len(hour)} departures, as in the table")
+        done(f"{len(hour)} departures in that hour")
 
 
 def local_time(timestamp_ms: int) -> str:
