@@ -47,6 +47,7 @@ _RETRIED: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -323,6 +324,12 @@ class Cluster:
     def any_connection(self) -> Connection:
         """A connection to whichever broker answers, for questions that any of them can answer."""
         return self._any_connection()
+
+    def all_connections(self) -> list[Connection]:
+        """Connections to all brokers that the metadata names."""
+        if not self._addresses:
+            self.topics([])
+        return [self._connection(address) for address in self._addresses.values()]
 
     def retrying(self, ask: Callable[[], _T]) -> _T:
         """What `ask` returns, tried again while its error is one that passes."""

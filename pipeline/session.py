@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pipeline.java import find_java
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
@@ -69,6 +69,35 @@ def session(
         existing = builder.getOrCreate()
     register(existing)
     return existing
+
+
+def by_partition(frame: DataFrame, bootstrap: str, topic: str) -> DataFrame:
+    """`frame` with a target partition for every row, and all rows of one in one task.
+
+    A `partition` that is there is kept; otherwise the key decides as in every Kafka client, and a
+    row without a key goes by its value. This is what exactly-once delivery asks for.
+
+    Raises:
+        BrokerRefused: the topic does not exist.
+        BrokerUnreachable: no broker answers at `bootstrap`.
+    """
+    from pyspark.sql import functions as F
+
+    from client.partitioner import partition_for_key
+    from pipeline.cluster import Cluster
+    from pipeline.options import TopicChoice, parse_sink_options
+
+    options = parse_sink_options({"kafka.bootstrap.servers": bootstrap, "topic": topic})
+    with Cluster(options.connection) as cluster:
+        count = len(cluster.partitions(TopicChoice(names=(topic,))))
+    choose = F.udf(lambda key: partition_for_key(bytes(key), count), "int")
+    basis = F.col("value").cast("binary")
+    if "key" in frame.columns:
+        basis = F.coalesce(F.col("key").cast("binary"), basis)
+    chosen = choose(basis)
+    if "partition" in frame.columns:
+        chosen = F.coalesce(F.col("partition"), chosen)
+    return frame.withColumn("partition", chosen).repartition(F.col("partition"))
 
 
 def prepare_environment() -> None:

@@ -232,11 +232,11 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if stop > begin:
                 ranges.append(OffsetRange(topic, index, begin, stop))
         oldest = start.get("oldestMs")
-        tasks = [(one,) for one in ranges]
+        tasks: list[tuple[OffsetRange, ...]] = [(one,) for one in ranges]
         options = self._options
         large = sum(one.size for one in ranges) > _ESTIMATE_ABOVE
         if large or options.min_partitions or options.max_records_per_partition:
-            tasks = [tuple(task) for task in plan_tasks(self._connected(), options, ranges)]
+            tasks = plan_tasks(self._connected(), options, ranges)
         window = NO_LOWER_TIME if oldest is None else oldest
         return [Task(task, window, NO_UPPER_TIME) for task in tasks]
 
@@ -276,9 +276,9 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _offset(self, ends: Mapping[TopicPartition, int], oldest_ms: int | None) -> Offset:
         topics: dict[str, dict[str, int]] = {}
-        for (topic, index), offset in sorted(ends.items()):
-            topics.setdefault(topic, {})[str(index)] = offset
-        offset = {
+        for (topic, index), end in sorted(ends.items()):
+            topics.setdefault(topic, {})[str(index)] = end
+        offset: Offset = {
             "offsets": topics,
             "topicIds": {topic: self._connected().topic_id(topic) for topic in topics},
         }
