@@ -1,0 +1,91 @@
+"""A disk that fails or fills: who is told what, who goes on, and that nothing is retried."""
+
+import errno
+import os
+from typing import Any
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from tests.support.broker import RunningBroker, batch
+from tests.support.requests import create_topic, fetch, produce, produce_request, values_of
+
+
+class FaultySync:
+    """`os.fdatasync` that fails for files whose path contains `victim`, once switched on."""
+
+    def __init__(self, victim: str) -> None:
+        self.victim = victim
+        self.is_on = False
+        self.failures = 0
+
+    def __call__(self, fd: int) -> None:
+        if self.is_on and self.victim in os.readlink(f"/proc/self/fd/{fd}"):
+            self.failures += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.fixture
+def sync(monkeypatch: pytest.MonkeyPatch) -> FaultySync:
+    faulty = FaultySync("/bad-0/")
+    monkeypatch.setattr(os, "fdatasync", faulty)
+    return faulty
+
+
+async def test_failed_sync_takes_its_log_offline(
+    broker: RunningBroker, sync: FaultySync, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await broker.client()
+    await create_topic(client, "bad")
+    await create_topic(client, "good")
+    assert (await produce(client, "bad", batch("durable"))).error_code == ErrorCode.NONE
+    sync.is_on = True
+    for value in ("lost", "refused"):
+        answer = await produce(client, "bad", batch(value))
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert sync.failures == 1, "a failed sync is not tried again"
+    assert (await produce(client, "good", batch("a"))).error_code == ErrorCode.NONE
+    data = await fetch(client, "bad")
+    assert (values_of(data), data.high_watermark) == ([b"durable"], 1)
+    assert sum("bad-0: syncing to disk failed" in line for line in caplog.messages) == 1
+    assert broker.broker.metrics.commits.sync_failures == 1
+
+
+async def test_everybody_who_waits_for_the_sync_is_told(
+    broker: RunningBroker, sync: FaultySync
+) -> None:
+    clients = [await broker.client() for _ in range(5)]
+    await create_topic(clients[0], "bad")
+    await produce(clients[0], "bad", batch("durable"))
+    sync.is_on = True
+    for client in clients:
+        client.send(produce_request("bad", batch("x")), 9)
+    for client in clients:
+        answer = (await client.receive()).responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_full_disk_refuses_and_goes_on_by_itself(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await broker.client()
+    await create_topic(client, "t")
+    await produce(client, "t", batch("a"))
+    real = os.pwrite
+
+    def full(fd: int, data: Any, position: int) -> int:
+        if "/t-0/" in os.readlink(f"/proc/self/fd/{fd}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(fd, data, position)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    for _ in range(3):
+        answer = await produce(client, "t", batch("b"))
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    monkeypatch.setattr(os, "pwrite", real)
+    assert (await produce(client, "t", batch("c"))).base_offset == 1
+    assert values_of(await fetch(client, "t")) == [b"a", b"c"]
+    told = [line for line in caplog.messages if line.startswith("t-0: appends")]
+    assert len(told) == 2
+    assert "No space left" in told[0]
+    assert "succeed again" in told[1]
