@@ -210,9 +210,10 @@ _LOG = (
 _GROUPS = (
     number(
         "group.initial.rebalance.delay.ms",
-        0,
-        "How long the first member of an empty group waits for others. Kafka's own files set 0 "
-        "too.",
+        100,
+        "How long the first member of an empty group waits for others. Members that start "
+        "together then share from the first generation on, and kafka-python 3, which loses its "
+        "assignment when it joins before it has metadata, works. Kafka has 3000.",
         low=0,
     ),
     number(

@@ -19,7 +19,8 @@ from protocol.records.batch import RecordBatch
 from protocol.records.record import Record, decode_batch
 from storage.errors import LogOffline, StorageError
 
-CONFIG = load(command_line={})
+AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
+CONFIG = load(command_line=AT_ONCE)
 
 
 class FakeRead(NamedTuple):
@@ -164,7 +165,8 @@ class World:
         config = CONFIG
         if settings:
             config = load(
-                command_line={key.replace("_", "."): value for key, value in settings.items()}
+                command_line=AT_ONCE
+                | {key.replace("_", "."): value for key, value in settings.items()}
             )
         return CoordinatorServices(
             config=config,
