@@ -19,6 +19,7 @@ Read next: `storage.append` for what is checked, `broker.group_commit` for the w
 
 from typing import TYPE_CHECKING
 
+from broker.clock import TimerHandle
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.errors import ConnectionMustClose, InternalTopic
@@ -34,6 +35,7 @@ from protocol.api.produce import (
     TopicProduceResponse,
 )
 from protocol.error_codes import ErrorCode
+from protocol.records.layout import NO_TIMESTAMP
 from storage.errors import AppendRejected, StorageError, StorageFailed
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def handle(
         _close_on_error(response)
         return None
     if wait is not None:
-        return wait.answer(response)
+        return wait.answer(response, message.timeout_ms)
     return response
 
 
@@ -190,42 +192,64 @@ class _DurableWait:
     """The partitions of one acks=all request that are not on disk yet.
 
     The appends of a request may become durable while later partitions of it are still being
-    appended, so the count starts at one and `answer` gives that one back.
+    appended, so the count starts at one and `answer` gives that one back.  When the request's own
+    timeout comes first, what is not durable by then is answered REQUEST_TIMED_OUT: it is written,
+    and may well become durable later.
     """
 
-    __slots__ = ("_context", "_missing", "_pending", "_response")
+    __slots__ = ("_context", "_missing", "_pending", "_response", "_timer", "_waiting")
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._missing = 1
+        self._waiting: dict[int, PartitionProduceResponse] = {}
         self._pending: Pending[ProduceResponse] | None = None
         self._response: ProduceResponse | None = None
+        self._timer: TimerHandle | None = None
 
     def add(self, log: "Log", next_offset: int, answer: PartitionProduceResponse) -> None:
         """Wait until everything of `log` below `next_offset` is on disk."""
         if log.durable_offset >= next_offset:
             return
         self._missing += 1
+        self._waiting[id(answer)] = answer
 
         def settle(error: StorageError | None) -> None:
+            del self._waiting[id(answer)]
             if error is not None:
                 answer.error_code = error_code(error)
                 answer.base_offset = _NO_OFFSET
-                answer.log_append_time_ms = -1
+                answer.log_append_time_ms = NO_TIMESTAMP
             self._one_less()
 
         self._context.commits.when_durable(log, next_offset, settle)
 
-    def answer(self, response: ProduceResponse) -> ProduceResponse | Pending[ProduceResponse]:
-        """`response` itself when nothing is missing, else a promise of it."""
+    def answer(
+        self, response: ProduceResponse, timeout_ms: int
+    ) -> ProduceResponse | Pending[ProduceResponse]:
+        """`response` itself when nothing is missing, else a promise of it within `timeout_ms`."""
         self._response = response
         self._missing -= 1
         if self._missing == 0:
             return response
-        self._pending = Pending()
+        self._pending = Pending(self._stop_timer)
+        self._timer = self._context.clock.call_later(max(0, timeout_ms), self._time_out)
         return self._pending
 
     def _one_less(self) -> None:
         self._missing -= 1
         if self._missing == 0 and self._pending is not None and self._response is not None:
+            self._stop_timer()
             self._pending.resolve(self._response)
+
+    def _time_out(self) -> None:
+        assert self._pending is not None, "the timer is set with the promise"
+        assert self._response is not None, "the timer is set with the response"
+        for answer in self._waiting.values():
+            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._pending.resolve(self._response)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

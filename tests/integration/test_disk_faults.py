@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from typing import Any
 
 import pytest
@@ -89,3 +90,19 @@ async def test_full_disk_refuses_and_goes_on_by_itself(
     assert len(told) == 2
     assert "No space left" in told[0]
     assert "succeed again" in told[1]
+
+
+async def test_slow_disk_times_the_request_out_and_not_the_record(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await broker.client()
+    await create_topic(client, "t")
+    gate = threading.Event()
+    monkeypatch.setattr(os, "fdatasync", lambda _: gate.wait(10))
+    request = produce_request("t", batch("a"))
+    request.timeout_ms = 50
+    answer = (await client.request(request, 9)).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    gate.set()
+    assert (await produce(client, "t", batch("b"))).base_offset == 1
+    assert values_of(await fetch(client, "t")) == [b"a", b"b"]
