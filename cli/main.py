@@ -21,7 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "group": ("group", "List, describe, delete consumer groups; move them in time."),
     "dump-segment": ("dump_segment", "Show and check what a segment or index file holds."),
     "fsck": ("fsck", "Audit a data directory that no broker has open."),
+    "export-kraft": ("export_kraft", "Make a directory that Apache Kafka starts on."),
+    "import": ("import_kafka", "Take over a directory that Apache Kafka wrote."),
     "config": ("config", "Check a configuration file, list all settings."),
+    "doctor": ("doctor", "Say what on this machine would trouble a broker."),
     "version": ("version", "Print the version."),
 }
 """Command name -> (module, one line for the overview)."""

@@ -6,7 +6,6 @@ defaults, then ``--config FILE``, then the environment (``TIDELOG_...``), then `
 """
 
 import json
-import logging
 import os
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
+from cli.logs import set_up
 
 if TYPE_CHECKING:
     from broker.node import ReadyInfo
@@ -41,7 +41,17 @@ Stop with Ctrl-C."""
     type=click.Choice(LOG_LEVELS),
     default="warning",
     show_default=True,
-    help="What is logged to stderr.",
+    help="What is logged.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="How a log line looks.",
+)
+@click.option(
+    "--log-file", metavar="FILE", help="Where the log goes (default stderr); reopened when moved."
 )
 def command(
     *,
@@ -51,6 +61,8 @@ def command(
     pairs: tuple[str, ...],
     as_json: bool,
     log_level: str,
+    log_format: str,
+    log_file: str | None,
 ) -> int:
     """Run the broker until Ctrl-C or SIGTERM.
 
@@ -61,9 +73,7 @@ def command(
     from broker.server import run
     from config import load
 
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    set_up(level=log_level, form=log_format, file=log_file)
     config = load(
         file_text=read_config(config_file),
         file_name=config_file or "",
