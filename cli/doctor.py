@@ -193,10 +193,20 @@ def _directory(config: BrokerConfig) -> Iterator[Finding]:
             cure="choose another one (--data-dir), or change its owner or mode",
         )
         return
+    try:
+        sync = _sync_time(place)
+    except OSError as error:
+        yield Finding(
+            check="data directory",
+            verdict=Verdict.BAD,
+            seen=f"no file can be written in {place}: {error.strerror}",
+            cure="choose another one (--data-dir)",
+        )
+        return
     seen = str(directory) if place == directory else f"{directory} will be made"
     yield Finding(check="data directory", verdict=Verdict.GOOD, seen=seen)
     yield _free_space(place)
-    yield _sync_time(place)
+    yield sync
 
 
 def _free_space(place: Path) -> Finding:
