@@ -129,14 +129,14 @@ class Connection(asyncio.Protocol):
         theirs = self.versions.get(key)
         if theirs is None:
             raise UnsupportedByBroker(
-                f"{self.address} does not offer {key.name}; it needs a newer broker",
+                f"{self.address} does not offer {key.name}; use a newer broker for it",
                 broker=self.address,
             )
         highest = min(theirs.max, max_version)
         if highest < max(theirs.min, min_version):
             raise UnsupportedByBroker(
                 f"{self.address} offers {key.name} {theirs}, and this call needs "
-                f"{VersionRange(min_version, max_version)}",
+                f"{VersionRange(min_version, max_version)}; use a newer broker for it",
                 broker=self.address,
             )
         return highest

@@ -98,7 +98,7 @@ class FakeIdentity(ProducerIdentity):
 
 @asynccontextmanager
 async def sending(
-    broker: FakeBroker, *, idempotent: bool = True, **options: int
+    broker: FakeBroker, *, idempotent: bool = True, **options: Any
 ) -> AsyncIterator[Callable[[bytes], Delivery]]:
     """A sender, as a function that queues one value; each value fills a batch."""
     settled: list[Batch] = []
