@@ -15,6 +15,7 @@ from broker import errors as broker_errors
 from config import ConfigErrors
 from protocol import errors as protocol_errors
 from protocol.error_codes import ErrorCode
+from storage import checkpoints
 from storage import errors as storage_errors
 
 ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
@@ -55,6 +56,8 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.LogOffline: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.LogQuarantined: ErrorCode.KAFKA_STORAGE_ERROR,
+        checkpoints.CorruptCheckpoint: ErrorCode.KAFKA_STORAGE_ERROR,
+        checkpoints.UnknownVersion: ErrorCode.KAFKA_STORAGE_ERROR,
         # Start-up errors do not reach a client; a code keeps the table total.
         storage_errors.DataDirError: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.DataDirLocked: ErrorCode.KAFKA_STORAGE_ERROR,
