@@ -130,16 +130,15 @@ class Consumer:
             prefetch_bytes=prefetch_bytes,
             check_crcs=check_crcs,
         )
-        self._group_options: GroupOptions | None = None
-        if group_id is not None:
-            self._group_options = GroupOptions(
-                group_id=group_id,
-                instance_id=group_instance_id,
-                assignors=tuple(assignors),
-                session_timeout_ms=session_timeout_ms,
-                heartbeat_interval_ms=heartbeat_interval_ms,
-                max_poll_interval_ms=max_poll_interval_ms,
-            )
+        self._group_id = group_id
+        self._group_options = GroupOptions(
+            group_id=group_id or "",
+            instance_id=group_instance_id,
+            assignors=tuple(assignors),
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+        )
         self._auto_commit_s = auto_commit_interval_ms / 1000 if auto_commit and group_id else None
         self._positions = Positions(
             self._cluster, self._isolation, start_at, group=self._group, on_failure=self._note
@@ -200,7 +199,7 @@ class Consumer:
         try:
             await self._cluster.refresh(self._topics)
             fetcher = Fetcher(self._cluster, self._fetch_options, self._positions.find)
-            if self._group_options is None:
+            if self._group_id is None:
                 for topic in self._topics:
                     info = await self._cluster.topic(topic)
                     fetcher.set_partitions(
@@ -210,7 +209,7 @@ class Consumer:
             await self._cluster.close()
             raise
         self._fetcher = fetcher
-        if self._group_options is not None and self._topics:
+        if self._group_id is not None and self._topics:
             self._join(self._group_options, fetcher)
         if self._auto_commit_s is not None:
             self._committer = asyncio.create_task(self._commit_at_intervals(self._auto_commit_s))
@@ -448,8 +447,7 @@ class Consumer:
         """In whose name offsets are committed and asked for now."""
         if self._member is not None:
             return self._member.membership
-        options = self._group_options
-        return None if options is None else Membership(group_id=options.group_id)
+        return None if self._group_id is None else Membership(group_id=self._group_id)
 
     async def _commit_at_intervals(self, interval_s: float) -> None:
         while True:
