@@ -170,7 +170,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--smoke", action="store_true", help="that it runs, not how fast")
     parser.add_argument("--all", action="store_true", help="also 16 partitions and the peers")
     parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS)
-    parser.add_argument("--cells", default="", help="only cells whose title contains this")
+    parser.add_argument(
+        "--cells", default="", help="only cells whose title contains one of these, comma-separated"
+    )
     parser.add_argument("--brokers", default="", help="comma-separated names of brokers")
     parser.add_argument("--disk", type=Path, help="a folder on the disk to use; default: TMPDIR")
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
@@ -188,9 +190,10 @@ def _plan(options: argparse.Namespace) -> Plan:
         chosen += cells.many_partition_cells()
     if options.brokers:
         contenders = [brokers.BY_NAME[name] for name in options.brokers.split(",")]
+    wanted = options.cells.split(",")
     return Plan(
         contenders=tuple(contenders),
-        cells=tuple(cell for cell in chosen if options.cells in cell.title),
+        cells=tuple(cell for cell in chosen if any(part in cell.title for part in wanted)),
         rounds=1 if options.smoke else options.rounds,
         warm_up=not options.smoke,
     )
