@@ -152,9 +152,9 @@ class Session:
         )
         answer = (await self.client.request(request, 11)).responses[0].partitions[0]
         assert answer.error_code == NONE
-        waiting = [
+        waiting = sorted(
             (each.first_offset, each.producer_id) for each in answer.aborted_transactions or []
-        ]
+        )
         aborted: set[int] = set()
         values: list[str] = []
         records = answer.records or b""
