@@ -307,6 +307,9 @@ def choose_start(opening: Opening, segments: list[Segment], checkpointed: int) -
         opening.report.notes.append(
             f"the log ended at {segments[-1].next_offset}, below its start {start}: it begins anew"
         )
+        # Segments behind a cut may have been unlinked just before. Their names go for good first:
+        # if one outlived these, the next start would find a log that begins there.
+        opening.files.sync_directory(opening.path)
         _remove_behind_cut(opening, segments)
         segments.clear()
         opening.epochs.clear()
