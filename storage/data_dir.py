@@ -268,6 +268,11 @@ class DataDir:
             self._reconfigure(topic, topic_config(topic.overrides, config))
         return config
 
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id that was never given out."""
+        return self._journal.next_producer_id
+
     def allocate_producer_ids(self, count: int) -> range:
         """Producer ids that were never given out and never will be again, also after a crash.
 

@@ -77,11 +77,17 @@ class MetadataJournal:
     """
 
     def __init__(
-        self, directory: str, files: Files, *, adopted: Iterable[TopicMetadata] = ()
+        self,
+        directory: str,
+        files: Files,
+        *,
+        adopted: Iterable[TopicMetadata] = (),
+        adopted_documents: Iterable[tuple[str, Json]] = (),
     ) -> None:
         """Load the journal of `directory`, cutting a torn tail, or begin a new one.
 
-        A new one begins with the topics in `adopted`, all of them or, after a crash, no file.
+        A new one begins with the topics in `adopted` and the documents of those kinds that have
+        one only, all of them or, after a crash, no file.
 
         Raises:
             HalfWrittenDataDir: the file is damaged elsewhere than at its end.
@@ -99,6 +105,8 @@ class MetadataJournal:
             self._documents[_KIND_JOURNAL, _KEY_FORMAT] = {"version": JOURNAL_VERSION}
             for topic in adopted:
                 self._documents[KIND_TOPIC, topic.name] = dict(_format_topic(topic))
+            for kind, document in adopted_documents:
+                self._documents[kind, _ONLY_KEY] = document
             self._rewrite()
         else:
             self._load()

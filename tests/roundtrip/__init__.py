@@ -1,0 +1,1 @@
+"""Apache Kafka judges Tidelog's directories, starts on them, and has its own taken over."""

@@ -1,0 +1,153 @@
+"""Kafka's DumpLogSegments as a judge of a data directory, and a broker seen from outside.
+
+The tool prints what it finds and ends with 0 whatever that is, so the verdict is read from its
+output: any line that is not one of the known good ones about a batch, a record or a passed check is
+a finding. `test_judge` shows that it does find.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from storage.file_names import parse_partition_directory_name, parse_segment_file_name
+from tests.roundtrip.workload import GROUP, TXN_GROUP, probe_times
+from tests.support.kafka_peer import tool_command
+from tests.support.wire import READ_COMMITTED, Found, Seen, Wire
+
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+DUMP_TIMEOUT_S = 180
+TIMES_SEED = 33
+
+_GOOD = re.compile(
+    r"Dumping .*"
+    r"|Log starting offset: \d+"
+    r"|baseOffset: .* isvalid: true"
+    r"|\| offset: .*"
+    r"|.* passed sanity check\."
+    r"|.*index is empty\."
+    r"|offset: \d+ position: \d+"
+    r"|timestamp: -?\d+ offset: \d+"
+    r"|producerId: .*"
+    r"|version: 0 producerId: .*"
+)
+_FIRST_GAP = re.compile(r"-1 is followed by (\d+)")
+
+
+def findings(directory: Path) -> list[str]:
+    """What Kafka's tool has against the partitions below `directory`; empty when nothing."""
+    files = [
+        str(file)
+        for partition in sorted(directory.iterdir())
+        if parse_partition_directory_name(partition.name) and partition.is_dir()
+        for file in sorted(partition.iterdir())
+        if (parsed := parse_segment_file_name(file.name)) and not parsed.stage
+    ]
+    assert files, f"no segments below {directory}"
+    indexes = [name for name in files if name.endswith("index")]
+    return [
+        *_dump(files, "--deep-iteration", "--verify-index-only"),
+        *_dump(indexes, "--index-sanity-check"),
+        *_dump(files, "--deep-iteration"),
+    ]
+
+
+def _dump(files: Iterable[str], *options: str) -> list[str]:
+    command = tool_command(DUMP, *options, "--files", ",".join(files), heap="512m")
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DUMP_TIMEOUT_S, check=False
+    )
+    lines = [*done.stdout.splitlines(), *_without_warnings(done.stderr)]
+    found = [
+        line
+        for line in _without_first_gaps(lines)
+        if line.strip() and not _GOOD.fullmatch(line.strip())
+    ]
+    return found if done.returncode == 0 else [*found, f"ended with {done.returncode}"]
+
+
+def _without_first_gaps(lines: Sequence[str]) -> list[str]:
+    """Without what the tool says of every segment, Kafka's own too, but a log's first.
+
+    It reports the step from -1, where it starts counting, to the segment's base offset.
+    """
+    kept: list[str] = []
+    for line in lines:
+        gap = _FIRST_GAP.fullmatch(line.strip())
+        if gap and kept and kept[-1].endswith(f"/{int(gap[1]):020d}.log"):
+            kept.pop()
+        else:
+            kept.append(line)
+    return kept
+
+
+def _without_warnings(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith(("SLF4J", "WARNING:"))]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a broker tells clients of everything it has; two views are equal or differ somewhere."""
+
+    cluster_id: str
+    topics: dict[str, tuple[bytes, int]]
+    settings: dict[str, dict[str, str]]
+    records: dict[tuple[str, int], list[Seen]]
+    ends: dict[tuple[str, int], tuple[int, int, int]]
+    lookups: dict[tuple[str, int, int, int], Found]
+    committed: dict[str, dict[tuple[str, int], tuple[int, str]]]
+
+
+def view(wire: Wire) -> View:
+    """Look at everything that `tests.roundtrip.workload` writes."""
+    topics = {name: found for name, found in wire.topics().items() if not name.startswith("__")}
+    partitions = [(name, p) for name, (_, count) in sorted(topics.items()) for p in range(count)]
+    records, ends, lookups = {}, {}, {}
+    times = list(probe_times(Random(TIMES_SEED)))
+    for name, partition in partitions:
+        start = wire.offset_at(name, -2, partition=partition).offset
+        got = wire.fetch(name, start, partition=partition)
+        ends[name, partition] = (start, got.last_stable_offset, got.high_watermark)
+        records[name, partition] = wire.fetch_all(name, start, partition=partition)
+        for isolation in (0, READ_COMMITTED):
+            for time_ms in times:
+                lookups[name, partition, time_ms, isolation] = _found(
+                    wire, name, partition, time_ms, isolation
+                )
+    return View(
+        cluster_id=wire.cluster_id(),
+        topics=topics,
+        settings={name: wire.topic_settings(name) for name in topics},
+        records=records,
+        ends=ends,
+        lookups=lookups,
+        committed={group: wire.committed(group) for group in (GROUP, TXN_GROUP)},
+    )
+
+
+def _found(wire: Wire, name: str, partition: int, time_ms: int, isolation: int) -> Found:
+    found = wire.offset_at(name, time_ms, partition=partition, version=7, isolation=isolation)
+    # The end's epoch is the leader's, which a new leader begins: it differs after every move.
+    return found._replace(leader_epoch=-1) if time_ms == -1 else found
+
+
+def differences(before: View, after: View) -> list[str]:
+    """Each fact in which the second view is not the first."""
+    found: list[str] = []
+    if before.cluster_id != after.cluster_id:
+        found.append(f"cluster id {before.cluster_id}, then {after.cluster_id}")
+    for name in ("topics", "settings", "records", "ends", "lookups", "committed"):
+        old, new = getattr(before, name), getattr(after, name)
+        found += [
+            f"{name} {key}: {_short(old.get(key))}, then {_short(new.get(key))}"
+            for key in [*old, *(key for key in new if key not in old)]
+            if old.get(key) != new.get(key)
+        ]
+    return found
+
+
+def _short(fact: object) -> str:
+    text = repr(fact)
+    return text if len(text) < 200 else f"{text[:200]}... ({len(text)} characters)"
