@@ -2,8 +2,8 @@
 
 The table goes to docs/compatibility-clients.md. A cell is "yes" when every case of the scenario
 passed, "no" when one failed, "not yet" for an expected failure, and empty where the client has no
-such thing. COMPAT_BROKER chooses another broker (see `tests.compat.brokers`); then the table is
-only printed.
+such thing. Further arguments go to pytest and COMPAT_BROKER chooses another broker (see
+`tests.compat.brokers`); with either the table is only printed.
 """
 
 import os
@@ -97,7 +97,8 @@ def main() -> int:
     tests = str(Path(__file__).with_name("test_clients.py"))
     code = pytest.main(["-q", "--tb=short", tests, *sys.argv[1:]], plugins=[collector])
     page = render(collector.outcomes)
-    if os.environ.get("COMPAT_BROKER", "tidelog") == "tidelog":
+    whole = not sys.argv[1:] and os.environ.get("COMPAT_BROKER", "tidelog") == "tidelog"
+    if whole:
         PAGE.write_text(page)
     print(page)
     return int(code)

@@ -9,16 +9,19 @@ const settings = (args) => ({ connectionString: args.bootstrap, clientId: "no-ka
 async function produce(args) {
   const producer = new Kafka.Producer({ ...settings(args), requiredAcks: -1, codec: CODECS[args.codec || "none"] });
   await producer.init();
-  const messages = [];
-  for (let i = 0; i < args.count; i++) {
-    const { partition, key, value } = record(args, i);
-    messages.push({ topic: args.topic, partition, message: { key, value } });
+  // One partition at a time: within one request no-kafka compresses all partitions into the same
+  // buffer and so sends one partition's bytes in the place of another's.
+  for (let wanted = 0; wanted < args.partitions; wanted++) {
+    const messages = [];
+    for (let i = wanted; i < args.count; i += args.partitions) {
+      const { partition, key, value } = record(args, i);
+      messages.push({ topic: args.topic, partition, message: { key, value } });
+    }
+    const failed = (await producer.send(messages)).find(({ error }) => error);
+    if (failed) throw failed.error;
   }
-  const results = await producer.send(messages);
-  const failed = results.find(({ error }) => error);
-  if (failed) throw failed.error;
   await producer.end();
-  emit({ acked: messages.length });
+  emit({ acked: args.count });
 }
 
 async function consume(args) {
