@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.connections import Connections
     from broker.fetch_sessions import FetchSessions
     from broker.fetch_waiters import FetchWaiters
+    from broker.groups.lag import GroupLag
     from broker.topics import TopicRegistry
 
 LATENCY_BOUNDS_S = (
@@ -155,6 +156,7 @@ class BrokerCollector:
         connections: "Connections",
         fetch_waiters: "FetchWaiters",
         fetch_sessions: "FetchSessions",
+        group_lag: "GroupLag",
     ) -> None:
         """Read from these; nothing is copied until a scrape."""
         self._metrics = metrics
@@ -162,6 +164,7 @@ class BrokerCollector:
         self._connections = connections
         self._fetch_waiters = fetch_waiters
         self._fetch_sessions = fetch_sessions
+        self._group_lag = group_lag
         self._started_s = time.time()
 
     def collect(self) -> Iterator[Any]:
@@ -170,6 +173,7 @@ class BrokerCollector:
         yield from self._traffic()
         yield from self._commits()
         yield from self._partitions()
+        yield from self._groups()
         yield from self._upkeep()
 
     def _requests(self) -> Iterator[Any]:
@@ -250,6 +254,26 @@ class BrokerCollector:
                     family.add_metric(labels, read(log))
         for family, _ in families:
             yield family
+
+    def _groups(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        labels = ["group", *_PARTITION_LABELS]
+        records = GaugeMetricFamily(
+            "tidelog_group_lag_records", "Records not yet committed by the group", labels=labels
+        )
+        seconds = GaugeMetricFamily(
+            "tidelog_group_lag_seconds",
+            "Age of the first record not yet committed by the group",
+            labels=labels,
+        )
+        for lag in self._group_lag.figures():
+            values = [lag.group, lag.topic, str(lag.partition)]
+            records.add_metric(values, lag.records)
+            if lag.seconds is not None:
+                seconds.add_metric(values, lag.seconds)
+        yield records
+        yield seconds
 
     def _upkeep(self) -> Iterator[Any]:
         metrics = self._metrics

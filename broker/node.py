@@ -35,6 +35,7 @@ from broker.fetch_sessions import FetchSessions
 from broker.fetch_waiters import FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.lag import GroupLag
 from broker.housekeeping import Housekeeping
 from broker.metrics import BrokerCollector, Metrics, import_exporter, render
 from broker.metrics_server import MetricsServer
@@ -288,7 +289,12 @@ class Broker:
         if listener is None:
             return None
         collector = BrokerCollector(
-            self.metrics, self.topics, self.connections, self.fetch_waiters, context.fetch_sessions
+            self.metrics,
+            self.topics,
+            self.connections,
+            self.fetch_waiters,
+            context.fetch_sessions,
+            GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
         )
         server = MetricsServer(
             lambda: render(collector), healthy=self._offline_partition, ready=self._why_not_ready

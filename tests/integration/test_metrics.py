@@ -1,12 +1,16 @@
 """The metrics port: every figure has a type and a help, and the figures move."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from client.admin import Admin
+from client.producer import Producer
+from client.types import TopicPartition
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, fetch, produce
 
@@ -97,3 +101,25 @@ async def test_scrape_of_many_partitions_is_quick(measured: RunningBroker) -> No
     started = asyncio.get_running_loop().time()
     await get(measured, "/metrics")
     assert asyncio.get_running_loop().time() - started < 1
+
+
+async def test_groups_lag_in_records_and_in_seconds(measured: RunningBroker) -> None:
+    """The age is that of the first record not committed, found inside its batch."""
+    now_ms = time.time_ns() // 1_000_000
+    async with Admin(measured.bootstrap) as admin:
+        await admin.create_topic("t", partitions=2)
+    async with Producer(measured.bootstrap, linger_ms=50, compression="lz4") as producer:
+        for age_s in (900, 600, 300):
+            stamp_ms = now_ms - 1000 * age_s
+            await producer.send("t", b"x", partition=0, timestamp_ms=stamp_ms)
+    zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+    async with Admin(measured.bootstrap) as admin:
+        await admin.alter_group_offsets("late", {zero: 1, one: 0})
+        found = await samples(measured)
+        assert found["tidelog_group_lag_records", "late", "0", "t"] == 2
+        assert 600 <= found["tidelog_group_lag_seconds", "late", "0", "t"] < 630
+        assert found["tidelog_group_lag_records", "late", "1", "t"] == 0
+        assert found["tidelog_group_lag_seconds", "late", "1", "t"] == 0
+        await admin.alter_group_offsets("late", {zero: 3})
+    found = await samples(measured)
+    assert found["tidelog_group_lag_records", "late", "0", "t"] == 0
