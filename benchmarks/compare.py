@@ -128,13 +128,16 @@ def _drive_all(
 ) -> None:
     passes = plan.rounds + (1 if plan.warm_up else 0)
     columns = (TextColumn("{task.description:<64}"), BarColumn(20), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+    quiet = not console.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet) as progress:
         task = progress.add_task("", total=passes * len(plan.cells) * len(running))
         for number in range(passes):
             discarded = plan.warm_up and number == 0
             for cell in plan.cells:
                 for broker in _rotated(running, number):
                     label = "warm-up" if discarded else f"round {number + 1 - plan.warm_up}"
+                    if quiet:
+                        console.print(f"{label}: {cell.title}, {broker.name}")
                     progress.update(task, description=f"{label}: {cell.title}, {broker.name}")
                     measured = results[cell.title].setdefault(broker.name, Measured())
                     _drive(cell, broker, measured, keep=not discarded)
@@ -171,7 +174,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="also 16 partitions and the peers")
     parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS)
     parser.add_argument(
-        "--cells", default="", help="only cells whose title contains one of these, comma-separated"
+        "--cells", default="", help="only cells whose title contains one of these, separated by ;"
     )
     parser.add_argument("--brokers", default="", help="comma-separated names of brokers")
     parser.add_argument("--disk", type=Path, help="a folder on the disk to use; default: TMPDIR")
@@ -190,7 +193,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         chosen += cells.many_partition_cells()
     if options.brokers:
         contenders = [brokers.BY_NAME[name] for name in options.brokers.split(",")]
-    wanted = options.cells.split(",")
+    wanted = options.cells.split(";")
     return Plan(
         contenders=tuple(contenders),
         cells=tuple(cell for cell in chosen if any(part in cell.title for part in wanted)),
