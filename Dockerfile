@@ -13,6 +13,7 @@ COPY storage storage
 COPY broker broker
 COPY client client
 COPY cli cli
+COPY pipeline pipeline
 COPY tidelog tidelog
 RUN python -m venv /opt/tidelog \
     && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check . \
