@@ -178,13 +178,13 @@ def batch(*values: bytes | str, timestamp: int = 1_000, **fields: Any) -> bytes:
 
 
 class BrokerProcess:
-    """`python -m broker` in a process of its own."""
+    """`python -m broker`, or another module that takes its arguments, in a process of its own."""
 
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(self, directory: Path, *, module: str = "broker", **settings: str) -> None:
         arguments = [f"{k}={v}" for k, v in broker_settings(directory, settings).items()]
         self.started_s = time.perf_counter()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "broker", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

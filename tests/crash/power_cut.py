@@ -1,0 +1,220 @@
+"""Power cuts under a real broker with load: `python -m tests.crash.power_cut --cycles 100`.
+
+Each cycle starts the broker on a loop-mounted ext4, lets librdkafka produce (acks=all, once
+idempotent and once plain), consume and commit, and cuts the power of the file system at a random
+moment, with requests under way. Then the broker is killed, the file system mounted again, and what
+clients had been told is compared with what the next broker finds:
+
+* acknowledged records, and records that a consumer had seen, are there with their offsets;
+* the committed offset is there; the topic that was created is there, the one deleted is not;
+* after a clean stop the auditor finds nothing.
+
+What was told in a cycle is looked at once more after the next cut. A run like that must be able to
+fail: with `--control` the same cycles run with durability given up, by settings (`os`: acks=1 and
+flush.policy=os) or by force (`unsynced`: every sync does nothing), and records must be lost.
+Without `--control` both follow with fewer cycles, so that one command gives a whole batch.
+
+Prints a line of JSON per batch; the exit code is 1 when anything promised was lost, 2 when a
+control lost nothing, 3 when this machine cannot do it.
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from storage.files import RealFiles
+from storage.fsck import audit
+from tests.crash.client_load import (
+    Load,
+    Records,
+    admin,
+    committed,
+    create_topic,
+    delete_topic,
+    lost,
+    read,
+)
+from tests.crash.loop_disk import LoopDisk, why_unavailable
+from tests.support.broker import BrokerProcess
+
+CONTROLS = ("os", "unsynced")
+CONTROL_SHARE = 10
+"""One control cycle, of each kind, per so many real ones."""
+
+LOAD_S = (0.1, 0.5)
+AFTER_CUT_S = 0.05
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What clients were told in one cycle, about one topic."""
+
+    topic: str
+    acked: Records = field(default_factory=dict)
+    seen: Records = field(default_factory=dict)
+    group: str = ""
+    committed: int = -1
+    deleted: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts of a batch of cycles."""
+
+    control: str
+    seed: int
+    cycles: int = 0
+    acked: int = 0
+    acked_lost: int = 0
+    seen: int = 0
+    seen_lost: int = 0
+    commits_lost: int = 0
+    topics_wrong: int = 0
+    fsck_findings: int = 0
+    recovery_ms_max: int = 0
+    seconds: float = 0.0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> int:
+        counts = (self.acked_lost, self.seen_lost, self.commits_lost, self.topics_wrong)
+        return sum(counts) + self.fsck_findings
+
+    def note(self, sentence: str) -> None:
+        if len(self.examples) < 10:
+            self.examples.append(f"seed {self.seed} cycle {self.cycles}: {sentence}")
+
+
+class PowerCuts:
+    """A batch of cycles on one disk."""
+
+    def __init__(self, directory: Path, *, control: str = "", seed: int = 1) -> None:
+        """`control` is empty or one of `CONTROLS`."""
+        self.tally = Tally(control=control, seed=seed)
+        self._directory = directory
+        self._rng = random.Random(seed)
+        self._told: list[Told] = []
+
+    def run(self, cycles: int) -> Tally:
+        """So many cuts, and one more look at what is there in the end."""
+        started = time.perf_counter()
+        with LoopDisk(self._directory) as disk:
+            for cycle in range(cycles):
+                self._look(disk)
+                self._load_and_cut(disk, cycle)
+                self.tally.cycles += 1
+            self._look(disk)
+        self.tally.seconds = round(time.perf_counter() - started, 1)
+        return self.tally
+
+    def _broker(self, disk: LoopDisk) -> BrokerProcess:
+        control = self.tally.control
+        module = f"{__package__}.unsynced_broker" if control == "unsynced" else "broker"
+        broker = BrokerProcess(disk.path / "data", module=module)
+        broker.wait_ready()
+        return broker
+
+    def _load_and_cut(self, disk: LoopDisk, cycle: int) -> None:
+        told = Told(topic=f"cycle-{cycle}", group=f"watcher-{cycle}")
+        is_os = self.tally.control == "os"
+        broker = self._broker(disk)
+        try:
+            create_topic(broker.port, told.topic, flush_policy="os" if is_os else "batch")
+            if len(self._told) > 1:
+                told.deleted = self._told.pop(0).topic
+                delete_topic(broker.port, told.deleted)
+            load = Load(broker.port, told.topic, cycle, acks="1" if is_os else "all", consumes=True)
+            load.run(self._rng.uniform(*LOAD_S))
+            told.committed = load.commit()
+            load.run(self._rng.uniform(*LOAD_S))
+            disk.cut_power()
+            load.run(AFTER_CUT_S)
+        finally:
+            broker.process.kill()
+            broker.process.communicate()
+        load.collect()
+        disk.unmount()
+        disk.mount()
+        told.acked, told.seen = load.acked, load.seen
+        self._told.append(told)
+
+    def _look(self, disk: LoopDisk) -> None:
+        """Start, compare with what was told, stop cleanly, audit."""
+        if not self._told:
+            return
+        tally = self.tally
+        broker = self._broker(disk)
+        tally.recovery_ms_max = max(tally.recovery_ms_max, int(broker.ready_after_s * 1000))
+        try:
+            topics = admin(broker.port).list_topics(timeout=10).topics
+            for told in self._told:
+                if told.topic not in topics or told.deleted in topics:
+                    tally.topics_wrong += 1
+                    tally.note(f"after {told.topic} the topics are {sorted(topics)}")
+                self._compare(broker.port, told, exists=told.topic in topics)
+        finally:
+            status = broker.stop()
+        if status != 0:
+            tally.note(f"the stop ended with {status}")
+        for finding in audit(str(disk.path / "data"), RealFiles()):
+            tally.fsck_findings += 1
+            tally.note(f"fsck: {finding}")
+
+    def _compare(self, port: int, told: Told, *, exists: bool) -> None:
+        tally = self.tally
+        found = read(port, told.topic) if exists else {}
+        is_new = told is self._told[-1]
+        tally.acked += len(told.acked) * is_new
+        tally.seen += len(told.seen) * is_new
+        for name, records in (("acked", told.acked), ("seen", told.seen)):
+            gone = lost(found, records)
+            if gone:
+                setattr(tally, f"{name}_lost", getattr(tally, f"{name}_lost") + len(gone))
+                where = min(gone)
+                tally.note(f"{len(gone)} {name} records of {told.topic} lost, first {where}")
+        offset = committed(port, told.group, told.topic)
+        if offset < told.committed:
+            tally.commits_lost += 1
+            tally.note(f"offset {told.committed} was committed, {offset} is there")
+
+
+def run_batch(cycles: int, *, control: str = "", seed: int = 1) -> Tally:
+    """A batch on a disk of its own, in a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="power-cut-") as directory:
+        return PowerCuts(Path(directory), control=control, seed=seed).run(cycles)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cycles", type=int, default=100)
+    parser.add_argument("--control", choices=CONTROLS, help="run only this negative control")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    reason = why_unavailable()
+    if reason is not None:
+        print(reason, file=sys.stderr)
+        return 3
+    if arguments.control:
+        return _report(run_batch(arguments.cycles, control=arguments.control, seed=arguments.seed))
+    status = _report(run_batch(arguments.cycles, seed=arguments.seed))
+    for control in CONTROLS:
+        cycles = max(2, arguments.cycles // CONTROL_SHARE)
+        status = max(status, _report(run_batch(cycles, control=control, seed=arguments.seed)))
+    return status
+
+
+def _report(tally: Tally) -> int:
+    print(json.dumps(asdict(tally)), flush=True)
+    if tally.control:
+        return 0 if tally.acked_lost else 2
+    return 1 if tally.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
