@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fsck": ("fsck", "Audit a data directory that no broker has open."),
     "export-kraft": ("export_kraft", "Make a directory that Apache Kafka starts on."),
     "import": ("import_kafka", "Take over a directory that Apache Kafka wrote."),
+    "spark": ("spark", "Jobs between topics and lakes on Spark."),
     "config": ("config", "Check a configuration file, list all settings."),
     "doctor": ("doctor", "Say what on this machine would trouble a broker."),
     "version": ("version", "Print the version."),

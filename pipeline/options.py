@@ -132,6 +132,7 @@ class SinkOptions:
     acks: int = -1
     compression: str = "none"
     batch_bytes: int = 256 * 1024
+    max_rows_per_second: int | None = None
 
 
 _SOURCE_NAMES: Final = (
@@ -145,6 +146,7 @@ _SOURCE_NAMES: Final = (
 )  # fmt: skip
 _SINK_NAMES: Final = (
     "topic", "delivery", "transactionalIdPrefix", "acks", "compression", "batchBytes",
+    "maxRowsPerSecond",
     "includeHeaders",
 )  # fmt: skip
 _UNUSED_NAMES: Final = frozenset(
@@ -354,6 +356,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             reader.text("kafka.compression.type", "none"),
         ),
         batch_bytes=reader.size("batchBytes", 256 * 1024),
+        max_rows_per_second=reader.number("maxRowsPerSecond", None),
     )
     reader.raise_problems()
     return parsed

@@ -42,6 +42,8 @@ _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _ATTEMPTS: Final = 10
 _PAUSE_S: Final = 0.2
+_PACE_S: Final = 0.1
+"""How far ahead of its rate a producer may run before it sleeps."""
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _FENCING: Final = frozenset(
     {
@@ -86,6 +88,7 @@ class TaskProducer:
         self._in_transaction: set[TopicPartition] = set()
         self._partitions_count: dict[str, int] = {}
         self._round = itertools.count()
+        self._started_s = time.monotonic()
         self.records_count = 0
         answer = self._persist(
             "InitProducerId",
@@ -118,6 +121,8 @@ class TaskProducer:
             builder = self._builders[tp] = BatchBuilder()
         builder.add(timestamp_ms, key, value, headers)
         self.records_count += 1
+        if self._options.max_rows_per_second:
+            self._keep_pace(self._options.max_rows_per_second)
         if builder.size_bytes >= self._options.batch_bytes:
             self._send({tp: self._builders.pop(tp)})
 
@@ -156,6 +161,13 @@ class TaskProducer:
                 self._end(committed=False)
             except (BrokerRefused, BrokerUnreachable, Fenced):
                 return
+
+    def _keep_pace(self, rows_per_second: int) -> None:
+        """Sleep as long as more was added than the time since the start allows."""
+        ahead_s = self.records_count / rows_per_second - (time.monotonic() - self._started_s)
+        if ahead_s > _PACE_S:
+            self.flush()
+            time.sleep(ahead_s)
 
     # --- sending -----------------------------------------------------------------------------
 

@@ -1,0 +1,50 @@
+"""A zip for `spark-submit --py-files`: everything an executor imports that it may not have.
+
+Holds this package, `protocol`, the few modules of `client`, and the two pure-Python packages that
+`protocol` stands on. Executors need pyarrow only. Compiled loops cannot be imported from a zip;
+their plain twins in it do the same, slower.
+
+Read next: docs/spark.md, "On a cluster".
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+_OURS: Final = ("pipeline", "protocol")
+_CLIENT: Final = ("__init__.py", "errors.py", "times.py", "partitioner.py")
+_FOREIGN: Final = ("construct", "crcmod")
+
+
+def write_bundle(output: str) -> int:
+    """Write the zip to `output`; how many files it holds."""
+    files = dict(_files())
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(files.items()):
+            archive.write(path, name)
+    return len(files)
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """(name in the zip, path) of all sources."""
+    here = Path(__file__).resolve().parent
+    # In a wheel everything lies below one package; in the checkout beside each other.
+    prefix = "/".join(__name__.split(".")[:-2])
+    prefix = f"{prefix}/" if prefix else ""
+    if prefix:
+        yield f"{prefix}__init__.py", here.parent / "__init__.py"
+    for package in _OURS:
+        for path in (here.parent / package).rglob("*.py"):
+            yield f"{prefix}{path.relative_to(here.parent)}", path
+    for name in _CLIENT:
+        yield f"{prefix}client/{name}", here.parent / "client" / name
+    for package in _FOREIGN:
+        spec = find_spec(package)
+        if spec is not None and spec.origin is not None:
+            home = Path(spec.origin).parent
+            for path in home.rglob("*.py"):
+                yield str(path.relative_to(home.parent)), path

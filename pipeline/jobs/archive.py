@@ -1,0 +1,304 @@
+"""archive: a topic into files by event date, incrementally, each record exactly once.
+
+Every run is a plan, written into the journal before any task starts, and then a commit:
+
+1. plan N says which offsets; the last commit says where it begins, the broker where it ends;
+2. tasks write files whose names are functions of the plan, under a temporary name first;
+3. commit N lists the files, in the journal and, for tables, in the table's own log, with N.
+
+A run that finds plan N without commit N does steps 2 and 3 of that plan again: the same names with
+the same bytes, so nothing doubles; a table that has N already is left alone. So the driver may die
+anywhere. Files are written in the workers (Spark's own writer takes twice the time) and contain
+one event date each; a record without a time has the date null.
+
+A day is complete when every partition has moved past its end by more than the grace; then a
+marker `_complete/DATE.json` appears. Records that come later for that day are kept, and counted.
+
+Source: Delta transaction identifiers; Iceberg snapshot properties. Read next: `files`, `lake`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from client.times import MS_PER_DAY
+from pipeline.cluster import Cluster
+from pipeline.errors import BadOptions, DataLoss, JournalConflict
+from pipeline.jobs.files import WrittenFile, write_ranges
+from pipeline.jobs.lake import LAKES, Lake
+from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.journal import Journal
+from pipeline.offsets import plan_tasks, resolve, resolve_starts
+from pipeline.options import SourceOptions, TopicPartition, parse_source_options
+from pipeline.splits import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAN_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSettings:
+    """What to archive and where to; `options` are those of the source.
+
+    Attributes:
+        options: `kafka.bootstrap.servers`, `subscribe`, and where the first run starts.
+        target: a directory (Parquet, Delta) or an Iceberg table's `namespace.name`.
+        state_dir: a directory of this job's own, kept over runs.
+        lake: "parquet", "delta" or "iceberg".
+        min_rows: fewer new offsets than this are left for the next run.
+        grace_ms: how far every partition must be past a day's end to call the day complete.
+        idle_ms: a partition without new records for so long does not hold a day back.
+        dry_run: plan and tell, change nothing.
+    """
+
+    options: Mapping[str, str]
+    target: str
+    state_dir: str
+    lake: str = "parquet"
+    min_rows: int = 1
+    grace_ms: int = 3_600_000
+    idle_ms: int = MS_PER_DAY
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one batch of the archive holds; everything later is a function of it."""
+
+    number: int
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+    tasks: tuple[tuple[OffsetRange, ...], ...]
+    target: str
+
+    @property
+    def ranges(self) -> list[OffsetRange]:
+        """All ranges, in the order of the tasks."""
+        return [one for task in self.tasks for one in task]
+
+    def document(self) -> dict[str, Any]:
+        """The plan as the journal keeps it."""
+        return {**asdict(self), "version": PLAN_VERSION}
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Plan:
+        """The plan out of the journal.
+
+        Raises:
+            JournalConflict: it is of a version that is not understood.
+        """
+        if document.get("version") != PLAN_VERSION:
+            raise JournalConflict(f"plan version {document.get('version')} is not understood")
+        return cls(
+            number=document["number"],
+            cluster_id=document["cluster_id"],
+            topic_ids=document["topic_ids"],
+            tasks=tuple(tuple(OffsetRange(**one) for one in task) for task in document["tasks"]),
+            target=document["target"],
+        )
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits that tell this plan from every other."""
+        text = json.dumps(self.document(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress = silent) -> Outcome:
+    """Archive what is new.
+
+    Raises:
+        BadOptions: settings that cannot be carried out.
+        DataLoss: offsets between the last commit and now are gone.
+        JournalConflict: the state directory belongs to another cluster or target.
+    """
+    options = parse_source_options({"includeHeaders": "true", **settings.options}, is_stream=False)
+    if settings.lake not in LAKES:
+        raise BadOptions([f"format {settings.lake!r} is unknown: write {', '.join(LAKES)}"])
+    lake = LAKES[settings.lake](settings.target, settings.state_dir)
+    journal = Journal(settings.state_dir)
+    with Cluster(options.connection) as cluster:
+        progress("plan")
+        plan = _pending(journal) or _new_plan(cluster, options, settings, journal)
+        if plan is None:
+            return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no new records")
+        _check_owner(cluster, plan, settings)
+    rows = sum(one.size for one in plan.ranges)
+    if settings.dry_run:
+        return Outcome(
+            sentence=f"would archive {rows:,} offsets as batch {plan.number}",
+            report={"batch": plan.number, "offsets": rows, "tasks": len(plan.tasks)},
+            rows=tuple(asdict(one) for one in plan.ranges),
+        )
+    journal.put(f"plans/{plan.number:08d}", plan.document())
+    progress("write")
+    files = _write(spark, options, lake, plan)
+    progress("commit")
+    if files and not lake.has_batch(plan.number):
+        lake.commit(plan.number, files)
+    return _finish(journal, settings, plan, files, lake)
+
+
+def _write(
+    spark: SparkSession,
+    options: SourceOptions,
+    lake: Lake,
+    plan: Plan,
+) -> list[WrittenFile]:
+    """Have the workers write the files of `plan`."""
+    folder, number, digest, topic_ids = lake.folder, plan.number, plan.digest, plan.topic_ids
+
+    def work(ranges: tuple[OffsetRange, ...]) -> list[WrittenFile]:
+        return write_ranges(options, ranges, folder, number, digest, topic_ids)
+
+    spread = spark.sparkContext.parallelize(plan.tasks, len(plan.tasks))
+    return sorted(file for files in spread.map(work).collect() for file in files)
+
+
+def _pending(journal: Journal) -> Plan | None:
+    """The plan without a commit that a run before this one left, if any."""
+    plans = list(journal.names("plans"))
+    if plans and journal.find(f"commits/{plans[-1]}") is None:
+        return Plan.parse(journal.get(f"plans/{plans[-1]}"))
+    return None
+
+
+def _last_commit(journal: Journal) -> dict[str, Any] | None:
+    commits = list(journal.names("commits"))
+    document: dict[str, Any] | None = journal.get(f"commits/{commits[-1]}") if commits else None
+    return document
+
+
+def _new_plan(
+    cluster: Cluster, options: SourceOptions, settings: ArchiveSettings, journal: Journal
+) -> Plan | None:
+    now_ms = time.time_ns() // 1_000_000
+    partitions = cluster.partitions(options.choice)
+    last = _last_commit(journal)
+    first = resolve_starts(cluster, options, partitions, now_ms)
+    reached: dict[TopicPartition, int] = {}
+    if last is not None:
+        reached = {(topic, index): end for topic, index, end in last["reached"]}
+    starts = {tp: reached.get(tp, first[tp]) for tp in partitions}
+    ends = resolve(cluster, options, options.ending, partitions, now_ms)
+    _check_loss(cluster, options, partitions, reached)
+    ranges = [OffsetRange(*tp, starts[tp], ends[tp]) for tp in partitions if ends[tp] > starts[tp]]
+    if sum(one.size for one in ranges) < settings.min_rows:
+        return None
+    return Plan(
+        number=last["number"] + 1 if last is not None else 0,
+        cluster_id=cluster.cluster_id,
+        topic_ids={topic: cluster.topic_id(topic) for topic in {one.topic for one in ranges}},
+        tasks=tuple(plan_tasks(cluster, options, ranges)),
+        target=settings.target,
+    )  # fmt: skip
+
+
+def _check_loss(
+    cluster: Cluster,
+    options: SourceOptions,
+    partitions: Iterable[TopicPartition],
+    reached: Mapping[TopicPartition, int],
+) -> None:
+    """Whether retention overtook the archive."""
+    if not options.fail_on_data_loss:
+        return
+    from pipeline.cluster import EARLIEST
+
+    earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    for (topic, index), end in reached.items():
+        found = earliest.get((topic, index))
+        if found is not None and found.offset > end:
+            raise DataLoss(
+                f"{topic}-{index}: the archive reached offset {end} and the log now starts at "
+                f"{found.offset}: retention removed {found.offset - end} offsets before they were "
+                "archived. Set failOnDataLoss=false to go on, or run more often"
+            )
+
+
+def _check_owner(cluster: Cluster, plan: Plan, settings: ArchiveSettings) -> None:
+    if plan.target != settings.target or plan.cluster_id != cluster.cluster_id:
+        raise JournalConflict(
+            f"state directory {settings.state_dir} holds the plan of another archive (cluster "
+            f"{plan.cluster_id}, target {plan.target}): give every archive its own"
+        )
+
+
+def _finish(
+    journal: Journal,
+    settings: ArchiveSettings,
+    plan: Plan,
+    files: Sequence[WrittenFile],
+    lake: Lake,
+) -> Outcome:
+    """Write the commit, then the markers of days that it completed."""
+    last = _last_commit(journal) or {"reached": [], "youngest": {}}
+    reached = {(topic, index): end for topic, index, end in last["reached"]}
+    reached |= {one.topic_partition: one.end for one in plan.ranges}
+    youngest = youngest_by_partition(last["youngest"], files)
+    seen_ms = dict(last.get("seen_ms", {}))
+    now_ms = time.time_ns() // 1_000_000
+    seen_ms |= {f"{one.topic}-{one.partition}": now_ms for one in plan.ranges}
+    late = sum(file.rows for file in files if lake.is_complete(file.event_date))
+    days = {file.event_date for file in files if file.event_date} | set(last.get("open_days", ()))
+    idle = {tp for tp, when in seen_ms.items() if now_ms - when > settings.idle_ms}
+    complete = complete_days(days, youngest, idle, settings.grace_ms)
+    document = {
+        "number": plan.number,
+        "reached": [[*tp, end] for tp, end in sorted(reached.items())],
+        "youngest": youngest,
+        "seen_ms": seen_ms,
+        "open_days": sorted(days - set(complete)),
+        "files": [asdict(file) for file in files],
+    }
+    journal.put(f"commits/{plan.number:08d}", document)
+    for day in complete:
+        lake.mark_complete(day, plan.number)
+    rows = sum(file.rows for file in files)
+    return Outcome(
+        sentence=f"archived {rows:,} records in {len(files)} files as batch {plan.number}",
+        report={
+            "batch": plan.number,
+            "rows": rows,
+            "files": len(files),
+            "bytes": sum(file.size_bytes for file in files),
+            "late_rows": late,
+            "complete_days": complete,
+        },
+    )  # fmt: skip
+
+
+def youngest_by_partition(known: Mapping[str, int], files: Iterable[WrittenFile]) -> dict[str, int]:
+    """The largest timestamp (ms) archived of each partition."""
+    youngest = dict(known)
+    for file in files:
+        name = f"{file.topic}-{file.partition}"
+        youngest[name] = max(youngest.get(name, -1), file.max_timestamp_ms)
+    return youngest
+
+
+def complete_days(
+    days: Iterable[str], youngest: Mapping[str, int], idle: Iterable[str], grace_ms: int
+) -> list[str]:
+    """Those of `days` (ISO dates) that every partition has left behind by more than the grace.
+
+    `youngest` is the largest archived timestamp by partition; partitions in `idle` are not waited
+    for, unless all are idle.
+    """
+    active = [when for name, when in youngest.items() if name not in set(idle)]
+    reached = min(active or youngest.values(), default=-1) - grace_ms
+    return sorted(day for day in days if _end_of(day) <= reached)
+
+
+def _end_of(day: str) -> int:
+    from datetime import UTC, datetime
+
+    start = datetime.fromisoformat(day).replace(tzinfo=UTC)
+    return int(start.timestamp()) * 1000 + MS_PER_DAY

@@ -1,0 +1,187 @@
+"""Where an archive goes: plain Parquet, a Delta table or an Iceberg table.
+
+The files are the same; what differs is who lists them. Parquet's list is the archive's journal,
+and the directory itself for readers that do not care. Delta and Iceberg keep their own log, into
+which a batch goes once, under its number: a second commit of the same number is seen and skipped.
+Neither needs a JAR: the commits are made here, in the driver, by delta-rs and pyiceberg.
+
+Source: Delta protocol, transaction identifiers (`txn`); Iceberg `add_files`. Read next: `archive`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from pipeline.errors import BadOptions
+from pipeline.jobs.files import FILE_SCHEMA, WrittenFile
+from pipeline.journal import Journal
+
+APP_ID: Final = "tidelog-archive"
+
+
+class Lake(Protocol):
+    """What an archive asks of its target."""
+
+    folder: str
+    """Where data files go."""
+
+    def has_batch(self, number: int) -> bool:
+        """Whether the batch is committed."""
+
+    def commit(self, number: int, files: Sequence[WrittenFile]) -> None:
+        """Make the files of a batch part of the table."""
+
+    def is_complete(self, day: str) -> bool:
+        """Whether the day has its marker."""
+
+    def mark_complete(self, day: str, number: int) -> None:
+        """Write the day's marker; the first one stays."""
+
+
+class ParquetLake:
+    """Files below a directory, listed by the journal of the archive."""
+
+    def __init__(self, target: str, state_dir: str) -> None:
+        """Use the directory `target`."""
+        self.folder = target.removeprefix("file://").removeprefix("file:")
+        self._state = Journal(state_dir)
+        self._markers = Journal(Path(self.folder) / "_complete")
+
+    def has_batch(self, number: int) -> bool:
+        """The journal's commit is all there is, and it is written last."""
+        return self._state.find(f"commits/{number:08d}") is not None
+
+    def commit(self, number: int, files: Sequence[WrittenFile]) -> None:
+        """Nothing: the journal's commit lists the files."""
+
+    def is_complete(self, day: str) -> bool:
+        """Whether `_complete/DAY.json` is there."""
+        return bool(day) and self._markers.find(day) is not None
+
+    def mark_complete(self, day: str, number: int) -> None:
+        """Write `_complete/DAY.json`."""
+        self._markers.put(day, {"date": day, "batch": number})
+
+
+class DeltaLake(ParquetLake):
+    """A Delta table in a directory, partitioned by event date."""
+
+    def has_batch(self, number: int) -> bool:
+        """Whether the table's log holds the batch under our application's name."""
+        deltalake = _needed("deltalake")
+        if not deltalake.DeltaTable.is_deltatable(self.folder):
+            return False
+        version = deltalake.DeltaTable(self.folder).transaction_version(APP_ID)
+        # Not "version or -1": batch 0 is a batch.
+        return version is not None and version >= number
+
+    def commit(self, number: int, files: Sequence[WrittenFile]) -> None:
+        """One transaction that adds the files and the batch number."""
+        deltalake = _needed("deltalake")
+        from deltalake import transaction
+
+        schema = pa.schema([*FILE_SCHEMA, pa.field("event_date", pa.date32())])
+        if not deltalake.DeltaTable.is_deltatable(self.folder):
+            deltalake.DeltaTable.create(
+                self.folder, schema=deltalake.Schema.from_arrow(schema), partition_by=["event_date"]
+            )
+        table = deltalake.DeltaTable(self.folder)
+        actions = [
+            transaction.AddAction(
+                path=os.path.relpath(file.path, self.folder),
+                size=file.size_bytes,
+                partition_values={"event_date": file.event_date or None},
+                modification_time=int(Path(file.path).stat().st_mtime * 1000),
+                data_change=True,
+                stats=json.dumps(_delta_stats(file)),
+            )
+            for file in files
+        ]
+        properties = deltalake.CommitProperties(
+            app_transactions=[deltalake.Transaction(app_id=APP_ID, version=number)]
+        )
+        table.create_write_transaction(
+            actions, "append", table.schema(), ["event_date"], commit_properties=properties
+        )
+
+
+class IcebergLake(ParquetLake):
+    """An Iceberg table; target is `NAMESPACE.NAME`, the catalogue SQLite in the state directory.
+
+    Another catalogue is configured as pyiceberg documents it (`PYICEBERG_CATALOG__TIDELOG__...`).
+    """
+
+    def __init__(self, target: str, state_dir: str) -> None:
+        """Open or make the catalogue."""
+        if target.count(".") != 1 or "/" in target:
+            raise BadOptions([f"target {target!r}: for iceberg write NAMESPACE.TABLE"])
+        state = str(Path(state_dir.removeprefix("file://")).absolute())
+        Path(state).mkdir(parents=True, exist_ok=True)
+        super().__init__(f"{state}/warehouse/{target.replace('.', '/')}", state_dir)
+        self._target = target
+        catalogs = _needed("pyiceberg.catalog", "pyiceberg[sql-sqlite]")
+        self._catalog = catalogs.load_catalog(
+            "tidelog",
+            **{"type": "sql", "uri": f"sqlite:///{state}/iceberg.db", "warehouse": f"file://{state}"},
+        )  # fmt: skip
+
+    def has_batch(self, number: int) -> bool:
+        """Whether a snapshot carries the batch's number."""
+        if not self._catalog.table_exists(self._target):
+            return False
+        snapshots = self._catalog.load_table(self._target).metadata.snapshots
+        wanted = str(number)
+        return any(
+            snapshot.summary is not None
+            and snapshot.summary.additional_properties.get(APP_ID) == wanted
+            for snapshot in snapshots
+        )
+
+    def commit(self, number: int, files: Sequence[WrittenFile]) -> None:
+        """One snapshot that adds the files, with the batch's number."""
+        namespace = self._target.split(".")[0]
+        self._catalog.create_namespace_if_not_exists(namespace)
+        table = self._catalog.create_table_if_not_exists(self._target, FILE_SCHEMA)
+        table.add_files(
+            [f"file://{Path(file.path).absolute()}" for file in files],
+            snapshot_properties={APP_ID: str(number)},
+        )
+
+
+LAKES: Final[Mapping[str, Callable[[str, str], Lake]]] = {
+    "parquet": ParquetLake,
+    "delta": DeltaLake,
+    "iceberg": IcebergLake,
+}
+"""By the word a user writes."""
+
+
+def _delta_stats(file: WrittenFile) -> dict[str, Any]:
+    from datetime import UTC, datetime
+
+    low, high = (
+        datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+        for ms in (file.min_timestamp_ms, file.max_timestamp_ms)
+    )
+    return {
+        "numRecords": file.rows,
+        "minValues": {"offset": file.first_offset, "timestamp": low.replace("+00:00", "Z")},
+        "maxValues": {"offset": file.last_offset, "timestamp": high.replace("+00:00", "Z")},
+    }
+
+
+def _needed(module: str, package: str = "") -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise BadOptions(
+            [f"this format needs the package {package or module}: pip install 'tidelog[spark]'"]
+        ) from error

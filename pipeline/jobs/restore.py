@@ -1,0 +1,173 @@
+"""restore: an archive back into a topic, every record with its own time, key and headers.
+
+Reads the files that the archive's journal lists (or a plain directory), by a window of event time,
+and writes them in the order of their old offsets, exactly once under the name of the job: a run
+that died is simply started again.
+
+Two things would quietly undo a restore, so they are refused unless forced: a topic that stamps
+records itself (LogAppendTime), and a retention that would delete the restored records at once.
+
+Read next: `pipeline.sink`, `archive`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from client.times import UTC, format_time
+from pipeline.cluster import Cluster, check
+from pipeline.errors import BadOptions
+from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.journal import Journal
+from pipeline.options import parse_sink_options
+from pipeline.session import by_partition
+from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TOPIC_RESOURCE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreSettings:
+    """From where, to where, and what of it.
+
+    Attributes:
+        options: `kafka.bootstrap.servers` and other `kafka.*` options.
+        source: the archive's directory.
+        topic: the topic to write to, which exists.
+        name: names this restore for exactly-once; empty writes at least once.
+        state_dir: the archive's state directory; empty reads whatever lies in `source`.
+        oldest_ms: from this event time on; None for all.
+        newest_ms: before this event time; None for all.
+        from_topic: only records of this archived topic; empty for all.
+        keep_partitions: into the partition they came from; else by key.
+        rows_per_second: at most so many rows a second in each task; 0 for no limit.
+        force: restore although the topic's settings would spoil it.
+        dry_run: count and tell, write nothing.
+    """
+
+    options: Mapping[str, str]
+    source: str
+    topic: str
+    name: str = ""
+    state_dir: str = ""
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+    from_topic: str = ""
+    keep_partitions: bool = True
+    rows_per_second: int = 0
+    force: bool = False
+    dry_run: bool = False
+
+
+def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress = silent) -> Outcome:
+    """Write the chosen records.
+
+    Raises:
+        BadOptions: settings that cannot be carried out, or a topic that would spoil the records.
+    """
+    from pyspark.sql import functions as F
+
+    sink = {**settings.options, "topic": settings.topic}
+    options = parse_sink_options(sink)
+    progress("read")
+    frame = _chosen(spark, settings)
+    facts = frame.agg(
+        F.count("*").alias("rows"), F.unix_millis(F.min("timestamp")).alias("oldest_ms")
+    ).first()
+    assert facts is not None
+    if not facts["rows"]:
+        return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no record is in the window")
+    oldest_ms = facts["oldest_ms"]
+    with Cluster(options.connection) as cluster:
+        problems = find_spoilers(topic_settings(cluster, settings.topic), oldest_ms, _now_ms())
+    if problems and not settings.force:
+        raise BadOptions([f"topic {settings.topic}: {one} (or --force)" for one in problems])
+    if settings.dry_run:
+        return Outcome(
+            sentence=f"would restore {facts['rows']:,} records to {settings.topic}",
+            report={"rows": facts["rows"], "oldest_ms": oldest_ms},
+        )
+    progress("write")
+    if not settings.keep_partitions:
+        frame = frame.withColumn("partition", F.lit(None).cast("int"))
+    bootstrap = settings.options["kafka.bootstrap.servers"]
+    frame = frame.withColumnRenamed("partition", "was").withColumn("partition", F.col("was"))
+    spread = by_partition(frame, bootstrap, settings.topic).sortWithinPartitions("was", "offset")
+    if settings.name:
+        sink |= {"delivery": "exactly-once", "transactionalIdPrefix": settings.name}
+    if settings.rows_per_second:
+        sink["maxRowsPerSecond"] = str(settings.rows_per_second)
+    columns = ("key", "value", "headers", "timestamp", "partition")
+    spread.select(*columns).write.format("tidelog").mode("append").options(**sink).save()
+    return Outcome(
+        sentence=f"restored {facts['rows']:,} records to {settings.topic}",
+        report={"rows": facts["rows"], "oldest_ms": oldest_ms},
+    )  # fmt: skip
+
+
+def _chosen(spark: SparkSession, settings: RestoreSettings) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    frame = read_archive(spark, settings.source, settings.state_dir)
+    if settings.from_topic:
+        frame = frame.where(F.col("topic") == settings.from_topic)
+    if settings.oldest_ms is not None:
+        frame = frame.where(F.col("timestamp") >= F.timestamp_millis(F.lit(settings.oldest_ms)))
+    if settings.newest_ms is not None:
+        frame = frame.where(F.col("timestamp") < F.timestamp_millis(F.lit(settings.newest_ms)))
+    return frame
+
+
+def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataFrame:
+    """The records of an archive; with its state directory exactly the committed files.
+
+    Raises:
+        BadOptions: nothing was archived there.
+    """
+    if not state_dir:
+        return spark.read.parquet(source)
+    journal = Journal(state_dir)
+    commits = [journal.get(f"commits/{name}") for name in journal.names("commits")]
+    paths = [file["path"] for commit in commits for file in commit["files"]]
+    if not paths:
+        raise BadOptions([f"state directory {state_dir} lists no archived file"])
+    return spark.read.option("basePath", source).parquet(*paths)
+
+
+def topic_settings(cluster: Cluster, topic: str) -> dict[str, str]:
+    """The topic's settings as the broker describes them."""
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=topic)]
+    )
+    answer = cluster.retrying(lambda: cluster.any_connection().call(request, 4, 1))
+    result = answer.results[0]
+    check(result.error_code, f"the settings of topic {topic}", result.error_message)
+    return {entry.name: entry.value or "" for entry in result.configs}
+
+
+def find_spoilers(configs: Mapping[str, Any], oldest_ms: int, now_ms: int) -> list[str]:
+    """Why records as old as `oldest_ms` would not stay as they are in a topic so configured."""
+    problems = []
+    if configs.get("message.timestamp.type") == "LogAppendTime":
+        problems.append(
+            "message.timestamp.type=LogAppendTime would replace the records' own times; set it to "
+            "CreateTime"
+        )
+    retention_ms = int(configs.get("retention.ms") or -1)
+    deletes = "delete" in configs.get("cleanup.policy", "delete")
+    if deletes and retention_ms >= 0 and oldest_ms < now_ms - retention_ms:
+        problems.append(
+            f"retention.ms={retention_ms} would delete records from "
+            f"{format_time(max(oldest_ms, 0), UTC)} at once; raise it, or set it to -1"
+        )
+    return problems
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

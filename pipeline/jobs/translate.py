@@ -1,0 +1,126 @@
+"""translate-offsets: a group's place in one cluster as the same time in another.
+
+For the day when readers move to a cluster that holds the same records at other offsets. For each
+partition the time of the next record the group would read, less an overlap, is looked up in the
+other cluster. The overlap must cover how late records can be: everything from that time on is read
+again, nothing is left out. Where a group has read everything, it continues at the other cluster's
+first record younger than its youngest, less the overlap.
+
+Refused: a target topic that stamps records itself, since its times mean something else; a
+partition whose next record has no time. Nothing is committed unless asked.
+
+Source: KIP-382 (what MirrorMaker does with markers instead). Read next: `lag`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from client.times import UTC, format_time
+from pipeline.cluster import LATEST, MAX_TIMESTAMP, Cluster
+from pipeline.errors import BadOptions
+from pipeline.jobs.lag import connection_of, timestamp_at
+from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.jobs.restore import topic_settings
+from pipeline.marks import commit, committed
+from pipeline.options import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslateSettings:
+    """From which cluster to which; `overlap_ms` is how late records can be."""
+
+    options: Mapping[str, str]
+    target_options: Mapping[str, str]
+    groups: Sequence[str]
+    overlap_ms: int = 60_000
+    commit: bool = False
+
+
+def translate(settings: TranslateSettings, progress: Progress = silent) -> Outcome:
+    """One row for each group and partition; committed in the target if asked.
+
+    Raises:
+        BadOptions: a target topic stamps records itself, or has fewer partitions.
+        BrokerRefused: a group has members in the target, or is denied.
+    """
+    rows: list[dict[str, Any]] = []
+    with (
+        Cluster(connection_of(settings.options)) as origin,
+        Cluster(connection_of(settings.target_options)) as target,
+    ):
+        for group in settings.groups:
+            progress(f"translate {group}")
+            found = {tp: mark.offset for tp, mark in committed(origin, group).items()}
+            _check_topics(target, found)
+            times = {tp: _time_of(origin, tp, offset) for tp, offset in found.items()}
+            places = _places(target, times, settings.overlap_ms)
+            if settings.commit and places:
+                commit(target, group, places, "translated by time")
+            rows += [_row(group, tp, found[tp], times[tp], places.get(tp)) for tp in sorted(found)]
+    if not rows:
+        return Outcome(code=JobCode.NOTHING_TO_DO, sentence="the groups have committed nothing")
+    missing = sum(row["target_offset"] is None for row in rows)
+    verb = "committed" if settings.commit else "would commit"
+    return Outcome(
+        code=JobCode.DATA_LOSS if missing else JobCode.DONE,
+        sentence=f"{verb} {len(rows) - missing} offsets, {missing} have no time to go by",
+        report={"rows": rows, "committed": settings.commit},
+        rows=tuple(rows),
+    )
+
+
+def _check_topics(target: Cluster, offsets: Mapping[TopicPartition, int]) -> None:
+    topics = target.topics({topic for topic, _ in offsets}) if offsets else {}
+    problems = []
+    for topic in sorted({topic for topic, _ in offsets}):
+        if topic not in topics:
+            problems.append(f"topic {topic} does not exist in the target cluster: create it")
+            continue
+        highest = max(index for name, index in offsets if name == topic)
+        if highest not in topics[topic].leaders:
+            problems.append(
+                f"topic {topic} has {len(topics[topic].leaders)} partitions in the target and the "
+                f"group reads partition {highest}: records of a key would be elsewhere"
+            )
+        if topic_settings(target, topic).get("message.timestamp.type") == "LogAppendTime":
+            problems.append(
+                f"topic {topic} has message.timestamp.type=LogAppendTime in the target: its times "
+                "are not those of the records"
+            )
+    if problems:
+        raise BadOptions(problems)
+
+
+def _time_of(origin: Cluster, tp: TopicPartition, offset: int) -> int | None:
+    """The time of the next record, or 1 ms after the youngest one when all are read."""
+    end = origin.list_offsets({tp: LATEST})[tp].offset
+    if offset < end:
+        return timestamp_at(origin, tp, offset, end)
+    youngest = origin.list_offsets({tp: MAX_TIMESTAMP})[tp]
+    return youngest.timestamp + 1 if youngest.timestamp >= 0 else None
+
+
+def _places(
+    target: Cluster, times: Mapping[TopicPartition, int | None], overlap_ms: int
+) -> dict[TopicPartition, int]:
+    known = {tp: max(when - overlap_ms, 0) for tp, when in times.items() if when is not None and when >= 0}  # noqa: E501  # fmt: skip
+    found = target.list_offsets(known)
+    ends = target.list_offsets(dict.fromkeys(known, LATEST))
+    # No record that young: the target ends before it, and everything to come is news.
+    return {tp: hit.offset if hit.offset >= 0 else ends[tp].offset for tp, hit in found.items()}
+
+
+def _row(
+    group: str, tp: TopicPartition, offset: int, when: int | None, place: int | None
+) -> dict[str, Any]:
+    return {
+        "group": group,
+        "topic": tp[0],
+        "partition": tp[1],
+        "offset": offset,
+        "time": None if when is None else format_time(when, UTC),
+        "target_offset": place,
+    }

@@ -1,0 +1,422 @@
+"""The jobs as words: one parser for `tidelog spark JOB`, `python -m pipeline JOB` and spark-submit.
+
+A session is made only for jobs that need one, with the master given by `--master`; under
+`spark-submit` the session that Spark makes is used. Results go to stdout (a sentence and a table,
+or one JSON document with `--json`), progress to stderr. The exit code is that of
+`jobs.outcome.JobCode`.
+
+Read next: `jobs`, `session`, `bundle`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from client.errors import InvalidTime
+from client.times import UTC, parse_time
+from pipeline.errors import BadOptions, PipelineError
+from pipeline.jobs.outcome import JobCode, Outcome, Progress, code_of, silent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Arguments = argparse.Namespace
+Start = Callable[[], "SparkSession"]
+_ROWS_SHOWN: Final = 50
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one job; the exit code. `arguments` default to the process's own."""
+    parser = _parser()
+    try:
+        parsed = parser.parse_args(arguments)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    progress = silent if parsed.json else _tell
+    try:
+        outcome: Outcome = parsed.run(parsed, lambda: _session(parsed), progress)
+    except PipelineError as error:
+        print(f"tidelog spark {parsed.job}: {_sentences(error)}", file=sys.stderr)
+        return code_of(error)
+    except Exception as error:
+        code = _code_of_worker(str(error))
+        if code is None:
+            raise
+        print(f"tidelog spark {parsed.job}: {_worker_sentence(str(error))}", file=sys.stderr)
+        return code
+    _show(outcome, as_json=parsed.json)
+    return outcome.code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidelog spark",
+        description="Jobs between topics and lakes.",
+        epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do, 4 data loss or damage "
+        "found, 5 fenced by another run. See docs/spark.md.",
+    )
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+    for name, (line, describe, run) in _JOBS.items():
+        job = jobs.add_parser(name, help=line, description=line)
+        _common(job)
+        describe(job)
+        job.set_defaults(run=run)
+    return parser
+
+
+def _common(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--master", default="local[*]", help="Spark's master (default: local[*])")
+    job.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a Spark setting; may be repeated",
+    )
+    job.add_argument("-b", "--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT")
+    job.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the source, such as kafka.security.protocol=SSL",
+    )
+    job.add_argument("--dry-run", action="store_true", help="tell what would be done")
+    job.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def _window(job: argparse.ArgumentParser) -> None:
+    job.add_argument(
+        "--from",
+        dest="oldest",
+        metavar="TIME",
+        help="from this time on: ISO 8601 (UTC), ms, or relative such as -15m",
+    )
+    job.add_argument("--to", dest="newest", metavar="TIME", help="before this time")
+
+
+# --- one pair of functions for each job ---------------------------------------------------------
+
+
+def _describe_archive(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--topic", required=True, help="topics with commas")
+    job.add_argument("--target", required=True, help="a directory, or NAMESPACE.TABLE for iceberg")
+    job.add_argument("--state-dir", required=True, help="this archive's own directory")
+    job.add_argument("--format", dest="lake", default="parquet", help="parquet, delta or iceberg")
+    job.add_argument("--from", dest="oldest", metavar="TIME", help="where the first run starts")
+    job.add_argument("--min-rows", type=int, default=1, help="leave fewer new records for later")
+    job.add_argument("--grace", default="1h", help="how far past its end a day is complete")
+    job.add_argument("--continuous", action="store_true", help="go on until stopped")
+    job.add_argument("--interval", default="5m", help="with --continuous: how often")
+
+
+def _run_archive(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.archive import ArchiveSettings, archive
+
+    options = _source_options(arguments)
+    if arguments.oldest:
+        options["startingTimestamp"] = arguments.oldest
+        options.setdefault("startingOffsetsByTimestampStrategy", "latest")
+    settings = ArchiveSettings(
+        options=options,
+        target=arguments.target,
+        state_dir=arguments.state_dir,
+        lake=arguments.lake,
+        min_rows=arguments.min_rows,
+        grace_ms=duration_ms("--grace", arguments.grace),
+        dry_run=arguments.dry_run,
+    )
+    interval_s = duration_ms("--interval", arguments.interval) / 1000
+    session = start()
+    while True:
+        outcome = archive(session, settings, progress)
+        if not arguments.continuous:
+            return outcome
+        progress(outcome.sentence)
+        time.sleep(interval_s)
+
+
+def _describe_restore(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--source", required=True, help="the archive's directory")
+    job.add_argument("--state-dir", default="", help="the archive's state: read what it committed")
+    job.add_argument("--topic", required=True, help="the topic to write to")
+    job.add_argument("--from-topic", default="", help="only records of this archived topic")
+    job.add_argument("--name", default="", help="a name for this restore: exactly once under it")
+    job.add_argument("--by-key", action="store_true", help="partitions by key, not as they were")
+    job.add_argument("--rate", type=int, default=0, help="rows a second in each task")
+    job.add_argument("--force", action="store_true", help="though the topic would spoil it")
+    _window(job)
+
+
+def _run_restore(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.restore import RestoreSettings, restore
+
+    settings = RestoreSettings(
+        options=_base_options(arguments),
+        source=arguments.source,
+        state_dir=arguments.state_dir,
+        topic=arguments.topic,
+        name=arguments.name,
+        oldest_ms=_time("--from", arguments.oldest),
+        newest_ms=_time("--to", arguments.newest),
+        from_topic=arguments.from_topic,
+        keep_partitions=not arguments.by_key,
+        rows_per_second=arguments.rate,
+        force=arguments.force,
+        dry_run=arguments.dry_run,
+    )
+    return restore(start(), settings, progress)
+
+
+def _describe_audit(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--path", required=True, help="the broker's data directory")
+    job.add_argument("--topic", default="", help="only this topic")
+    job.add_argument("--staging", default="", help="write right indexes of wrong ones here")
+
+
+def _run_audit(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.audit import AuditSettings, audit
+
+    settings = AuditSettings(
+        path=arguments.path,
+        topic=arguments.topic,
+        staging=arguments.staging,
+        dry_run=arguments.dry_run,
+    )
+    return audit(start(), settings, progress)
+
+
+def _describe_skew(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--topic", required=True, help="topics with commas")
+    job.add_argument("--future", default="1h", help="how far ahead of now a time is doubtful")
+    job.add_argument("--output", default="", help="write the table here as Parquet")
+    _window(job)
+
+
+def _run_skew(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.skew import SkewSettings, skew
+
+    options = _source_options(arguments)
+    for name, text in (("starting", arguments.oldest), ("ending", arguments.newest)):
+        if text:
+            options[f"{name}Timestamp"] = text
+            options["timeWindow"] = "strict"
+    settings = SkewSettings(
+        options=options,
+        future_ms=duration_ms("--future", arguments.future),
+        output=arguments.output,
+        dry_run=arguments.dry_run,
+    )
+    return skew(start(), settings, progress)
+
+
+def _describe_lag(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--group", action="append", default=[], help="may be repeated; default: all")
+    job.add_argument("--checkpoint", action="append", default=[], help="a Spark query's checkpoint")
+    job.add_argument("--output", default="", help="append the table here as Parquet")
+
+
+def _run_lag(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.lag import LagSettings, lag
+
+    settings = LagSettings(
+        options=_base_options(arguments),
+        groups=arguments.group,
+        checkpoints=arguments.checkpoint,
+        output=arguments.output,
+        dry_run=arguments.dry_run,
+    )
+    return lag(settings, progress)
+
+
+def _describe_translate(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--group", action="append", required=True, help="may be repeated")
+    job.add_argument("--to-bootstrap", required=True, metavar="HOST:PORT", help="the other cluster")
+    job.add_argument("--to-option", action="append", default=[], metavar="KEY=VALUE")
+    job.add_argument("--overlap", default="1m", help="how late records can be")
+    job.add_argument("--commit", action="store_true", help="commit in the other cluster")
+
+
+def _run_translate(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.translate import TranslateSettings, translate
+
+    target = {
+        "kafka.bootstrap.servers": arguments.to_bootstrap,
+        **pairs("--to-option", arguments.to_option),
+    }
+    settings = TranslateSettings(
+        options=_base_options(arguments),
+        target_options=target,
+        groups=arguments.group,
+        overlap_ms=duration_ms("--overlap", arguments.overlap),
+        commit=arguments.commit and not arguments.dry_run,
+    )
+    return translate(settings, progress)
+
+
+def _describe_compact(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--topic", required=True, help="topics with commas")
+    job.add_argument("--target", required=True, help="a directory, which is overwritten")
+    job.add_argument("--tombstones", default="168h", help="how long deleted keys stay")
+
+
+def _run_compact(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.compact import CompactSettings, compact
+
+    settings = CompactSettings(
+        options=_source_options(arguments),
+        target=arguments.target,
+        tombstone_ms=duration_ms("--tombstones", arguments.tombstones),
+        dry_run=arguments.dry_run,
+    )
+    return compact(start(), settings, progress)
+
+
+def _describe_bundle(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--output", default="tidelog-spark.zip", help="the zip for --py-files")
+
+
+def _run_bundle(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.bundle import write_bundle
+
+    if arguments.dry_run:
+        return Outcome(sentence=f"would write {arguments.output}")
+    count = write_bundle(arguments.output)
+    return Outcome(
+        sentence=f"wrote {arguments.output} with {count} files",
+        report={"output": arguments.output, "files": count},
+    )
+
+
+_Run = Callable[[Arguments, Start, Progress], Outcome]
+_JOBS: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], _Run]]] = {
+    "archive": (
+        "Topics into files by event date, each record once.",
+        _describe_archive,
+        _run_archive,
+    ),
+    "restore": (
+        "An archive back into a topic, with its own times.",
+        _describe_restore,
+        _run_restore,
+    ),
+    "audit": ("Segment files against checksums, offsets and indexes.", _describe_audit, _run_audit),
+    "skew": ("Lateness, disorder and doubtful times of topics.", _describe_skew, _run_skew),
+    "lag": ("How far groups are behind, in records and seconds.", _describe_lag, _run_lag),
+    "translate-offsets": (
+        "A group's place in another cluster, by time.",
+        _describe_translate,
+        _run_translate,
+    ),
+    "compact": ("The last record of each key, as Parquet.", _describe_compact, _run_compact),
+    "bundle": ("A zip of the source for spark-submit --py-files.", _describe_bundle, _run_bundle),
+}
+
+
+# --- what they share ----------------------------------------------------------------------------
+
+
+def duration_ms(name: str, text: str) -> int:
+    """A duration such as 90s, 15m, 1h or 7d in ms; raises BadOptions."""
+    match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
+    if match is None:
+        raise BadOptions([f"{name} {text!r}: write a duration such as 90s, 15m, 1h or 7d"])
+    units = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+    return int(match[1]) * units[match[2]]
+
+
+def pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
+    """`KEY=VALUE` texts as a mapping; raises BadOptions."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise BadOptions([f"{name} {text!r}: write KEY=VALUE"])
+        found[key] = value
+    return found
+
+
+def _base_options(arguments: Arguments) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": arguments.bootstrap,
+        **pairs("--option", arguments.option),
+    }
+
+
+def _source_options(arguments: Arguments) -> dict[str, str]:
+    return {"subscribe": arguments.topic, **_base_options(arguments)}
+
+
+def _time(name: str, text: str | None) -> int | None:
+    if not text:
+        return None
+    try:
+        return parse_time(text, now_ms=time.time_ns() // 1_000_000, zone=UTC)
+    except InvalidTime as error:
+        raise BadOptions([f"{name}: {error}"]) from error
+
+
+def _session(arguments: Arguments) -> SparkSession:
+    from pipeline.session import session
+
+    return session(arguments.master, settings=pairs("--conf", arguments.conf))
+
+
+def _tell(sentence: str) -> None:
+    print(f"... {sentence}", file=sys.stderr)
+
+
+def _sentences(error: PipelineError) -> str:
+    problems = getattr(error, "problems", ())
+    return "\n  ".join(problems) if len(problems) > 1 else str(error)
+
+
+def _show(outcome: Outcome, *, as_json: bool) -> None:
+    if as_json:
+        document: dict[str, Any] = {"code": int(outcome.code), "result": outcome.sentence}
+        print(json.dumps({**document, **outcome.report}, default=str))
+        return
+    print(outcome.sentence)
+    if not outcome.rows:
+        return
+    names = list(outcome.rows[0])
+    table = [names, *([str(row.get(name)) for name in names] for row in outcome.rows[:_ROWS_SHOWN])]
+    widths = [max(len(line[index]) for line in table) for index in range(len(names))]
+    for line in table:
+        print(_padded(line, widths))
+    if len(outcome.rows) > _ROWS_SHOWN:
+        print(f"... and {len(outcome.rows) - _ROWS_SHOWN} more (--json has all)")
+
+
+def _padded(line: Sequence[str], widths: Sequence[int]) -> str:
+    cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+    return "  ".join(cells).rstrip()
+
+
+_WORKER_ERROR: Final = re.compile(r"pipeline\.errors\.(\w+): (.*)")
+
+
+def _code_of_worker(text: str) -> JobCode | None:
+    """The code for an error of ours that comes back from a worker as text; None for others."""
+    from pipeline import errors
+
+    match = _WORKER_ERROR.search(text)
+    kind = getattr(errors, match[1], None) if match else None
+    if match is None or kind is None:
+        return None
+    return code_of(kind(match[2]) if kind is not errors.BrokerRefused else kind(match[2], 0))
+
+
+def _worker_sentence(text: str) -> str:
+    match = _WORKER_ERROR.search(text)
+    return match[2] if match else text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

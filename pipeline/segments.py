@@ -1,0 +1,164 @@
+"""Segment files read directly: the closed ones from storage, the tail from the broker.
+
+For executors that see the broker's data directory (the same machine, a shared mount): reading it
+there scales with the executors and costs the broker nothing. A segment is *closed* when another
+one follows it; the last one belongs to the broker. Files are read, never mapped: a mapped file
+that the broker truncates kills the process.
+
+What a file cannot say is asked elsewhere: aborted transactions are in the `.txnindex` beside it;
+everything from the last segment on, and whatever retention deletes meanwhile, comes from the
+broker. So the result is the same as without this module, or an error, never less.
+
+    .txnindex   i16 version, i64 producer id, i64 first offset, i64 last offset, i64 stable offset
+
+Source: Kafka `LogSegment`, `AbortedTxn`, `LocalLog` (names). Read next: `reading`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.batches import DecodeRules, PartitionDecoder
+from pipeline.errors import DataLoss
+from pipeline.options import SourceOptions
+from pipeline.splits import OffsetRange
+
+READ_BYTES: Final = 8 << 20
+
+_DIRECTORY: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
+_LOG_NAME: Final = re.compile(r"\d{20}\.log")
+_ABORTED: Final = struct.Struct(">hqqqq")
+_INDEX_ENTRY: Final = struct.Struct(">ii")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """One `.log` file as it was listed; `is_last` is the one the broker still writes."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    path: str
+    size_bytes: int
+    is_last: bool
+
+
+def list_segments(data_dir: str, topic: str = "") -> list[Segment]:
+    """The segments below `data_dir`, sorted; of one topic, or of all for ''."""
+    found = []
+    for folder in sorted(Path(data_dir.removeprefix("file://")).glob("*-*")):
+        match = _DIRECTORY.fullmatch(folder.name)
+        if match is not None and folder.is_dir() and topic in ("", match["topic"]):
+            found += _segments_of(folder, match["topic"], int(match["partition"]))
+    return sorted(found)
+
+
+def read_closed(
+    options: SourceOptions, wanted: OffsetRange, rules: DecodeRules
+) -> Generator[pa.RecordBatch, None, OffsetRange]:
+    """Yield the records of `wanted` that closed segments hold; return what is left to read.
+
+    With `readFrom=segments` nothing may be left.
+
+    Raises:
+        CorruptData: a segment contradicts itself.
+        DataLoss: `readFrom=segments` and the range reaches behind the closed segments.
+    """
+    folder = Path(options.segments_path.removeprefix("file://"))
+    segments = _segments_of(
+        folder / f"{wanted.topic}-{wanted.partition}", wanted.topic, wanted.partition
+    )
+    is_all = options.read_from == "segments"
+    decoder = PartitionDecoder(wanted.topic, wanted.partition, wanted.start, wanted.end, rules)
+    for number, segment in enumerate(segments):
+        following = None if segment.is_last else segments[number + 1].base_offset
+        if following is not None and following <= wanted.start:
+            continue
+        if (segment.is_last and not is_all) or segment.base_offset >= wanted.end:
+            break
+        try:
+            yield from _read_segment(segment, decoder)
+        except FileNotFoundError:
+            # Retention was faster; the broker knows what is left.
+            break
+        if following is not None:
+            # Nothing but gaps can lie between the last batch and the next segment.
+            decoder.next_offset = max(decoder.next_offset, min(following, wanted.end))
+    if is_all and not decoder.is_done:
+        raise DataLoss(
+            f"{wanted.topic}-{wanted.partition}: segment files hold nothing from offset "
+            f"{decoder.next_offset} on, and {wanted.end} was to be reached; use readFrom=hybrid"
+        )
+    return OffsetRange(
+        wanted.topic, wanted.partition, min(decoder.next_offset, wanted.end), wanted.end
+    )
+
+
+def _segments_of(folder: Path, topic: str, partition: int) -> list[Segment]:
+    names = sorted(path for path in folder.glob("*.log") if _LOG_NAME.fullmatch(path.name))
+    return [
+        Segment(topic, partition, int(path.stem), str(path), path.stat().st_size, path == names[-1])
+        for path in names
+    ]
+
+
+def _read_segment(
+    segment: Segment, decoder: PartitionDecoder
+) -> Generator[pa.RecordBatch, None, None]:
+    """The records of `segment` from the decoder's offset on, in chunks of whole batches."""
+    aborted = aborted_in(Path(segment.path))
+    position = _position_of(segment, decoder.next_offset)
+    chunk_bytes = READ_BYTES
+    with open(segment.path, "rb") as file:
+        while position < segment.size_bytes and not decoder.is_done:
+            file.seek(position)
+            data = file.read(chunk_bytes)
+            used = whole_batches(data)
+            if not used:
+                if len(data) < chunk_bytes:
+                    return
+                # One batch is larger than a chunk.
+                chunk_bytes *= 2
+                continue
+            yield from decoder.feed(memoryview(data)[:used], aborted)
+            position += used
+
+
+def whole_batches(data: bytes) -> int:
+    """How many bytes at the start of `data` are whole entries."""
+    position = 0
+    while len(data) - position >= 12:
+        size = 12 + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        if size <= 12 or size > len(data) - position:
+            break
+        position += size
+    return position
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    """A byte position in the segment at or before the batch with `offset`, by its `.index`."""
+    path = Path(segment.path).with_suffix(".index")
+    if offset <= segment.base_offset or not path.exists():
+        return 0
+    data = path.read_bytes()
+    entries = _INDEX_ENTRY.iter_unpack(data[: len(data) // _INDEX_ENTRY.size * _INDEX_ENTRY.size])
+    relative = offset - segment.base_offset
+    # An entry tells the last offset of its batch, so only one below the wanted offset is before it.
+    return max((at for last, at in entries if 0 < last < relative), default=0)
+
+
+def aborted_in(log_path: Path) -> Sequence[tuple[int, int]]:
+    """(producer id, first offset) of the transactions that the segment's `.txnindex` lists."""
+    path = log_path.with_suffix(".txnindex")
+    if not path.exists():
+        return ()
+    data = path.read_bytes()
+    whole = len(data) // _ABORTED.size * _ABORTED.size
+    return [(entry[1], entry[2]) for entry in _ABORTED.iter_unpack(data[:whole])]
