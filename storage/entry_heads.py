@@ -30,6 +30,8 @@ from protocol.records.layout import (
     MAGIC_V2,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
+    RECORDS_AT,
+    RECORDS_COUNT_AT,
     V0_MIN_SIZE,
     V1_TIMESTAMP_AT,
 )
@@ -43,10 +45,15 @@ _PREFIX_BYTES: Final = 17
 _FRAME: Final = Struct(">qi")
 _V2_HEAD: Final = Struct(">qiibIhiqq")
 _INT64: Final = Struct(">q")
+_NO_RECORDS: Final = bytes(4)
 
 
 class EntryHead(NamedTuple):
-    """What the head of one entry says; `position` counts from the start of the file."""
+    """What the head of one entry says; `position` counts from the start of the file.
+
+    A batch that compaction left without records has no timestamp here, whatever its head says: no
+    lookup can find a record in it.
+    """
 
     position: int
     size: int
@@ -65,6 +72,8 @@ def decode_head(block: Bytes, at: int, position: int) -> EntryHead:
     magic = block[at + MAGIC_AT]
     if magic == MAGIC_V2:
         base, size, epoch, _, _, _, last_delta, _, max_timestamp = _V2_HEAD.unpack_from(block, at)
+        if block[at + RECORDS_COUNT_AT : at + RECORDS_AT] == _NO_RECORDS:
+            max_timestamp = NO_TIMESTAMP
         return EntryHead(
             position, size + LOG_OVERHEAD, magic, base, base + last_delta, max_timestamp, epoch
         )

@@ -121,6 +121,9 @@ class Files(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Give the file or directory another name, replacing a file that has it."""
 
+    def rename_open(self, file: File, target: str) -> None:
+        """`rename` of a file in use, which goes by the new name from now on."""
+
     def unlink(self, path: str) -> None:
         """Remove the file. Raises FileNotFoundError."""
 
@@ -211,6 +214,12 @@ class RealFiles:
     def rename(self, source: str, target: str) -> None:
         """See `Files.rename`."""
         os.rename(source, target)
+
+    def rename_open(self, file: File, target: str) -> None:
+        """See `Files.rename_open`."""
+        assert isinstance(file, RealFile)
+        os.rename(file.path, target)
+        file.path = target
 
     def unlink(self, path: str) -> None:
         """See `Files.unlink`."""

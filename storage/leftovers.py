@@ -79,20 +79,28 @@ def remove_leftovers(opening: Opening) -> None:
 
 
 def finish_rewrites(opening: Opening) -> None:
-    """Pass 2: put `.swap` files in place of the segments whose range they cover."""
+    """Pass 2: put `.swap` files in place of the segments whose range they cover.
+
+    The names change in the order of `storage.swap`, with the same syncs between.
+    """
     swaps = [name for name in parsed_names(opening.names) if name.stage == SWAP_SUFFIX]
     logs = [name for name in swaps if name.kind == LOG_SUFFIX]
     for name in logs:
         first, end = name.base_offset, _end_of_swap(opening, name)
         for other in parsed_names(opening.names):
-            if not other.stage and first <= other.base_offset < end:
+            is_replaced = other.kind in SEGMENT_SUFFIXES and not other.stage
+            if is_replaced and first <= other.base_offset < end:
                 opening.remove(other.format())
-        opening.manifest.forget([name.base_offset])
-    for name in swaps:
-        final = SegmentFileName(base_offset=name.base_offset, kind=name.kind).format()
-        opening.files.rename(f"{opening.path}/{name.format()}", f"{opening.path}/{final}")
-        opening.names.remove(name.format())
-        opening.names.append(final)
+                opening.manifest.forget([other.base_offset])
+    for names in (logs, [name for name in swaps if name.kind != LOG_SUFFIX]):
+        if not names:
+            continue
+        opening.files.sync_directory(opening.path)
+        for name in names:
+            final = SegmentFileName(base_offset=name.base_offset, kind=name.kind).format()
+            opening.files.rename(f"{opening.path}/{name.format()}", f"{opening.path}/{final}")
+            opening.names.remove(name.format())
+            opening.names.append(final)
 
 
 def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:

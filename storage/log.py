@@ -21,8 +21,11 @@ Source: Kafka `UnifiedLog`. Read next: `storage.readable_log` (the offsets and a
 from typing import Final, NoReturn
 
 from config import TopicConfig
+from protocol.errors import ProtocolError
 from protocol.records.layout import NO_OFFSET, NO_TIMESTAMP, TimestampType
 from storage.append import AppendPlan, AppendRules, Origin, plan_append
+from storage.compaction import Compaction, CompactionResult, SwapFailed
+from storage.compaction_plan import Cleanable, find_cleanable
 from storage.errors import (
     LogOffline,
     OffsetOutOfRange,
@@ -39,6 +42,7 @@ from storage.readable_log import ReadableLog
 from storage.retention import RetentionRules, plan_retention
 from storage.rolling import RollRules, find_roll_reason
 from storage.segmented_log import RollbackFailed
+from storage.steps import Steps
 
 __all__ = [
     "AppendResult",
@@ -389,6 +393,57 @@ class Log(ReadableLog):
 
     def _unlink_due_ms(self, now_ms: int) -> int:
         return now_ms + self.config.file_delete_delay_ms
+
+    # --- compaction -----------------------------------------------------------------------------
+
+    @property
+    def cleaned_offset(self) -> int:
+        """Everything below it was compacted; the log's start if nothing was."""
+        cleaned = self.local.manifest.cleaned_offset
+        known = cleaned if cleaned <= self.segments.active.base_offset else 0
+        return max(known, self.log_start_offset)
+
+    def cleanable(self, now_ms: int) -> Cleanable | None:
+        """What could be compacted now, and whether it is due; None if the log never is."""
+        if self._offline is not None or not self.config.is_compacted:
+            return None
+        return find_cleanable(
+            list(self.segments),
+            self.config,
+            first_dirty=self.cleaned_offset,
+            bound=min(self.last_stable_offset, self.durable_offset),
+            now_ms=now_ms,
+        )
+
+    def compact(self, *, now_ms: int, map_bytes: int) -> Steps[CompactionResult | None]:
+        """One round of compaction in short steps, due or not; None when there is nothing to do.
+
+        `map_bytes` bounds the memory for keys. Other methods may be called between the steps.
+        Raises StorageFailed (CorruptLog included) with the log as it was, or LogOffline.
+        """
+        plan = self.cleanable(now_ms)
+        if plan is None or plan.dirty_bytes == 0:
+            return None
+        compaction = Compaction(
+            self.local,
+            self.producers,
+            self.config,
+            plan,
+            log_start_offset=self.log_start_offset,
+            now_ms=now_ms,
+            map_bytes=map_bytes,
+        )
+        try:
+            result = yield from compaction.steps()
+        except SwapFailed as error:
+            self._go_offline(error)
+        except ProtocolError as error:
+            raise StorageFailed("compact", self.path, str(error)) from error
+        except OSError as error:
+            if self._is_closed:
+                return None
+            raise storage_failure("compact", self.path, error) from error
+        return result
 
     # --- the end --------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ closed or the log's start moves, and the file is rewritten without the outdated 
     durable offset=1500 0c44d1f2
 
 A `durable` line says that everything below the offset had been synced when the line was written;
-recovery judges damage by it: behind that offset a torn tail is expected, before it never.
+recovery judges damage by it: behind that offset a torn tail is expected, before it never. A
+`cleaned` line says that compaction has compared everything below the offset.
 
 Each line ends with the CRC-32C of the text before it, in hexadecimal. Of several lines about one
 segment the last one counts; a line whose checksum is wrong ends the reading, since only a torn tail
@@ -41,6 +42,7 @@ UNKNOWN: Final = -1
 _SEGMENT: Final = "segment"
 _START: Final = "start"
 _DURABLE: Final = "durable"
+_CLEANED: Final = "cleaned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,15 @@ class Manifest:
     A crash loses at most what was appended since the last sync; nothing depends on more.
     """
 
-    __slots__ = ("_file", "_files", "_path", "durable_offset", "facts", "log_start_offset")
+    __slots__ = (
+        "_file",
+        "_files",
+        "_path",
+        "cleaned_offset",
+        "durable_offset",
+        "facts",
+        "log_start_offset",
+    )
 
     def __init__(self, directory: str, files: Files) -> None:
         """Read the file if there is one; `facts` are by base offset."""
@@ -93,6 +103,7 @@ class Manifest:
         self.facts: dict[int, SegmentFacts] = {}
         self.log_start_offset = NO_OFFSET
         self.durable_offset = NO_OFFSET
+        self.cleaned_offset = NO_OFFSET
         if files.exists(self._path):
             self._read(files.read_all(self._path))
 
@@ -117,6 +128,12 @@ class Manifest:
             self.durable_offset = durable_offset
             self._append(_offset_line(_DURABLE, durable_offset))
 
+    def remember_cleaned(self, cleaned_offset: int) -> None:
+        """Append that everything below this offset was compacted. Raises OSError."""
+        if cleaned_offset != self.cleaned_offset:
+            self.cleaned_offset = cleaned_offset
+            self._append(_offset_line(_CLEANED, cleaned_offset))
+
     def forget(self, base_offsets: Iterable[int]) -> None:
         """Drop segments that are gone; the file follows at the next `rewrite`."""
         for base_offset in base_offsets:
@@ -130,6 +147,8 @@ class Manifest:
             lines.append(_offset_line(_START, self.log_start_offset))
         if self.durable_offset != NO_OFFSET:
             lines.append(_offset_line(_DURABLE, self.durable_offset))
+        if self.cleaned_offset != NO_OFFSET:
+            lines.append(_offset_line(_CLEANED, self.cleaned_offset))
         self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
 
     def close(self) -> None:
@@ -163,6 +182,8 @@ class Manifest:
                 self.log_start_offset = values["offset"]
             elif kind == _DURABLE and "offset" in values:
                 self.durable_offset = values["offset"]
+            elif kind == _CLEANED and "offset" in values:
+                self.cleaned_offset = values["offset"]
 
 
 def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:

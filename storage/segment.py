@@ -79,6 +79,8 @@ class Segment:
         appended_ms: the broker's clock at the last append; NO_TIMESTAMP when never.
         records: number of records, or UNKNOWN.
         bytes_since_index: log bytes since the last index entry; not persisted.
+        stage: what the names of its files end in: empty for a segment in use; see
+            `storage.file_names`.
         indexes_verified: whether this process wrote or checked the index files. If not,
             `storage.segment_scan.ensure_indexes` has to run before they are used.
     """
@@ -100,13 +102,17 @@ class Segment:
         "offset_index",
         "records",
         "roll_jitter_ms",
+        "stage",
         "time_index",
         "txn_index",
     )
 
-    def __init__(self, files: Files, directory: str, base_offset: int, log: File) -> None:
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, log: File, stage: str = ""
+    ) -> None:
         """Use the open log file and whatever index files there are; all numbers still unknown."""
         self.files = files
+        self.stage = stage
         self.directory = directory
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -126,14 +132,16 @@ class Segment:
         self.indexes_verified = True
 
     @classmethod
-    def create(cls, files: Files, directory: str, base_offset: int, *, now_ms: int) -> "Segment":
+    def create(
+        cls, files: Files, directory: str, base_offset: int, *, now_ms: int, stage: str = ""
+    ) -> "Segment":
         """An empty segment; files left over from an older one of that base are removed first."""
         for suffix in SEGMENT_SUFFIXES:
-            path = segment_file_path(directory, base_offset, suffix)
+            path = segment_file_path(directory, base_offset, suffix) + stage
             if files.exists(path):
                 files.unlink(path)
-        log = files.create(segment_file_path(directory, base_offset, LOG_SUFFIX))
-        segment = cls(files, directory, base_offset, log)
+        log = files.create(segment_file_path(directory, base_offset, LOG_SUFFIX) + stage)
+        segment = cls(files, directory, base_offset, log, stage)
         segment.created_ms = now_ms
         return segment
 
@@ -147,7 +155,7 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
-        return segment_file_path(self.directory, self.base_offset, suffix)
+        return segment_file_path(self.directory, self.base_offset, suffix) + self.stage
 
     @property
     def size(self) -> int:
@@ -193,7 +201,8 @@ class Segment:
             self._first_timestamp = None
         last_offset = self.next_offset - 1
         for batch in batches:
-            timestamp, last_offset = batch.max_timestamp, batch.last_offset
+            last_offset = batch.last_offset
+            timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
             if timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
             if self.bytes_since_index > index_interval:
@@ -360,6 +369,33 @@ class Segment:
         self.offset_index.close()
         self.time_index.close()
         self.txn_index.close()
+
+    def move_to(self, stage: str, kinds: Iterable[str]) -> None:
+        """Rename the files of these kinds to another stage; they stay open. Raises OSError."""
+        for kind in kinds:
+            target = segment_file_path(self.directory, self.base_offset, kind) + stage
+            if kind == LOG_SUFFIX:
+                self.files.rename_open(self.log, target)
+                continue
+            index = self._indexes()[kind]
+            index.path = target
+            if index.file is not None:
+                self.files.rename_open(index.file, target)
+        self.stage = stage
+
+    def _indexes(self) -> "dict[str, OffsetIndex | TimeIndex | TxnIndex]":
+        return {
+            OFFSET_INDEX_SUFFIX: self.offset_index,
+            TIME_INDEX_SUFFIX: self.time_index,
+            TXN_INDEX_SUFFIX: self.txn_index,
+        }
+
+    def discard(self) -> None:
+        """Close and unlink the files of a segment that nobody has seen. Raises OSError."""
+        self.close()
+        for suffix in SEGMENT_SUFFIXES:
+            if self.files.exists(self.path(suffix)):
+                self.files.unlink(self.path(suffix))
 
     def mark_deleted(self) -> list[str]:
         """Rename the files away, to be unlinked later by their new names, which are returned."""

@@ -131,11 +131,19 @@ class SegmentList:
         self._prefix_maxima = []
         return removed
 
+    def holds(self, segments: list[Segment]) -> bool:
+        """Whether these very segments, in this order and adjacent, are closed segments here."""
+        index = bisect_left(self._bases, segments[0].base_offset)
+        end = index + len(segments)
+        if end >= len(self._segments):
+            return False
+        pairs = zip(self._segments[index:end], segments, strict=True)
+        return all(here is there for here, there in pairs)
+
     def replace_closed(self, old: list[Segment], new: list[Segment]) -> None:
         """Put rewritten segments in place of adjacent closed ones."""
+        assert self.holds(old), "not adjacent closed segments of this log"
         index = self._bases.index(old[0].base_offset)
-        assert self._segments[index : index + len(old)] == old, "segments are not adjacent"
-        assert index + len(old) < len(self._segments), "the active segment cannot be replaced"
         self._segments[index : index + len(old)] = new
         self._bases = [segment.base_offset for segment in self._segments]
         assert self._bases == sorted(set(self._bases)), "bases of segments must rise"

@@ -123,11 +123,13 @@ class IndexBuilder:
     def add(self, entry: Entry) -> None:
         """Index the next entry."""
         segment = self._segment
-        position, last_offset, timestamp = entry.position, entry.last_offset, entry.max_timestamp
+        position, last_offset = entry.position, entry.last_offset
+        timestamp = entry.max_timestamp if entry.records_count else NO_TIMESTAMP
         if timestamp > segment.max_timestamp:
             segment.max_timestamp, segment.max_timestamp_offset = timestamp, last_offset
         segment.next_offset = last_offset + 1
-        segment.records += max(entry.records_count, 1)
+        # Entries of magic 0 and 1 do not count their records, and are mostly one.
+        segment.records += entry.records_count if entry.records_count >= 0 else 1
         if position - self._indexed_position > self._interval:
             segment.offset_index.append(last_offset, position)
             segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)

@@ -26,6 +26,7 @@ from storage.retention import SegmentAge
 from storage.segment import Segment
 from storage.segment_list import SegmentList
 from storage.segment_scan import ensure_indexes
+from storage.swap import Swap
 
 
 class RollbackFailed(OSError):
@@ -41,6 +42,7 @@ class SegmentedLog:
         reader, lookup: the ways to read, which share the segments.
         manifest: what is remembered of closed segments.
         unsynced: what is not durable yet, apart from the growth of the active segment.
+        swap: the rewritten segment that is taking the place of others, if there is one.
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class SegmentedLog:
         "manifest",
         "reader",
         "segments",
+        "swap",
         "unsynced",
     )
 
@@ -69,6 +72,7 @@ class SegmentedLog:
         self.reader = LogReader(self.segments, index_interval=0)
         self.lookup = TimeLookup(self.segments, index_interval=0)
         self.end_offset = self.segments.active.next_offset
+        self.swap: Swap | None = None
         self._files = files
         self._path = path
         self._random = random
@@ -163,8 +167,57 @@ class SegmentedLog:
         # The manifest may be as new as this line: its name has to be durable as well.
         self._files.sync_directory(self._path)
 
+    # --- rewriting ------------------------------------------------------------------------------
+
+    def new_segment(self, base_offset: int, *, stage: str, now_ms: int) -> Segment:
+        """A segment beside the log, which is no part of it yet."""
+        return Segment.create(self._files, self._path, base_offset, now_ms=now_ms, stage=stage)
+
+    def sync_names(self) -> None:
+        """The names in the directory are on the medium. Any thread. Raises OSError."""
+        self._files.sync_directory(self._path)
+
+    def begin_swap(self, old: list[Segment], new: Segment, *, due_ms: int) -> Swap:
+        """Let `new`, complete and synced, take the place of `old`, which the log still has.
+
+        Its first step is up to the caller, who has to `end_swap` it after the last one.
+        """
+        assert self.swap is None, "one swap at a time"
+        assert self.segments.holds(old), "the segments to replace are gone"
+
+        def replace() -> None:
+            self._bury(old, due_ms=due_ms)
+            self.segments.replace_closed(old, [new])
+
+        self.swap = Swap(self._files, new, replace)
+        return self.swap
+
+    def end_swap(self, swap: Swap) -> None:
+        """The new segment has its names: it is like any other from now on."""
+        if self.swap is not swap:
+            # Somebody needed it at once: see `_settle`.
+            return
+        self.swap = None
+        # What is left is known from the time indexes alone until here.
+        self.manifest.remember(swap.new.seal(now_ms=swap.new.appended_ms))
+        self.unsynced.add_created(self.manifest.file)
+
+    def _settle(self) -> None:
+        """Finish the swap that is under way, before the segments change otherwise."""
+        if self.swap is not None:
+            self.swap.finish()
+            self.end_swap(self.swap)
+
+    def remember_cleaned(self, offset: int) -> None:
+        """Note that everything below `offset` is compacted."""
+        self.manifest.remember_cleaned(offset)
+        self.unsynced.add_created(self.manifest.file)
+
+    # --- removing -------------------------------------------------------------------------------
+
     def remove_first(self, count: int, *, due_ms: int) -> None:
         """Take out the oldest segments; their files are renamed now and unlinked at `due_ms`."""
+        self._settle()
         self._bury(self.segments.remove_first(count), due_ms=due_ms)
 
     def truncate_to(self, offset: int, *, now_ms: int, due_ms: int) -> None:
@@ -175,6 +228,7 @@ class SegmentedLog:
         more, so that is taken back first.
         Differs from Kafka: its log ends at `offset` until the next restart.
         """
+        self._settle()
         self.unsynced.invalidate()
         self._forget_positions()
         base_offset = self.segments.floor(offset).base_offset
@@ -193,8 +247,9 @@ class SegmentedLog:
             active.time_index.load_last()
         self.unsynced.add_created(self.segments.active.log)
         self.end_offset = self.segments.active.next_offset
-        if self.manifest.log_start_offset > self.end_offset:
-            self.manifest.log_start_offset = self.end_offset
+        if max(self.manifest.log_start_offset, self.manifest.cleaned_offset) > self.end_offset:
+            self.manifest.log_start_offset = min(self.manifest.log_start_offset, self.end_offset)
+            self.manifest.cleaned_offset = min(self.manifest.cleaned_offset, self.end_offset)
             self.manifest.rewrite()
 
     def _start_over(self, offset: int, *, now_ms: int, due_ms: int) -> None:
@@ -210,6 +265,7 @@ class SegmentedLog:
 
     def seal_active(self, *, now_ms: int) -> None:
         """Write out and remember what is known of the active segment, for a clean stop."""
+        self._settle()
         active = self.segments.active
         if active.is_as_remembered:
             return

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from storage.files import TEMPORARY_SUFFIX, Bytes
+from storage.files import TEMPORARY_SUFFIX, Bytes, File
 from storage.power_loss import (
     DirectoryNode,
     FileNode,
@@ -171,6 +171,12 @@ class SimulatedDisk:
         else:
             target_parent.change((None, target_name, node))
             parent.change((name, None, None))
+
+    def rename_open(self, file: File, target: str) -> None:
+        """See `Files.rename_open`."""
+        assert isinstance(file, SimulatedFile)
+        self.rename(file.path, target)
+        file.path = target
 
     def unlink(self, path: str) -> None:
         """See `Files.unlink`."""

@@ -68,6 +68,11 @@ class SparseIndex:
         return self._written + len(self._first)
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of all entries, written out or not."""
+        return self.count * self.ENTRY.size
+
+    @property
     def file(self) -> File | None:
         """The file, for syncing; None while nothing was written out."""
         return self._file

@@ -136,6 +136,16 @@ def _max_timestamp(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> c
     return _int64(data, position + 18) if magic == 1 else -1
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _newest_record(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.longlong:
+    """`_max_timestamp`, but -1 for a batch that compaction left without records."""
+    if data[position + 16] == 2 and _int32(data, position + 57) == 0:
+        return -1
+    return _max_timestamp(data, position)
+
+
 def whole_entries(
     buffer: Buffer,
     start: cython.Py_ssize_t,
@@ -174,7 +184,8 @@ def find_entry(
     timestamp: cython.longlong,
 ) -> tuple[int, int]:
     """(position, size) of the first entry whose last offset is >= `offset` and whose header's max
-    timestamp is >= `timestamp` (ms; pass the least i64 when time does not matter).
+    timestamp is >= `timestamp` (ms; pass the least i64 when time does not matter). A batch without
+    records has no timestamp.
 
     Size 0: none of the complete entries in `[start, end)` qualifies, and position is where the
     next read must begin. Size -1: an impossible entry lies at position.
@@ -190,7 +201,7 @@ def find_entry(
         size = _entry_size(data, position, end)
         if size < 0:
             return position, size + 1
-        if _last_offset(data, position) >= offset and _max_timestamp(data, position) >= timestamp:
+        if _last_offset(data, position) >= offset and _newest_record(data, position) >= timestamp:
             return position, size
         position += size
 

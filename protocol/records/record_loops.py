@@ -52,9 +52,6 @@ FAULT_TIMESTAMP_TYPE = 3
 TYPE_IGNORED = 0
 TYPE_FORBIDDEN = 1
 
-_INT64_MIN = -(2**63)
-_INT64_MAX = 2**63 - 1
-
 
 # --- numbers inside a buffer --------------------------------------------------------------------
 
@@ -351,24 +348,6 @@ def find_timestamp(
     return -1, -1
 
 
-def first_with_timestamp(
-    buffer: Buffer,
-    start: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    count: cython.longlong,
-    base_timestamp: cython.longlong,
-) -> tuple[int, int]:
-    """(max timestamp, offset delta of the first record that has it) of well-formed records.
-
-    Raises:
-        InvalidRecords: as `check_records`.
-    """
-    max_timestamp, delta, _, _ = check_records(
-        buffer, start, end, count, base_timestamp, _INT64_MIN, _INT64_MAX, TYPE_IGNORED, False
-    )
-    return max_timestamp, delta
-
-
 # --- records as values --------------------------------------------------------------------------
 
 
@@ -462,3 +441,51 @@ def decode_records(
         index += 1
     _expect_consumed(position, end, count)
     return records
+
+
+def outline_records(
+    buffer: Buffer,
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    count: cython.longlong,
+    base_offset: cython.longlong,
+    base_timestamp: cython.longlong,
+) -> list[tuple[int, int, int, int, bytes | None, bool]]:
+    """(start, end, offset, timestamp, key, has a value) of the next `count` records.
+
+    For compaction: of a record only the key is copied. The last end is where to go on.
+
+    Raises:
+        InvalidRecords: as `check_records`, but bytes behind the records are not looked at.
+    """
+    if cython.compiled:
+        view: cython.const[cython.uchar][::1] = buffer
+        data: cython.p_const_uchar = cython.address(view[0])
+    else:
+        data = buffer
+    whole: memoryview = memoryview(buffer)
+    first: cython.Py_ssize_t = start
+    position: cython.Py_ssize_t
+    packed: cython.longlong
+    body_end: cython.Py_ssize_t
+    timestamp_end: cython.Py_ssize_t
+    timestamp: cython.longlong
+    offset: cython.longlong
+    has_value: cython.bint
+    outlines = []
+    while count > 0:
+        packed = _body_end(data, first, end)
+        body_end = packed >> 3
+        position = first + (packed & 7) + 1
+        timestamp_end = _varlong_end(data, position, body_end)
+        timestamp = _wrapping_sum(base_timestamp, _varlong(data, position, timestamp_end))
+        packed = _varint(data, timestamp_end, body_end)
+        offset = _wrapping_sum(base_offset, packed >> 3)
+        position = timestamp_end + (packed & 7)
+        key = _nullable_bytes(whole, data, position, body_end)
+        position = _skip_bytes(data, position, body_end)
+        has_value = _varint(data, position, body_end) >= 0
+        outlines.append((first, body_end, offset, timestamp, key, has_value))
+        first = body_end
+        count -= 1
+    return outlines

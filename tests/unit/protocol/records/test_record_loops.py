@@ -45,8 +45,24 @@ def test_max_timestamp_is_the_first_records_that_has_it(loops: ModuleType) -> No
     batch = build_batch(
         [Record(0, 5, None, None), Record(1, 9, None, None), Record(2, 9, None, None)]
     )
-    payload = batch[RECORDS_AT:]
-    assert loops.first_with_timestamp(payload, 0, len(payload), 3, 5) == (9, 1)
+    assert check(loops, batch[RECORDS_AT:], 3, 5, *OPEN, 0, False)[:2] == (9, 1)
+
+
+def test_outlines_tell_where_records_lie_and_can_be_taken_in_parts(loops: ModuleType) -> None:
+    end = len(GOLDEN)
+    whole = loops.outline_records(GOLDEN, 0, end, 3, 40, 100)
+    assert [outline[2:] for outline in whole] == [
+        (40, 100, None, True),
+        (41, 999, b"k", True),
+        (42, 200, b"k", False),
+    ]
+    assert whole[0][0] == 0
+    assert whole[-1][1] == end
+    first = loops.outline_records(GOLDEN, 0, end, 1, 40, 100)
+    rest = loops.outline_records(GOLDEN, first[-1][1], end, 2, 40, 100)
+    assert first + rest == whole
+    with pytest.raises(InvalidRecords):
+        loops.outline_records(GOLDEN, 0, end, 4, 40, 100)
 
 
 def test_no_timestamps_leave_minus_one(loops: ModuleType) -> None:
@@ -160,7 +176,7 @@ def test_case_13_search_finds_the_record_not_the_batch(
 
 
 def test_case_13_largest_timestamp_is_the_middle_record(loops: ModuleType) -> None:
-    assert loops.first_with_timestamp(GOLDEN, 0, len(GOLDEN), 3, 100) == (999, 1)
+    assert check(loops, GOLDEN, 3)[:2] == (999, 1)
 
 
 def test_search_refuses_a_broken_record_before_the_hit(loops: ModuleType) -> None:

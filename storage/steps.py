@@ -1,0 +1,104 @@
+"""Long work in short steps, so that the thread that owns the logs is never held up by it.
+
+Owns the agreement between whoever does such work (compaction) and whoever drives it. The work is a
+generator. Each time it yields, requests may be served; what it yields says how it wants to go on:
+
+| yielded     | meaning                                                                    |
+|-------------|----------------------------------------------------------------------------|
+| None        | a slice of work is done, there is more                                     |
+| an OffLoop  | run this in any other thread (or right here), then go on                   |
+
+An `OffLoop` holds what would block or hold up the thread: a sync, a large (de)compression. It
+touches nothing that the owner's thread changes meanwhile. Between two steps the world may have
+changed; the work has to look before it goes on.
+
+Tests and tools, which serve nobody, drive the same generators with `run_steps`.
+
+Read next: `storage.compaction`.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Final, Generic, TypeAlias, TypeVar
+
+Result = TypeVar("Result")
+
+SLICE_RECORDS: Final = 2048
+"""Records, or entries, looked at in one slice: about two milliseconds."""
+
+SLICE_BYTES: Final = 1 << 20
+"""Bytes read or written in one slice."""
+
+
+class OffLoop(Generic[Result]):
+    """One call for another thread. `run` once, then the generator that yielded it goes on.
+
+    Attributes:
+        is_done: whether `run` came to its end.
+    """
+
+    __slots__ = ("_error", "_function", "_result", "is_done")
+
+    def __init__(self, function: Callable[[], Result]) -> None:
+        """Call `function` later."""
+        self.is_done = False
+        self._function = function
+        self._result: list[Result] = []
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Make the call. Never raises: what the call raised is raised by `result`."""
+        assert not self.is_done, "an off-loop call runs once"
+        try:
+            self._result.append(self._function())
+        except Exception as error:  # noqa: BLE001 - carried over to the thread that asked
+            self._error = error
+        finally:
+            self.is_done = True
+
+    def result(self) -> Result:
+        """What the call returned, or raises what it raised."""
+        assert self.is_done, "the result of a call that did not run"
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+
+Steps: TypeAlias = Generator[OffLoop[object] | None, None, Result]
+
+
+def off_loop(function: Callable[[], Result]) -> Steps[Result]:
+    """Yield `function` to be run elsewhere; its result, or raises what it raised."""
+    call: OffLoop[Result] = OffLoop(function)
+    yield call  # type: ignore[misc]
+    return call.result()
+
+
+def run_steps(steps: Steps[Result]) -> Result:
+    """Drive the work to its end in this thread; its result."""
+    while True:
+        try:
+            call = next(steps)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+        if call is not None:
+            call.run()
+
+
+class Slice:
+    """Counts work until it is time to let others in: `if spent.add(n): yield`."""
+
+    __slots__ = ("_limit", "_spent")
+
+    def __init__(self, limit: int = SLICE_RECORDS) -> None:
+        """Nothing is spent yet."""
+        self._limit = limit
+        self._spent = 0
+
+    def add(self, cost: int) -> bool:
+        """Count `cost`; whether the slice is over, which begins the next one."""
+        self._spent += cost
+        if self._spent < self._limit:
+            return False
+        self._spent = 0
+        return True

@@ -1,0 +1,67 @@
+"""Putting a rewritten segment in the place of those it was made from, so that no crash shows.
+
+Owns the order of names. The rewritten files are written as `.cleaned` and synced before this
+begins. Every line is followed by a sync of the directory before the next one:
+
+    step        names change                                   a start that finds this
+    ----------  ---------------------------------------------  -----------------------------------
+    (written)   new files exist as `.cleaned`                  removes them: nothing has happened
+    announced   all of them `.cleaned` -> `.swap`, log last    some `.cleaned`: removes them all
+                                                               none: finishes the swap
+    replaced    old files -> `.deleted`                        finishes the swap
+    named       new log `.swap` -> final                       renames the rest
+    done        new indexes `.swap` -> final
+
+"Announced" is the moment. The old files go only once that is durable; the new log takes its name
+only once the old files are out of the way, or a start might see both; its indexes come last, or a
+start would take them for those of the old segment. `storage.leftovers` is the other half.
+
+In memory the log uses the new segment from "replaced" on; its files keep working under all names.
+Whoever changes the segments meanwhile calls `finish` first, which does the rest at once.
+
+Source: Kafka `LocalLog.replaceSegments`. Read next: `storage.compaction`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, SWAP_SUFFIX
+from storage.files import Files
+from storage.segment import Segment
+
+_ALL_KINDS: Final = (*INDEX_SUFFIXES, LOG_SUFFIX)
+
+
+class Swap:
+    """One rewritten segment on its way into a log. Belongs to the log's thread.
+
+    Drive it with `advance`, and sync the directory after each call, until `is_done`.
+    """
+
+    __slots__ = ("_files", "_steps", "new")
+
+    def __init__(self, files: Files, new: Segment, replace: Callable[[], None]) -> None:
+        """`replace` takes the old segments out of the log, renames their files, puts `new` in."""
+        self.new = new
+        self._files = files
+        self._steps: list[Callable[[], None]] = [
+            lambda: new.move_to("", INDEX_SUFFIXES),
+            lambda: new.move_to("", (LOG_SUFFIX,)),
+            replace,
+            lambda: new.move_to(SWAP_SUFFIX, _ALL_KINDS),
+        ]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the segment has its final names."""
+        return not self._steps
+
+    def advance(self) -> None:
+        """The next line of the table. Raises OSError; then only a restart puts things right."""
+        self._steps.pop()()
+
+    def finish(self) -> None:
+        """All lines that are left, at once. Raises OSError."""
+        while not self.is_done:
+            self._files.sync_directory(self.new.directory)
+            self.advance()
