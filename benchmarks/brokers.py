@@ -6,6 +6,7 @@ and Tidelog's launchers are those of the compatibility tests.
 """
 
 import contextlib
+import signal
 import subprocess
 import sys
 import time
@@ -71,6 +72,11 @@ class Contender:
             PeerUnavailable: it cannot be had or does not start here.
         """
         return self.launch(folder, self.name)
+
+
+def end_with_us() -> None:
+    """Makes SIGTERM end this process as Ctrl-C does, so that the brokers it started end too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def _running(name: str, broker: KafkaPeer | TidelogProcess) -> Running:

@@ -55,6 +55,7 @@ class Plan:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the comparison and prints its table; 0 when every cell of Tidelog got through."""
     options = _parse(arguments)
+    brokers.end_with_us()
     plan = _plan(options)
     os.nice(0 if options.no_nice else 5)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.disk) as folder:

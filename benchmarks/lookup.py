@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lookups", type=int, default=20_000)
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     options = parser.parse_args(arguments)
+    brokers.end_with_us()
     names = options.brokers.split(",")
     rows = []
     with tempfile.TemporaryDirectory(prefix="bench-lookup-") as folder:

@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--brokers", default="kafka,tidelog-synced")
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     options = parser.parse_args(arguments)
+    brokers.end_with_us()
     rows = []
     with tempfile.TemporaryDirectory(prefix="bench-start-") as name:
         folder = Path(name)
