@@ -1,4 +1,4 @@
-"""The authorized-operations fields of Metadata, DescribeCluster and DescribeGroups.
+"""Who may do what: everybody everything, and the fields of answers that say so.
 
 Without an authorizer everybody may do everything that makes sense on a resource.  A field that was
 not asked for carries `NOT_ASKED`.
@@ -9,6 +9,9 @@ Source: KIP-430; bit numbers are Kafka's `AclOperation` codes.
 from typing import Final
 
 NOT_ASKED: Final = -(2**31)
+
+NO_AUTHORIZER: Final = "This broker has no authorizer: everybody may do everything."
+"""What requests about access rules are told with SECURITY_DISABLED."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12

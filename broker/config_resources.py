@@ -1,28 +1,33 @@
 """Configuration resources: what DescribeConfigs, AlterConfigs and IncrementalAlterConfigs act on.
 
-| type | name                          | what it is                                          |
-|------|-------------------------------|-----------------------------------------------------|
-| 2    | topic                         | a topic's own settings over the broker's            |
-| 4    | this broker's id              | the broker's settings, the dynamic ones changeable  |
-| 4    | empty                         | the cluster-wide default: the same on one node      |
-
-Others that Kafka knows (loggers, client metrics, groups) are refused as INVALID_REQUEST.
+| type | name                | what it is                                                    |
+|------|---------------------|---------------------------------------------------------------|
+| 2    | topic               | a topic's own settings over the broker's                      |
+| 4    | this broker's id    | the broker's settings, the dynamic ones changeable            |
+| 4    | empty               | the cluster-wide default: the same on one node                |
+| 8    | this broker's id    | loggers and their levels, changed until the next start        |
+| 16   | any                 | a subscription to clients' metrics: none, they are not taken  |
+| 32   | group               | a group's timings: the broker's, the same for every group     |
 
 Owns the finding of a resource, its current overrides and the replacement of them.  The settings
 themselves, their types and texts are `config`'s.
 
-Source: KIP-133, KIP-226, KIP-339; Kafka `ConfigHelper`, `ConfigAdminManager`.
+Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelper`,
+`ConfigAdminManager`, `LoggingController`.
 """
 
+import logging
 from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
 
 from broker.context import Context
 from broker.errors import InvalidConfig, InvalidRequest, ResourceNotFound, UnknownTopicOrPartition
 from broker.topics import check_topic_name
 from config import ConfigErrors, check_topic_overrides, with_dynamic
 from config.broker_keys import BROKER_KEYS
-from config.describe import ConfigSource, Entry, describe_broker, describe_topic
+from config.describe import ConfigSource, Entry, Synonym, describe_broker, describe_topic
 from config.topic import canonical_topic_key, resolve
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, ValueType, format_value
@@ -33,6 +38,9 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class Operation(IntEnum):
@@ -45,85 +53,52 @@ class Operation(IntEnum):
 
 
 class Resource:
-    """One topic or this broker, as something that has settings."""
+    """Something that has settings; this base has none, and none can be set."""
 
-    def __init__(self, context: Context, resource_type: int, name: str) -> None:
-        """Find it.
+    may_be_replaced = True
+    """Whether AlterConfigs, which resets what it does not name, makes sense."""
 
-        Raises:
-            InvalidRequest: the type is not served.
-            UnknownTopicOrPartition: there is no such topic.
-            ResourceNotFound: the broker id is not ours.
-        """
-        self._context = context
-        self._name = name
-        if resource_type == ResourceType.TOPIC:
-            check_topic_name(name)
-            if context.topics.find(name) is None:
-                raise UnknownTopicOrPartition(name)
-        elif resource_type == ResourceType.BROKER:
-            if name not in ("", str(context.endpoint.node_id)):
-                raise ResourceNotFound(
-                    f"Broker {name!r} is not here; this is broker {context.endpoint.node_id}."
-                )
-        else:
-            raise InvalidRequest(
-                f"Configuration resources of type {resource_type} are not served; "
-                "use 2 (topic) or 4 (broker)."
-            )
-        self.is_topic = resource_type == ResourceType.TOPIC
+    keys: Mapping[str, Key] = MappingProxyType({})
+    """The table of its settings, for those that have one."""
 
     def describe(self) -> list[Entry]:
-        """Every setting with its levels; for the cluster default only what was set at run time."""
-        broker_config = self._context.topics.broker_config
-        if self.is_topic:
-            topic = self._context.topics.find(self._name)
-            assert topic is not None, "found at construction, and nothing has waited since"
-            return describe_topic(topic.overrides, broker_config)
-        entries = describe_broker(broker_config)
-        if self._name:
-            return entries
-        return [entry for entry in entries if entry.source is ConfigSource.DYNAMIC_BROKER]
+        """Every setting with its levels."""
+        return []
+
+    def is_default(self, entry: Entry) -> bool:
+        """What clients before DescribeConfigs v1 are told of a value's origin."""
+        return entry.source is ConfigSource.DEFAULT
 
     def is_changeable(self, key: Key) -> bool:
         """Whether the protocol may change `key` of this resource."""
-        return self.is_topic or key.dynamic
+        return False
 
     def overrides(self) -> dict[str, str]:
         """The resource's own settings, under their present names."""
-        if self.is_topic:
-            topic = self._context.topics.find(self._name)
-            assert topic is not None, "found at construction, and nothing has waited since"
-            return {canonical_topic_key(name): text for name, text in topic.overrides.items()}
-        return dict(self._context.topics.broker_config.dynamic)
+        return {}
 
     def canonical(self, name: str) -> str:
         """The present name of a setting that may be given by an older one."""
-        return canonical_topic_key(name) if self.is_topic else name
+        return name
 
     def check(self, overrides: Mapping[str, str]) -> None:
         """Accept `overrides` as the resource's own settings.
 
         Raises:
+            InvalidConfig: nothing can be set on this resource; says why.
             ConfigErrors: with every problem.
         """
-        if self.is_topic:
-            problems = check_topic_overrides(overrides)
-            if problems:
-                raise ConfigErrors(problems)
-        else:
-            with_dynamic(self._context.config, overrides)
 
     async def replace(self, overrides: Mapping[str, str]) -> None:
-        """Make `overrides` the resource's own settings, durably.
+        """Make `overrides` the resource's own settings.
 
         Raises:
             ConfigErrors: with every problem; nothing was changed.
         """
-        if self.is_topic:
-            await self._context.topics.set_overrides(self._name, overrides)
-        else:
-            await self._context.topics.set_broker_overrides(overrides)
+
+    def current(self, key: Key) -> str:
+        """The text of the value in force where no override is set."""
+        return format_value(key.default)
 
     def apply(
         self, overrides: dict[str, str], name: str, operation: int, value: str | None
@@ -150,17 +125,12 @@ class Resource:
     def _edit_list(
         self, overrides: Mapping[str, str], name: str, operation: int, value: str
     ) -> str:
-        key = (TOPIC_KEYS if self.is_topic else BROKER_KEYS).get(name)
+        key = self.keys.get(name)
         if key is None or key.type is not ValueType.LIST:
             raise InvalidConfig(
                 f"{name} is not a list; append and subtract are for lists, use set."
             )
-        if name in overrides:
-            current = overrides[name]
-        elif self.is_topic:
-            current = format_value(resolve(key, {}, self._context.topics.broker_config))
-        else:
-            current = self._context.topics.broker_config.text_of(name) or format_value(key.default)
+        current = overrides[name] if name in overrides else self.current(key)
         items = [item.strip() for item in current.split(",") if item.strip()]
         given = [item.strip() for item in value.split(",") if item.strip()]
         if operation == Operation.APPEND:
@@ -168,3 +138,224 @@ class Resource:
         else:
             items = [item for item in items if item not in given]
         return ",".join(items)
+
+
+class _Topic(Resource):
+    """One topic."""
+
+    keys = TOPIC_KEYS
+
+    def __init__(self, context: Context, name: str) -> None:
+        check_topic_name(name)
+        topic = context.topics.find(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(name)
+        self._context = context
+        self._topic = topic
+
+    def describe(self) -> list[Entry]:
+        return describe_topic(self._topic.overrides, self._context.topics.broker_config)
+
+    def is_default(self, entry: Entry) -> bool:
+        return entry.source is not ConfigSource.TOPIC
+
+    def is_changeable(self, key: Key) -> bool:
+        return True
+
+    def overrides(self) -> dict[str, str]:
+        return {canonical_topic_key(name): text for name, text in self._topic.overrides.items()}
+
+    def canonical(self, name: str) -> str:
+        return canonical_topic_key(name)
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        problems = check_topic_overrides(overrides)
+        if problems:
+            raise ConfigErrors(problems)
+
+    async def replace(self, overrides: Mapping[str, str]) -> None:
+        await self._context.topics.set_overrides(self._topic.name, overrides)
+
+    def current(self, key: Key) -> str:
+        return format_value(resolve(key, {}, self._context.topics.broker_config))
+
+
+class _Broker(Resource):
+    """This broker, or with no name the cluster-wide default."""
+
+    keys = BROKER_KEYS
+
+    def __init__(self, context: Context, name: str) -> None:
+        if name:
+            _check_broker(context, name)
+        self._context = context
+        self._name = name
+
+    def describe(self) -> list[Entry]:
+        entries = describe_broker(self._context.topics.broker_config)
+        if self._name:
+            return entries
+        return [entry for entry in entries if entry.source is ConfigSource.DYNAMIC_BROKER]
+
+    def is_changeable(self, key: Key) -> bool:
+        return key.dynamic
+
+    def overrides(self) -> dict[str, str]:
+        return dict(self._context.topics.broker_config.dynamic)
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        with_dynamic(self._context.config, overrides)
+
+    async def replace(self, overrides: Mapping[str, str]) -> None:
+        await self._context.topics.set_broker_overrides(overrides)
+
+    def current(self, key: Key) -> str:
+        return self._context.topics.broker_config.text_of(key.name) or format_value(key.default)
+
+
+_ROOT: Final = "root"
+_TRACE: Final = 5
+_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "FATAL": logging.CRITICAL,
+        "ERROR": logging.ERROR,
+        "WARN": logging.WARNING,
+        "INFO": logging.INFO,
+        "DEBUG": logging.DEBUG,
+        "TRACE": _TRACE,
+    }
+)
+
+
+def _level_name(level: int) -> str:
+    """Kafka's word for the severity that `level` lets through."""
+    for name, value in _LEVELS.items():
+        if level >= value:
+            return name
+    return "TRACE"
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == _ROOT else name)
+
+
+class _Loggers(Resource):
+    """The loggers of this process; their levels last until it ends."""
+
+    may_be_replaced = False
+
+    def __init__(self, context: Context, name: str) -> None:
+        _check_broker(context, name)
+        known = logging.root.manager.loggerDict
+        self._names = [
+            _ROOT,
+            *sorted(name for name, kept in known.items() if isinstance(kept, logging.Logger)),
+        ]
+
+    def describe(self) -> list[Entry]:
+        return [self._entry(name) for name in self._names]
+
+    def is_changeable(self, key: Key) -> bool:
+        return True
+
+    def overrides(self) -> dict[str, str]:
+        levels = {name: _logger(name).level for name in self._names}
+        return {name: _level_name(level) for name, level in levels.items() if level}
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        for name, level in overrides.items():
+            if name not in self._names:
+                raise InvalidConfig(f"There is no logger {name!r}.")
+            if level not in _LEVELS:
+                raise InvalidConfig(
+                    f"{name} cannot have the level {level!r}; use one of {', '.join(_LEVELS)}."
+                )
+        if _ROOT not in overrides:
+            raise InvalidConfig("The level of the root logger cannot be removed; set another.")
+
+    async def replace(self, overrides: Mapping[str, str]) -> None:
+        before = self.overrides()
+        for name in self._names:
+            if overrides.get(name) != before.get(name):
+                _logger(name).setLevel(_LEVELS.get(overrides.get(name, ""), logging.NOTSET))
+
+    @staticmethod
+    def _entry(name: str) -> Entry:
+        level = _level_name(_logger(name).getEffectiveLevel())
+        key = Key(name=name, type=ValueType.STRING, default=level, doc="", dynamic=True)
+        synonym = Synonym(name=name, value=level, source=ConfigSource.DYNAMIC_BROKER_LOGGER)
+        return Entry(key=key, synonyms=(synonym,))
+
+
+class _ClientMetrics(Resource):
+    """A subscription to clients' metrics, of which there is none."""
+
+    def __init__(self, name: str) -> None:
+        if not name:
+            raise InvalidRequest("A subscription to client metrics needs a name.")
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        if overrides:
+            raise InvalidConfig("Clients' metrics are not collected by this broker.")
+
+
+class _Group(Resource):
+    """A group of the consumer protocol; its timings are the broker's."""
+
+    def __init__(self, context: Context, name: str) -> None:
+        if not name:
+            raise InvalidRequest("A group has a name.")
+        self._broker_config = context.topics.broker_config
+
+    def describe(self) -> list[Entry]:
+        entries = {entry.key.name: entry for entry in describe_broker(self._broker_config)}
+        return [
+            _renamed(entries[f"group.{name}"], name)
+            for name in ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
+        ]
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        if overrides:
+            raise InvalidConfig(
+                "Groups have no settings of their own here; the broker's group.consumer.* "
+                "settings hold for all of them."
+            )
+
+
+def _renamed(entry: Entry, name: str) -> Entry:
+    """A broker setting as the default of a group's."""
+    key = Key(
+        name=name, type=entry.key.type, default=entry.key.default, doc=entry.key.doc, dynamic=False
+    )
+    return Entry(key=key, synonyms=entry.synonyms)
+
+
+def _check_broker(context: Context, name: str) -> None:
+    if name != str(context.endpoint.node_id):
+        raise ResourceNotFound(
+            f"Broker {name!r} is not here; this is broker {context.endpoint.node_id}."
+        )
+
+
+def find_resource(context: Context, resource_type: int, name: str) -> Resource:
+    """The resource of that type and name.
+
+    Raises:
+        InvalidRequest: the type is unknown, or needs a name.
+        UnknownTopicOrPartition: there is no such topic.
+        ResourceNotFound: the broker id is not ours.
+    """
+    if resource_type == ResourceType.TOPIC:
+        return _Topic(context, name)
+    if resource_type == ResourceType.BROKER:
+        return _Broker(context, name)
+    if resource_type == ResourceType.BROKER_LOGGER:
+        return _Loggers(context, name)
+    if resource_type == ResourceType.CLIENT_METRICS:
+        return _ClientMetrics(name)
+    if resource_type == ResourceType.GROUP:
+        return _Group(context, name)
+    known = ", ".join(f"{known.value} ({known.name.lower()})" for known in ResourceType)
+    raise InvalidRequest(
+        f"Configuration resources of type {resource_type} are unknown; use one of {known}."
+    )

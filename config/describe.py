@@ -24,6 +24,7 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

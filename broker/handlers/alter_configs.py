@@ -5,9 +5,10 @@ What is not named goes back to its default, which is why clients prefer Incremen
 Source: KIP-133; Kafka `ConfigAdminManager`.
 """
 
-from broker.config_resources import Operation, Resource
+from broker.config_resources import Operation, find_resource
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
+from broker.errors import InvalidRequest
 from protocol.api.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -35,7 +36,9 @@ async def _alter(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
     try:
-        resource = Resource(context, asked.resource_type, asked.resource_name)
+        resource = find_resource(context, asked.resource_type, asked.resource_name)
+        if not resource.may_be_replaced:
+            raise InvalidRequest("Levels of loggers are set one by one: use incremental changes.")
         overrides: dict[str, str] = {}
         for config in asked.configs:
             resource.apply(overrides, config.name, Operation.SET, config.value)

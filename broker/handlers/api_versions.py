@@ -4,9 +4,7 @@ The list is `protocol.api_keys.SUPPORTED` and nothing else.  A version above our
 the dispatcher answers it in version 0 (KIP-511).  Since version 3 the client names its software; a
 name outside the agreed alphabet is INVALID_REQUEST, upon which librdkafka asks again in version 0.
 
-The finalized feature `metadata.version` tells user interfaces which Kafka release to compare us
-with.  `transaction.version` and `group.version` stay out until their semantics are served: clients
-change what they send when they see them.
+The finalized features are those of `broker.features`: what clients send depends on them.
 
 Source: KIP-35, KIP-511, KIP-584; Kafka `ApiVersionsRequest.isValid`.
 """
@@ -14,6 +12,7 @@ Source: KIP-35, KIP-511, KIP-584; Kafka `ApiVersionsRequest.isValid`.
 import re
 
 from broker.context import Context, RequestContext
+from broker.features import FINALIZED
 from protocol.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -26,11 +25,6 @@ from protocol.error_codes import ErrorCode
 
 _SOFTWARE_SINCE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-_METADATA_VERSION = "metadata.version"
-_METADATA_VERSION_MIN = 1
-_METADATA_VERSION_LEVEL = 21
-"""3.9-IV0, the release whose behaviour this broker follows where releases differ."""
 
 
 def handle(
@@ -50,18 +44,12 @@ def handle(
             for key, versions in SUPPORTED.items()
         ],
         supported_features=[
-            SupportedFeatureKey(
-                name=_METADATA_VERSION,
-                min_version=_METADATA_VERSION_MIN,
-                max_version=_METADATA_VERSION_LEVEL,
-            )
+            SupportedFeatureKey(name=name, min_version=level, max_version=level)
+            for name, level in FINALIZED.items()
         ],
         finalized_features_epoch=0,
         finalized_features=[
-            FinalizedFeatureKey(
-                name=_METADATA_VERSION,
-                min_version_level=_METADATA_VERSION_LEVEL,
-                max_version_level=_METADATA_VERSION_LEVEL,
-            )
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in FINALIZED.items()
         ],
     )

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32, versions 0-4): settings of topics and of this broker.
+"""DescribeConfigs (key 32, versions 0-4): settings of topics, brokers, loggers, groups.
 
 Asked keys are answered in the order asked; null and an empty list both mean all.  Version 0 has
 `is_default` where later ones have the source; synonyms (v1+) and documentation (v3+) only on
@@ -7,10 +7,10 @@ request.  Nothing we have is secret, so no value is withheld.
 Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 """
 
-from broker.config_resources import Resource
+from broker.config_resources import Resource, find_resource
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
-from config.describe import ConfigSource, Entry
+from config.describe import Entry
 from protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -37,7 +37,7 @@ def _describe(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
     try:
-        resource = Resource(context, asked.resource_type, asked.resource_name)
+        resource = find_resource(context, asked.resource_type, asked.resource_name)
         entries = {entry.key.name: entry for entry in resource.describe()}
         names = asked.configuration_keys or list(entries)
         for name in dict.fromkeys(names):
@@ -55,17 +55,12 @@ def _result(
 ) -> DescribeConfigsResourceResult:
     key = entry.key
     synonyms = entry.synonyms if message.include_synonyms else ()
-    is_default = (
-        entry.source is not ConfigSource.TOPIC
-        if resource.is_topic
-        else (entry.source is ConfigSource.DEFAULT)
-    )
     return DescribeConfigsResourceResult(
         name=key.name,
         value=entry.value,
         read_only=not resource.is_changeable(key),
         config_source=entry.source,
-        is_default=is_default,
+        is_default=resource.is_default(entry),
         synonyms=[
             DescribeConfigsSynonym(name=level.name, value=level.value, source=level.source)
             for level in synonyms

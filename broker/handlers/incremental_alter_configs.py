@@ -5,7 +5,7 @@ All changes of one resource happen together or not at all.
 Source: KIP-339; Kafka `ConfigAdminManager`.
 """
 
-from broker.config_resources import Resource
+from broker.config_resources import find_resource
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InvalidRequest
@@ -36,7 +36,7 @@ async def _alter(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
     try:
-        resource = Resource(context, asked.resource_type, asked.resource_name)
+        resource = find_resource(context, asked.resource_type, asked.resource_name)
         names = [resource.canonical(config.name) for config in asked.configs]
         if len(set(names)) != len(names):
             raise InvalidRequest("A setting stands in the request more than once.")

@@ -1,5 +1,6 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, and what the log makes of them."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from protocol.error_codes import ErrorCode
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, produce
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -118,7 +119,9 @@ async def test_source_and_synonyms_tell_where_a_value_comes_from(tmp_path: Path)
         (TOPIC, "missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "99", ErrorCode.RESOURCE_NOT_FOUND),
-        (8, "1", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "99", ErrorCode.RESOURCE_NOT_FOUND),
+        (METRICS, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -228,4 +231,64 @@ async def test_static_broker_setting_is_read_only(client: RawClient) -> None:
     assert setting.read_only
     change = ("listeners", SET, "PLAINTEXT://:1")
     code = await incremental(client, change, resource_type=BROKER, name="1")
+    assert code == ErrorCode.INVALID_CONFIG
+
+
+async def test_level_of_a_logger_is_changed_and_taken_back(client: RawClient) -> None:
+    name = "broker.node"
+    logger = logging.getLogger(name)
+    assert logger.level == logging.NOTSET
+
+    async def level() -> str | None:
+        return (await value_of(client, name, LOGGER, "1")).value
+
+    inherited = await level()
+    assert await incremental(client, (name, SET, "TRACE"), resource_type=LOGGER, name="1") == 0
+    assert (logger.level, await level()) == (5, "TRACE")
+    assert await incremental(client, (name, DELETE, None), resource_type=LOGGER, name="1") == 0
+    assert (logger.level, await level()) == (logging.NOTSET, inherited)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("no.such.logger", SET, "INFO"),
+        ("broker.node", SET, "LOUD"),
+        ("broker.node", APPEND, "INFO"),
+        ("root", DELETE, None),
+    ],
+)
+async def test_bad_change_of_a_logger_changes_nothing(
+    client: RawClient, change: tuple[str, int, str | None]
+) -> None:
+    before = await describe(client, LOGGER, "1")
+    code = await incremental(client, change, resource_type=LOGGER, name="1")
+    assert code == ErrorCode.INVALID_CONFIG
+    assert (await describe(client, LOGGER, "1")).configs == before.configs
+
+
+async def test_loggers_are_not_replaced_all_together(client: RawClient) -> None:
+    request = alter_configs.AlterConfigsRequest(
+        resources=[alter_configs.AlterConfigsResource(resource_type=LOGGER, resource_name="1")]
+    )
+    (response,) = (await client.request(request, 2)).responses
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_timings_of_a_group_are_the_brokers(client: RawClient) -> None:
+    result = await describe(client, GROUP, "g")
+    assert {config.name: config.value for config in result.configs} == {
+        "consumer.heartbeat.interval.ms": "5000",
+        "consumer.session.timeout.ms": "45000",
+    }
+    change = ("consumer.session.timeout.ms", SET, "50000")
+    code = await incremental(client, change, resource_type=GROUP, name="g")
+    assert code == ErrorCode.INVALID_CONFIG
+
+
+async def test_metrics_of_clients_are_not_subscribed_to(client: RawClient) -> None:
+    result = await describe(client, METRICS, "m")
+    assert (result.error_code, result.configs) == (0, [])
+    change = ("interval.ms", SET, "1000")
+    code = await incremental(client, change, resource_type=METRICS, name="m")
     assert code == ErrorCode.INVALID_CONFIG

@@ -1,0 +1,19 @@
+"""The feature levels of this release: ApiVersions announces them, UpdateFeatures leaves them.
+
+| feature               | level       | what clients do with it                                    |
+|-----------------------|-------------|------------------------------------------------------------|
+| `metadata.version`    | 25, 4.0-IV3 | user interfaces show it as the version of the cluster      |
+
+A level is here only when its semantics are served: the last one changes what producers send.
+There is no other release in the cluster to agree with, so the levels are fixed.
+
+Source: KIP-584, KIP-1022; Kafka `MetadataVersion`, `GroupVersion`, `TransactionVersion`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+METADATA_VERSION = "metadata.version"
+
+FINALIZED: Mapping[str, int] = MappingProxyType({METADATA_VERSION: 25})
+"""Feature to level. Lowest supported, highest supported and finalized level are the same."""

@@ -1,0 +1,53 @@
+"""AlterPartitionReassignments (key 45, versions 0-1): replicas can live on this broker alone.
+
+Sending a partition to where it is succeeds and changes nothing; there is never a move under way
+that could be cancelled (null replicas).
+
+Source: KIP-455, KIP-860; Kafka `ReplicationControlManager.alterPartitionReassignments`.
+"""
+
+from broker.context import Context, RequestContext
+from protocol.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.error_codes import ErrorCode
+
+
+def handle(
+    context: Context, request: RequestContext, message: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """The outcome for every partition."""
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=message.allow_replication_factor_change,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_reassign(context, topic.name, asked) for asked in topic.partitions],
+            )
+            for topic in message.topics
+        ],
+    )
+
+
+def _reassign(
+    context: Context, name: str, asked: ReassignablePartition
+) -> ReassignablePartitionResponse:
+    response = ReassignablePartitionResponse(
+        partition_index=asked.partition_index, error_message=None
+    )
+    node_id = context.endpoint.node_id
+    topic = context.topics.find(name)
+    if topic is None or not 0 <= asked.partition_index < len(topic.partitions):
+        response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        response.error_message = "There is no such partition."
+    elif asked.replicas is None:
+        response.error_code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        response.error_message = "This partition is not being moved."
+    elif asked.replicas != [node_id]:
+        response.error_code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        response.error_message = f"The only broker is {node_id}; replicas must be [{node_id}]."
+    return response

@@ -1,0 +1,52 @@
+"""AlterReplicaLogDirs (key 34, versions 0-2): move partitions between data directories.
+
+There is one data directory. A move to where the partition is already succeeds, as in Kafka; any
+other directory is LOG_DIR_NOT_FOUND.
+
+Source: KIP-113; Kafka `ReplicaManager.alterReplicaLogDirs`.
+"""
+
+import os
+
+from broker.context import Context, RequestContext
+from protocol.api.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from protocol.error_codes import ErrorCode
+
+
+def handle(
+    context: Context, request: RequestContext, message: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    """Say for every partition whether it is in the directory it was sent to."""
+    ours = os.path.abspath(context.topics.path)
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=index,
+                        error_code=_move_error(
+                            context, topic.name, index, is_ours=os.path.abspath(move.path) == ours
+                        ),
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for move in message.dirs
+            for topic in move.topics
+        ]
+    )
+
+
+def _move_error(context: Context, name: str, partition: int, *, is_ours: bool) -> ErrorCode:
+    if not is_ours:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    topic = context.topics.find(name)
+    if topic is None or not 0 <= partition < len(topic.partitions):
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    return ErrorCode.NONE

@@ -1,0 +1,18 @@
+"""DescribeAcls (key 29, versions 0-3): there is no authorizer, and that is the answer.
+
+SECURITY_DISABLED is what user interfaces look for to hide their access page.
+
+Source: Kafka `AclApis.handleDescribeAcls` without an authorizer; KIP-140.
+"""
+
+from broker.authorized_operations import NO_AUTHORIZER
+from broker.context import Context, RequestContext
+from protocol.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.error_codes import ErrorCode
+
+
+def handle(
+    context: Context, request: RequestContext, message: DescribeAclsRequest
+) -> DescribeAclsResponse:
+    """Say that access rules are not kept here."""
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

@@ -1,0 +1,74 @@
+"""DescribeQuorum (key 55, versions 0-2): the cluster's metadata has one voter, this broker.
+
+There is no Raft log behind it: metadata changes are lines of a journal that is durable before a
+change is answered. So the one voter leads, in epoch 0, and is never behind; offsets are 0.
+
+Source: KIP-595, KIP-836, KIP-853; Kafka `KafkaRaftClient.handleDescribeQuorumRequest`.
+"""
+
+from broker.context import Context, RequestContext
+from broker.topics import NO_TOPIC_ID
+from protocol.api.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    ReplicaState,
+)
+from protocol.error_codes import ErrorCode
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_PARTITION = 0
+_LISTENER_NAME = "PLAINTEXT"
+
+
+def handle(
+    context: Context, request: RequestContext, message: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
+    """The quorum of every partition asked for; only the metadata's has one."""
+    endpoint = context.endpoint
+    return DescribeQuorumResponse(
+        error_message=None,
+        topics=[
+            DescribeQuorumResponseTopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    _describe(context, topic.topic_name, partition.partition_index)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ],
+        nodes=[
+            Node(
+                node_id=endpoint.node_id,
+                listeners=[Listener(name=_LISTENER_NAME, host=endpoint.host, port=endpoint.port)],
+            )
+        ],
+    )
+
+
+def _describe(context: Context, topic: str, partition: int) -> DescribeQuorumResponsePartitionData:
+    if (topic, partition) != (METADATA_TOPIC, METADATA_PARTITION):
+        return DescribeQuorumResponsePartitionData(
+            partition_index=partition,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"Only {METADATA_TOPIC}-{METADATA_PARTITION} has a quorum.",
+        )
+    node_id = context.endpoint.node_id
+    now_ms = context.clock.wall_ms()
+    return DescribeQuorumResponsePartitionData(
+        partition_index=partition,
+        error_message=None,
+        leader_id=node_id,
+        current_voters=[
+            ReplicaState(
+                replica_id=node_id,
+                replica_directory_id=NO_TOPIC_ID,
+                last_fetch_timestamp=now_ms,
+                last_caught_up_timestamp=now_ms,
+            )
+        ],
+    )

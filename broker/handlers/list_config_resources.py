@@ -1,0 +1,47 @@
+"""ListConfigResources (key 74, versions 0-1): which resources DescribeConfigs would know.
+
+Version 0, of the days when the API listed subscriptions to client metrics only, has none to list:
+telemetry is not collected. Version 1 takes types; none stands for all.
+
+Source: KIP-714, KIP-1142; Kafka `KafkaApis.handleListConfigResources`.
+"""
+
+from collections.abc import Iterator
+
+from broker.config_resources import ResourceType
+from broker.context import Context, RequestContext
+from protocol.api.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from protocol.error_codes import ErrorCode
+
+_TYPES_SINCE = 1
+
+
+def handle(
+    context: Context, request: RequestContext, message: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """Every resource of the types asked for."""
+    types = {int(known) for known in ResourceType}
+    if request.api_version < _TYPES_SINCE:
+        asked = {int(ResourceType.CLIENT_METRICS)}
+    else:
+        asked = set(message.resource_types) or types
+    if not asked <= types:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type in sorted(asked)
+            for name in _names(context, ResourceType(resource_type))
+        ]
+    )
+
+
+def _names(context: Context, resource_type: ResourceType) -> Iterator[str]:
+    if resource_type is ResourceType.TOPIC:
+        yield from sorted(topic.name for topic in context.topics)
+    elif resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        yield str(context.endpoint.node_id)

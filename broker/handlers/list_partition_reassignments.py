@@ -1,0 +1,17 @@
+"""ListPartitionReassignments (key 46, version 0): with one broker, no partition is on its way.
+
+Source: KIP-455; Kafka `ReplicationControlManager.listPartitionReassignments`.
+"""
+
+from broker.context import Context, RequestContext
+from protocol.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+
+def handle(
+    context: Context, request: RequestContext, message: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """The moves in progress: none."""
+    return ListPartitionReassignmentsResponse(error_message=None)

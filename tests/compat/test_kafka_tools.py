@@ -1,0 +1,188 @@
+"""Apache Kafka's own command-line tools, run against the broker: what an operator would type.
+
+Each case is one tool. The answer is read from what the tool prints, because that is what people
+and their scripts read. One JVM at a time; they are started with small heaps.
+"""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.compat import harness
+from tests.compat.brokers import TidelogProcess
+from tests.support import kafka_peer
+
+pytestmark = pytest.mark.timeout(300)
+
+TOOL_TIMEOUT_S = 120
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+CONFIGS = "kafka.admin.ConfigCommand"
+LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
+CLUSTER = "org.apache.kafka.tools.ClusterTool"
+QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
+API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
+ACLS = "org.apache.kafka.tools.AclCommand"
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of its own: the tools see every topic and group there is."""
+    with TidelogProcess(tmp_path_factory.mktemp("tools") / "data") as broker:
+        yield broker.bootstrap
+
+
+def run(name: str, *arguments: str, stdin: str = "", version: str = kafka_peer.NEWEST) -> str:
+    """What the tool printed; it must end well."""
+    command = kafka_peer.tool_command(name, *arguments, version=version, heap="128m")
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
+    )
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text[-3000:]
+    assert "Exception" not in text, text[-3000:]
+    return text
+
+
+@pytest.fixture(scope="module")
+def topic(address: str) -> str:
+    """A topic of three partitions, a record a minute in partition 0, made with the tools."""
+    name = harness.unique("tools")
+    run(
+        TOPICS,
+        *("--bootstrap-server", address, "--create", "--topic", name, "--partitions", "3"),
+        *("--config", "retention.ms=-1"),
+    )
+    lines = "".join(f"k{i}:v{i}\n" for i in range(30))
+    run(
+        CONSOLE_PRODUCER,
+        *("--bootstrap-server", address, "--topic", name, "--reader-property", "parse.key=true"),
+        *("--reader-property", "key.separator=:"),
+        stdin=lines,
+    )
+    return name
+
+
+def test_topics_are_described_grown_and_deleted(address: str, topic: str) -> None:
+    described = run(TOPICS, "--bootstrap-server", address, "--describe", "--topic", topic)
+    assert "PartitionCount: 3" in described
+    assert "retention.ms=-1" in described
+    name = harness.unique("grown")
+    run(TOPICS, "--bootstrap-server", address, "--create", "--topic", name)
+    run(TOPICS, "--bootstrap-server", address, "--alter", "--topic", name, "--partitions", "4")
+    assert "PartitionCount: 4" in run(
+        TOPICS, "--bootstrap-server", address, "--describe", "--topic", name
+    )
+    run(TOPICS, "--bootstrap-server", address, "--delete", "--topic", name)
+    assert name not in run(TOPICS, "--bootstrap-server", address, "--list")
+
+
+def test_offsets_are_shown_by_time(address: str, topic: str) -> None:
+    def offsets(when: str) -> int:
+        text = run(GET_OFFSETS, "--bootstrap-server", address, "--topic", topic, "--time", when)
+        return sum(int(line.rsplit(":", 1)[1] or 0) for line in text.split())
+
+    assert offsets("-1") == 30
+    assert offsets("-2") == 0
+    assert offsets(str(int(time.time() * 1000) - 3_600_000)) == 0
+
+
+def test_a_group_consumes_and_is_reset_to_a_date(address: str, topic: str) -> None:
+    group = harness.unique("console")
+    run(
+        CONSOLE_CONSUMER,
+        *("--bootstrap-server", address, "--topic", topic, "--group", group),
+        *("--from-beginning", "--max-messages", "30", "--timeout-ms", "30000"),
+    )
+    described = run(GROUPS, "--bootstrap-server", address, "--describe", "--group", group)
+    lags = [line.split()[5] for line in described.splitlines() if topic in line]
+    assert lags == ["0", "0", "0"]
+    hour_ago = datetime.fromtimestamp(time.time() - 3600, UTC).strftime("%Y-%m-%dT%H:%M:%S.000")
+    reset = run(
+        GROUPS,
+        *("--bootstrap-server", address, "--group", group, "--topic", topic),
+        *("--reset-offsets", "--to-datetime", hour_ago, "--execute"),
+    )
+    new_offsets = [line.split()[3] for line in reset.splitlines() if topic in line]
+    assert new_offsets == ["0", "0", "0"]
+    assert group in run(GROUPS, "--bootstrap-server", address, "--list")
+    assert "Empty" in run(
+        GROUPS, "--bootstrap-server", address, "--describe", "--group", group, "--state"
+    )
+    run(GROUPS, "--bootstrap-server", address, "--delete", "--group", group)
+    assert group not in run(GROUPS, "--bootstrap-server", address, "--list")
+
+
+def test_settings_of_every_kind_are_shown_and_changed(address: str, topic: str) -> None:
+    where = ("--bootstrap-server", address, "--entity-type", "topics", "--entity-name", topic)
+    run(CONFIGS, *where, "--alter", "--add-config", "segment.ms=3600000")
+    assert "segment.ms=3600000" in run(CONFIGS, *where, "--describe")
+    run(CONFIGS, *where, "--alter", "--delete-config", "segment.ms")
+    assert "segment.ms=3600000" not in run(CONFIGS, *where, "--describe")
+    node = ("--bootstrap-server", address, "--entity-name", "1", "--describe")
+    assert "log.retention.ms" in run(CONFIGS, *node, "--entity-type", "brokers", "--all")
+    assert "root=" in run(CONFIGS, *node, "--entity-type", "broker-loggers")
+    group = ("--bootstrap-server", address, "--entity-type", "groups", "--entity-name", "g")
+    assert "consumer.session.timeout.ms=45000" in run(CONFIGS, *group, "--describe", "--all")
+    for kind in ("users", "clients", "client-metrics"):
+        run(CONFIGS, "--bootstrap-server", address, "--entity-type", kind, "--describe")
+
+
+def test_log_dirs_and_records_deleted(address: str, topic: str, tmp_path: Path) -> None:
+    sizes = run(LOG_DIRS, "--bootstrap-server", address, "--describe", "--topic-list", topic)
+    assert f'"partition":"{topic}-0"' in sizes
+    request = tmp_path / "delete.json"
+    name = harness.unique("trimmed")
+    run(TOPICS, "--bootstrap-server", address, "--create", "--topic", name)
+    run(CONSOLE_PRODUCER, "--bootstrap-server", address, "--topic", name, stdin="a\nb\nc\n")
+    request.write_text(
+        f'{{"partitions":[{{"topic":"{name}","partition":0,"offset":2}}],"version":1}}'
+    )
+    deleted = run(DELETE_RECORDS, "--bootstrap-server", address, "--offset-json-file", str(request))
+    assert "low_watermark: 2" in deleted
+
+
+def test_the_cluster_tells_about_itself(address: str, topic: str) -> None:
+    assert "Cluster ID:" in run(CLUSTER, "cluster-id", "--bootstrap-server", address)
+    assert "id: 1" in run(API_VERSIONS, "--bootstrap-server", address)
+    status = run(QUORUM, "--bootstrap-server", address, "describe", "--status")
+    assert "LeaderId:" in status
+    replicas = run(QUORUM, "--bootstrap-server", address, "describe", "--replication")
+    assert "Leader" in replicas
+    features = run(FEATURES, "--bootstrap-server", address, "describe")
+    assert "metadata.version" in features
+
+
+def test_transactions_are_listed(address: str, topic: str) -> None:
+    listed = run(TRANSACTIONS, "--bootstrap-server", address, "list")
+    assert "TransactionalId" in listed
+    producers = run(
+        TRANSACTIONS,
+        *("--bootstrap-server", address, "describe-producers", "--topic", topic),
+        *("--partition", "0"),
+    )
+    assert "ProducerId" in producers
+    run(TRANSACTIONS, "--bootstrap-server", address, "find-hanging", "--broker-id", "1")
+
+
+def test_moves_and_elections_have_nothing_to_do(address: str, topic: str, tmp_path: Path) -> None:
+    assert "No partition reassignments found" in run(
+        REASSIGN, "--bootstrap-server", address, "--list"
+    )
+    run(
+        ELECTION,
+        *("--bootstrap-server", address, "--election-type", "preferred"),
+        "--all-topic-partitions",
+    )
