@@ -25,7 +25,9 @@ async def test_the_bundled_client_produces_searches_by_time_and_consumes(bootstr
             await producer.send(
                 topic, b"%d" % index, partition=index % 3, timestamp_ms=start_ms + 1000 * index
             )
-    async with Consumer(topic, bootstrap=bootstrap, group_id=_name("group")) as consumer:
+    async with Consumer(
+        topic, bootstrap=bootstrap, group_id=_name("group"), start="earliest"
+    ) as consumer:
         seen = set()
         async for record in consumer:
             assert record.timestamp_ms == start_ms + 1000 * int(record.value or b"")
