@@ -10,7 +10,8 @@ the tree for the reason.
 Decoders have the signature ``decode(buf, pos, limit) -> (message, pos)`` over a memoryview of
 ``limit`` bytes. A records field becomes a view of ``buf``, everything else is copied. Bounds are
 those of the tree: a count is checked against the bytes left before anything is built, a length
-before anything is sliced.
+before anything is sliced. A request may hold `REQUEST_ELEMENTS_MAX` array elements in all: an
+element of two bytes becomes an object of two hundred, so the size of a frame alone bounds little.
 
 Encoders have the signature ``encode(message, put)`` and call ``put`` with each piece in order; a
 records field is put as it is, so that the caller may scatter instead of copy.
@@ -43,8 +44,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protocol import schema, varint
-from protocol.primitives import Decoder, Encoder, LayoutError
+from protocol.primitives import (
+    Decoder,
+    Direction,
+    Encoder,
+    LayoutError,
+    TooManyElements,
+    message_spec,
+)
 from protocol.schema import Blob, MaybeStructure, Sequence, Structure, Text, fixed_format
+
+REQUEST_ELEMENTS_MAX: Final = 100_000
+"""Array elements, nested ones included, that one request may hold: about 30 MB once decoded."""
 
 _SMALL_ARRAY: Final = 8
 """Arrays of scalars shorter than this, replica lists above all, have ready-made layouts."""
@@ -81,6 +92,7 @@ class _Writer:
         self.run: list[tuple[str, str]] = []
         self.names: dict[str, Any] = {
             "LayoutError": LayoutError,
+            "TooManyElements": TooManyElements,
             "compact_text": compact_text,
             "skip_tags": varint.skip_tags,
             "unsigned": varint.encode_unsigned,
@@ -119,7 +131,11 @@ class _Writer:
 
 
 class _DecodeWriter(_Writer):
-    """Writes a decoder."""
+    """Writes a decoder; that of a request counts the elements of its arrays down from `room`."""
+
+    def __init__(self, *, counts_elements: bool) -> None:
+        super().__init__()
+        self.counts_elements = counts_elements
 
     def flush(self, depth: int) -> None:
         """Emit the one ``unpack_from`` for the collected run."""
@@ -200,6 +216,9 @@ class _DecodeWriter(_Writer):
         target = self.fresh("v")
         excess = f"{count} * {node.least} > limit - pos"
         depth = self.refuse(node, count, excess, target, depth)
+        if self.counts_elements:
+            self.line(depth, f"room -= {count}")
+            self.line(depth, "if room < 0: raise TooManyElements")
         letters = fixed_format(node.element)
         if letters is not None and len(letters) == 1:
             arrays = self.bind("unpack", letters * 2, lambda: _array_unpackers(letters))
@@ -271,8 +290,11 @@ class _DecodeWriter(_Writer):
 
 def write_decoder(cls: type, version: int) -> Decoder:
     """A fresh decoder of ``cls`` in ``version``; the caller keeps it."""
-    writer = _DecodeWriter()
+    is_request = message_spec(cls).direction is Direction.REQUEST
+    writer = _DecodeWriter(counts_elements=is_request)
     writer.line(0, "def decode(buf, pos, limit):")
+    if is_request:
+        writer.line(1, f"room = {REQUEST_ELEMENTS_MAX}")
     result = writer.structure(schema.structure(cls, version), 1)
     writer.line(1, f"return {result}, pos")
     function: Decoder = writer.function("decode", cls, version)

@@ -105,6 +105,10 @@ class LayoutError(Exception):
     """A fast codec met what its layout forbids; never leaves the registry, which explains it."""
 
 
+class TooManyElements(LayoutError):
+    """The arrays of a request hold more elements than anybody needs."""
+
+
 DECODE_FAULTS: Final = (LayoutError, struct_module.error, IndexError, ValueError, OverflowError)
 """Everything a fast decoder can raise on bytes that do not match its layout."""
 

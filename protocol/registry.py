@@ -5,7 +5,8 @@ For each (class, version) the registry holds a decoder and an encoder, written b
 same input goes through the construct tree of ``protocol.schema``, which is slow and knows exactly
 what is wrong.
 
-Invariants: decoding never allocates more than a small multiple of the bytes present; a records
+Invariants: decoding allocates a small multiple of the bytes present, and what the elements of a
+request's arrays cost beyond that is bounded by their number (`REQUEST_ELEMENTS_MAX`); a records
 payload is never copied, neither when decoded (it is a view of the frame and keeps that alive) nor
 when a response is encoded (it is a part of the list); whatever is wrong with a peer's bytes is a
 ``ProtocolError``, anything else is our bug.
@@ -34,12 +35,16 @@ from protocol.primitives import (
     Decoder,
     Direction,
     Encoder,
+    TooManyElements,
     field_specs,
     message_spec,
 )
 
 SCATTER_FROM_BYTES: Final = 1024
 """Parts of a response at least this long stay parts of their own; shorter ones are joined."""
+
+EXPLAINED_BYTES_MAX: Final = 8192
+"""Longer input is refused without a reason: the tree takes a thousand times the time it took."""
 
 _decoders: dict[tuple[type, int], Decoder] = {}
 _encoders: dict[tuple[type, int], Encoder] = {}
@@ -158,6 +163,9 @@ def _decode(cls: type, version: int, buf: memoryview, position: int) -> tuple[An
     decode = _decoders.get((cls, version)) or _decoder(cls, version)
     try:
         return decode(buf, position, len(buf))
+    except TooManyElements as error:
+        problem = "its arrays hold more elements than a request may"
+        raise MalformedRequest(f"{cls.__name__} v{version}", "", -1, problem) from error
     except DECODE_FAULTS as error:
         raise _why_undecodable(cls, version, buf, position) from error
 
@@ -198,6 +206,9 @@ def _check_version(cls: type, version: int) -> None:
 def _why_undecodable(cls: type, version: int, buf: memoryview, position: int) -> Exception:
     from protocol import schema
 
+    if len(buf) - position > EXPLAINED_BYTES_MAX:
+        problem = f"{len(buf) - position} bytes do not match the layout"
+        return MalformedRequest(f"{cls.__name__} v{version}", "", -1, problem)
     try:
         schema.decode(cls, version, buf, position)
     except MalformedRequest as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocol import registry
+from protocol import registry, schema
 from protocol.api.api_versions import ApiVersionsResponse
 from protocol.api.fetch import (
     FetchableTopicResponse,
@@ -18,9 +18,14 @@ from protocol.api.fetch import (
     PartitionData,
 )
 from protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.api.metadata import MetadataResponse
+from protocol.api.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+from protocol.compiled import REQUEST_ELEMENTS_MAX
 from protocol.errors import MalformedRequest, UnsupportedVersion
 from protocol.primitives import Direction
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
@@ -189,3 +194,56 @@ def test_start_up_compiles_nothing_and_does_not_import_construct() -> None:
         [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[] {}"
+
+
+def metadata_v0(names: int) -> memoryview:
+    """A request for so many topics of one letter: three bytes each, one object each."""
+    return memoryview(names.to_bytes(4, "big") + b"\0\1a" * names)
+
+
+def test_is_a_request_of_too_many_elements_refused_before_they_are_built() -> None:
+    accepted = registry.decode_request(ApiKey.METADATA, 0, metadata_v0(REQUEST_ELEMENTS_MAX), 0)
+    assert len(accepted.topics) == REQUEST_ELEMENTS_MAX
+    for excess in (1, 10_000_000):
+        with pytest.raises(MalformedRequest, match="more elements than a request may"):
+            registry.decode_request(
+                ApiKey.METADATA, 0, metadata_v0(REQUEST_ELEMENTS_MAX + excess), 0
+            )
+
+
+def test_do_elements_of_nested_arrays_count_together() -> None:
+    per_topic = 1_000
+    topic = b"\0\1a" + per_topic.to_bytes(4, "big") + bytes(4 * per_topic)
+    count = REQUEST_ELEMENTS_MAX // per_topic
+    body = b"\0\1g" + count.to_bytes(4, "big") + topic * count
+    with pytest.raises(MalformedRequest, match="more elements than a request may"):
+        registry.decode_request(ApiKey.OFFSET_FETCH, 1, memoryview(body), 0)
+
+
+def test_is_a_response_allowed_any_number_of_elements() -> None:
+    """A cluster may have more partitions than a request has business asking for."""
+    response = MetadataResponse(
+        topics=[
+            MetadataResponseTopic(
+                name="t",
+                partitions=[
+                    MetadataResponsePartition(partition_index=i, replica_nodes=[1])
+                    for i in range(REQUEST_ELEMENTS_MAX + 1)
+                ],
+            )
+        ]
+    )
+    body = memoryview(b"".join(registry.encode_response(response, 9)))
+    assert registry.decode_response(ApiKey.METADATA, 9, body, 0) == response
+
+
+def test_is_a_large_broken_request_refused_without_being_read_again_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the tree takes minutes for what took milliseconds")
+
+    monkeypatch.setattr(schema, "decode", refuse)
+    body = metadata_v0(registry.EXPLAINED_BYTES_MAX)[:-1]
+    with pytest.raises(MalformedRequest, match="bytes do not match the layout"):
+        registry.decode_request(ApiKey.METADATA, 0, body, 0)
