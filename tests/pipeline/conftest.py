@@ -1,0 +1,148 @@
+"""One broker and one Spark session for all tests here; both on loopback, both small."""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.cluster import Cluster
+from pipeline.options import parse_sink_options
+from pipeline.producing import TaskProducer
+from pipeline.session import session as make_session
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.api.create_topics import CreatableTopicConfig as TopicConfigEntry
+
+START_MS = 1_700_000_000_000
+
+
+class Broker:
+    """A broker process over a directory, and the few things tests ask of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        command = [sys.executable, "-m", "broker", f"log.dirs={directory}",
+                   "listeners=PLAINTEXT://127.0.0.1:0", "metrics.listener=",
+                   "group.initial.rebalance.delay.ms=0"]  # fmt: skip
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.port = int(line.split()[1].rpartition(":")[2])
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap}
+
+    def topic(self, partitions: int = 3, name: str = "", **settings: str) -> str:
+        """Make a topic that keeps old records, with a name of its own; its name."""
+        name = name or f"t{uuid.uuid4().hex[:10]}"
+        configs = {"retention.ms": "-1", **{k.replace("_", "."): v for k, v in settings.items()}}
+        with self.cluster() as cluster:
+            answer = cluster.any_connection().call(
+                CreateTopicsRequest(
+                    timeout_ms=10_000,
+                    topics=[
+                        CreatableTopic(
+                            name=name,
+                            num_partitions=partitions,
+                            replication_factor=1,
+                            configs=[TopicConfigEntry(name=k, value=v) for k, v in configs.items()],
+                        )
+                    ],
+                ),
+                5,
+            )
+        assert not answer.topics[0].error_code, answer
+        return name
+
+    def cluster(self) -> Cluster:
+        return Cluster(parse_sink_options({**self.options, "topic": "x"}).connection)
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        count: int,
+        *,
+        start_ms: int = START_MS,
+        step_ms: int = 1000,
+        first: int = 0,
+        headers: tuple[tuple[bytes, bytes | None], ...] = (),
+        transactional_id: str | None = None,
+        abort: bool = False,
+        **options: str,
+    ) -> None:
+        """Append `count` records with values v0, v1, ... a step of time apart."""
+        parsed = parse_sink_options({**self.options, "topic": topic, **options})
+        with self.cluster() as cluster:
+            producer = TaskProducer(cluster, parsed, transactional_id=transactional_id)
+            for number in range(first, first + count):
+                producer.add(
+                    topic, partition, start_ms + number * step_ms, b"k%d" % (number % 7),
+                    b"v%d" % number, headers,
+                )  # fmt: skip
+            producer.flush()
+            if transactional_id is not None:
+                producer._end(committed=not abort)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    running = Broker(tmp_path_factory.mktemp("broker") / "data")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    # Two tries for a task: what fails once must not fail a query, and the tests kill tasks.
+    running = make_session(
+        "local[2,2]",
+        settings={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
+    )
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def read(spark: SparkSession, broker: Broker) -> Any:
+    """`read(topic, option=value, ...)`: a batch frame; `__` in a name stands for a dot."""
+
+    def make(topic: str = "", **options: str) -> DataFrame:
+        named = {name.replace("__", "."): value for name, value in options.items()}
+        if topic:
+            named.setdefault("subscribe", topic)
+        return spark.read.format("tidelog").options(**broker.options, **named).load()
+
+    return make
+
+
+def values(frame: DataFrame) -> list[str]:
+    """The values of a frame as text, sorted by partition and offset."""
+    rows = frame.select("partition", "offset", "value").collect()
+    return [bytes(row["value"]).decode() for row in sorted(rows)]
+
+
+def offsets_json(topic: str, **partitions: int) -> str:
+    """`offsets_json('t', p0=5)`: Spark's JSON of offsets or times by partition."""
+    return json.dumps({topic: {name[1:]: number for name, number in partitions.items()}})

@@ -1,0 +1,310 @@
+"""Batch reading, by the cases of Spark's own `KafkaRelationSuite`, whose names the tests have."""
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import SparkSession
+
+from pipeline.cluster import Cluster
+from protocol.api.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.pipeline.conftest import START_MS, Broker, offsets_json, values
+
+FAILURES = (AnalysisException, PythonException)
+
+
+def expected(*spans: tuple[int, int]) -> list[str]:
+    return [f"v{number}" for first, end in spans for number in range(first, end)]
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> str:
+    """Partition 0: v0-v9 from START_MS, 1: v10-v19 from 10 s later, 2: v20 at 20 s."""
+    name = broker.topic(3)
+    broker.produce(name, 0, 10)
+    broker.produce(name, 1, 10, first=10)
+    broker.produce(name, 2, 1, first=20)
+    return name
+
+
+def test_explicit_earliest_to_latest_offsets(topic: str, read: Any) -> None:
+    frame = read(topic, startingOffsets="earliest", endingOffsets="latest")
+    assert values(frame) == expected((0, 21))
+
+
+def test_default_starting_and_ending_offsets(topic: str, read: Any) -> None:
+    assert values(read(topic)) == expected((0, 21))
+
+
+def test_default_starting_and_ending_offsets_with_headers(broker: Broker, read: Any) -> None:
+    name = broker.topic(1)
+    broker.produce(name, 0, 1, headers=((b"a", b"b"), (b"c", None)))
+    broker.produce(name, 0, 1, first=1)
+    rows = read(name, includeHeaders="true").orderBy("offset").collect()
+    assert [tuple(header) for header in rows[0]["headers"]] == [("a", b"b"), ("c", None)]
+    assert rows[1]["headers"] is None
+
+
+def test_explicit_offsets(topic: str, read: Any) -> None:
+    frame = read(
+        topic,
+        startingOffsets=offsets_json(topic, p0=-2, p1=4, p2=0),
+        endingOffsets=offsets_json(topic, p0=3, p1=-1, p2=1),
+    )
+    assert values(frame) == expected((0, 3), (14, 20), (20, 21))
+
+
+def test_a_topic_can_be_given_a_place_as_a_whole(topic: str, read: Any) -> None:
+    assert values(read(topic, startingOffsets=json.dumps({topic: "earliest"}))) == expected((0, 21))
+
+
+def test_reuse_same_dataframe_in_query(topic: str, read: Any) -> None:
+    frame = read(topic).select("offset", "partition", "value")
+    assert frame.union(frame).count() == 42
+
+
+def test_late_binding_start_offsets(broker: Broker, read: Any) -> None:
+    """Retention between two actions of one frame: each action plans anew."""
+    name = broker.topic(1)
+    broker.produce(name, 0, 10)
+    frame = read(name)
+    assert frame.count() == 10
+    with broker.cluster() as cluster:
+        delete_before(cluster, name, 0, 4)
+    assert values(frame) == expected((4, 10))
+    broker.produce(name, 0, 1, first=10)
+    assert values(frame) == expected((4, 11))
+
+
+def delete_before(cluster: Cluster, topic: str, partition: int, offset: int) -> None:
+    part = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    cluster.topics([topic])
+    cluster.leader((topic, partition)).call(
+        DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000
+        ),
+        2,
+    )
+
+
+def test_timestamp_provided_for_starting_and_ending(topic: str, read: Any) -> None:
+    frame = read(
+        topic,
+        startingOffsetsByTimestamp=offsets_json(
+            topic, p0=START_MS + 2500, p1=START_MS + 12_000, p2=START_MS
+        ),
+        endingOffsetsByTimestamp=offsets_json(
+            topic, p0=START_MS + 5000, p1=START_MS + 14_001, p2=START_MS + 99_000
+        ),
+    )
+    assert values(frame) == expected((3, 5), (12, 15), (20, 21))
+
+
+def test_timestamp_provided_for_starting_offset_provided_for_ending(topic: str, read: Any) -> None:
+    frame = read(
+        topic,
+        startingOffsetsByTimestamp=offsets_json(
+            topic, p0=START_MS + 8000, p1=START_MS + 18_000, p2=START_MS
+        ),
+        endingOffsets="latest",
+    )
+    assert values(frame) == expected((8, 10), (18, 20), (20, 21))
+
+
+def test_timestamp_provided_for_ending_offset_provided_for_starting(topic: str, read: Any) -> None:
+    frame = read(
+        topic,
+        startingOffsets=offsets_json(topic, p0=1, p1=1, p2=1),
+        endingOffsetsByTimestamp=offsets_json(
+            topic, p0=START_MS + 3000, p1=START_MS + 12_000, p2=START_MS + 99_000
+        ),
+    )
+    assert values(frame) == expected((1, 3), (11, 12))
+
+
+def test_timestamp_provided_for_starting_ending_not_provided(topic: str, read: Any) -> None:
+    frame = read(topic, startingTimestamp=str(START_MS + 9000))
+    assert values(frame) == expected((9, 10), (10, 20), (20, 21))
+
+
+def test_timestamp_provided_for_ending_starting_not_provided(topic: str, read: Any) -> None:
+    frame = read(topic, endingTimestamp="2023-11-14T22:13:22Z")
+    assert values(frame) == expected((0, 2))
+
+
+def test_global_timestamp_provided_for_starting_and_ending(topic: str, read: Any) -> None:
+    frame = read(
+        topic, startingTimestamp=str(START_MS + 500), endingTimestamp=str(START_MS + 11_500)
+    )
+    assert values(frame) == expected((1, 10), (10, 12))
+
+
+def test_no_matched_offset_for_timestamp_starting_offsets(topic: str, read: Any) -> None:
+    """Every partition without a match is named, with its youngest record."""
+    times = offsets_json(topic, p0=2**63 - 1, p1=START_MS, p2=START_MS + 60_000)
+    with pytest.raises(FAILURES) as caught:
+        read(topic, startingOffsetsByTimestamp=times).count()
+    message = str(caught.value)
+    assert "no offset matched in 2 of 3 partitions" in message
+    assert f"{topic}-0" in message
+    assert "youngest record is of 2023-11-14T22:13:40.000Z" in message
+    assert "startingOffsetsByTimestampStrategy" in message
+
+
+@pytest.mark.parametrize(("strategy", "rows"), [("latest", 10), ("earliest", 21)])
+def test_a_strategy_decides_where_no_offset_matches(
+    topic: str, read: Any, strategy: str, rows: int
+) -> None:
+    times = offsets_json(topic, p0=2**63 - 1, p1=START_MS, p2=START_MS + 60_000)
+    frame = read(
+        topic, startingOffsetsByTimestamp=times, startingOffsetsByTimestampStrategy=strategy
+    )
+    assert frame.count() == rows
+
+
+def test_no_matched_offset_for_timestamp_ending_offsets(topic: str, read: Any) -> None:
+    assert read(topic, endingTimestamp="2038-01-01T00:00Z").count() == 21
+
+
+def test_preferences_on_offset_related_options(topic: str, read: Any) -> None:
+    frame = read(
+        topic,
+        startingTimestamp=str(START_MS + 20_000),
+        startingOffsetsByTimestamp=offsets_json(topic, p0=START_MS, p1=START_MS, p2=START_MS),
+        startingOffsets="earliest",
+        startingOffsetsByTimestampStrategy="latest",
+    )
+    assert values(frame) == expected((20, 21))
+
+
+def test_topic_partition_for_start_and_end_must_match(topic: str, read: Any) -> None:
+    with pytest.raises(FAILURES, match="says nothing about"):
+        read(topic, startingOffsets=offsets_json(topic, p0=1, p1=1)).count()
+    with pytest.raises(FAILURES, match=f"names {topic}-7, not subscribed to"):
+        read(topic, endingOffsets=offsets_json(topic, p0=1, p1=1, p2=1, p7=1)).count()
+
+
+def test_start_offset_greater_than_end_offset(topic: str, read: Any) -> None:
+    with pytest.raises(FAILURES, match="startingOffsets is behind option endingOffsets"):
+        read(
+            topic,
+            startingOffsets=offsets_json(topic, p0=5, p1=0, p2=0),
+            endingOffsets=offsets_json(topic, p0=3, p1=1, p2=1),
+        ).count()
+
+
+def test_start_offset_outside_the_log(topic: str, read: Any) -> None:
+    outside = offsets_json(topic, p0=500, p1=0, p2=0)
+    with pytest.raises(FAILURES, match="startingOffsets lie outside the log"):
+        read(topic, startingOffsets=outside).count()
+    assert read(topic, startingOffsets=outside, failOnDataLoss="false").count() == 11
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": "t", "subscribePattern": "t"}, "found subscribe and subscribePattern"),
+        ({}, "found none"),
+        ({"assign": "{}"}, "write JSON such as"),
+        ({"subscribe": "t", "startingTimestamp": "1372953600"}, "looks like seconds"),
+        ({"subscribe": "t", "kafka.value.deserializer": "x"}, "values are bytes"),
+    ],
+)
+def test_bad_batch_query_options(
+    spark: SparkSession, broker: Broker, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(FAILURES, match=message):
+        spark.read.format("tidelog").options(**broker.options, **options).load()
+
+
+def test_read_kafka_transactional_messages_read_committed(broker: Broker, read: Any) -> None:
+    name = broker.topic(1)
+    broker.produce(name, 0, 5, transactional_id=f"{name}-a")
+    broker.produce(name, 0, 5, first=5, transactional_id=f"{name}-b", abort=True)
+    broker.produce(name, 0, 5, first=10, transactional_id=f"{name}-a")
+    committed = read(name, kafka__isolation__level="read_committed")
+    assert values(committed) == expected((0, 5), (10, 15))
+    assert values(read(name)) == expected((0, 15))
+
+
+def test_spark_30656_min_partitions(topic: str, read: Any) -> None:
+    frame = read(topic, minPartitions="6")
+    assert frame.rdd.getNumPartitions() >= 6
+    assert values(frame) == expected((0, 21))
+    assert read(topic, maxRecordsPerPartition="4").rdd.getNumPartitions() == 7
+
+
+def test_assign_and_pattern_choose_partitions(topic: str, read: Any) -> None:
+    assert values(read(assign=json.dumps({topic: [1]}))) == expected((10, 20))
+    assert read(subscribePattern=topic[:-1] + ".").count() == 21
+
+
+def test_an_empty_topic_has_no_rows(broker: Broker, read: Any) -> None:
+    assert read(broker.topic(2)).count() == 0
+
+
+def test_a_strict_window_keeps_late_rows_and_drops_others(broker: Broker, read: Any) -> None:
+    name = broker.topic(2)
+    broker.produce(name, 0, 10)
+    broker.produce(name, 0, 3, start_ms=START_MS + 60_000, first=10)
+    broker.produce(name, 0, 2, start_ms=START_MS + 4500, first=13)
+    bounds = {"startingTimestamp": "1700000003000", "endingTimestamp": "1700000006000"}
+    strict = read(name, timeWindow="strict", **bounds)
+    assert values(strict) == ["v3", "v4", "v5", "v13", "v14"]
+    loose = read(name, startingOffsetsByTimestampStrategy="latest", **bounds)
+    assert values(loose) == ["v3", "v4", "v5"]
+
+
+def test_filters_narrow_what_is_read_and_change_no_answer(topic: str, read: Any) -> None:
+    frame = read(topic)
+    where = "timestamp >= '2023-11-14T22:13:28Z' and timestamp < '2023-11-14T22:13:33Z'"
+    assert values(frame.where(where)) == expected((8, 10), (10, 13))
+    assert frame.where(where).rdd.getNumPartitions() <= 3
+    assert values(frame.where("partition = 1 and offset between 2 and 4")) == expected((12, 15))
+    assert frame.where("partition = 2").rdd.getNumPartitions() == 1
+    assert frame.where(f"topic = '{topic}x'").count() == 0
+
+
+def test_a_schema_given_by_the_user_is_a_projection(
+    spark: SparkSession, broker: Broker, topic: str, read: Any
+) -> None:
+    assert read(topic, columns="offset,timestamp").columns == ["offset", "timestamp"]
+    source = spark.read.format("tidelog").options(**broker.options, subscribe=topic)
+    frame = source.schema("partition int, offset long").load()
+    assert frame.orderBy("partition", "offset").first() == (0, 0)
+    with pytest.raises(FAILURES, match="cast it in the query"):
+        source.schema("value string").load().count()
+
+
+def test_sql_reads_a_view(spark: SparkSession, broker: Broker, topic: str) -> None:
+    spark.sql(
+        f"create or replace temporary view seen using tidelog options ("
+        f"`kafka.bootstrap.servers` '{broker.bootstrap}', subscribe '{topic}')"
+    )
+    row = spark.sql("select count(*) as n, min(timestamp) as t from seen").first()
+    assert row is not None
+    assert row["n"] == 21
+
+
+def test_kafka_column_types(read: Any, topic: str) -> None:
+    assert read(topic, includeHeaders="true").dtypes == [
+        ("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"),
+        ("offset", "bigint"), ("timestamp", "timestamp"), ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]  # fmt: skip
+
+
+def test_closed_segments_from_files_and_the_tail_from_the_broker(broker: Broker, read: Any) -> None:
+    name = broker.topic(1, segment_bytes="20000")
+    for first in range(0, 4000, 400):
+        broker.produce(name, 0, 400, first=first, batchBytes="4k")
+    assert len(list((broker.directory / f"{name}-0").glob("*.log"))) > 3
+    hybrid = {"readFrom": "hybrid", "segments__path": str(broker.directory)}
+    assert values(read(name, **hybrid)) == expected((0, 4000))
+    start = offsets_json(name, p0=1234)
+    assert values(read(name, startingOffsets=start, **hybrid)) == expected((1234, 4000))

@@ -1,0 +1,129 @@
+"""The parts of jobs that decide: names, dates, completeness, lateness, refusals, exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from pipeline.batches import COLUMN_TYPES  # noqa: E402
+from pipeline.errors import BadOptions, BrokerRefused, CorruptData, Fenced, NoJava  # noqa: E402
+from pipeline.jobs.archive import Plan, complete_days  # noqa: E402
+from pipeline.jobs.files import file_name, split_by_date  # noqa: E402
+from pipeline.jobs.lag import checkpoint_offsets  # noqa: E402
+from pipeline.jobs.outcome import JobCode, code_of  # noqa: E402
+from pipeline.jobs.restore import find_spoilers  # noqa: E402
+from pipeline.jobs.skew import judge, quantile  # noqa: E402
+from pipeline.launch import duration_ms, main  # noqa: E402
+from pipeline.splits import OffsetRange  # noqa: E402
+
+DAY_MS = 86_400_000
+JULY_4_MS = 1_372_896_000_000
+
+
+def times(*moments_ms: int) -> pa.RecordBatch:
+    micros = pa.array([ms * 1000 for ms in moments_ms], pa.timestamp("us", "UTC"))
+    kinds = pa.array([0] * len(moments_ms), pa.int32())
+    return pa.RecordBatch.from_arrays([micros, kinds], names=["timestamp", "timestampType"])
+
+
+def test_rows_go_to_their_day_of_utc_and_keep_their_order() -> None:
+    batch = times(JULY_4_MS, JULY_4_MS - 1, -1, JULY_4_MS + DAY_MS - 1)
+    split = {date: rows.num_rows for date, rows in split_by_date(batch)}
+    assert split == {"": 1, "2013-07-03": 1, "2013-07-04": 2}
+
+
+def test_a_file_is_named_by_topic_identity_offsets_and_plan() -> None:
+    """Two topics' equal names once made a Delta commit replace rows without an error."""
+    one = OffsetRange("a/b", 3, 10, 99)
+    name = file_name(one, "5a0f12cd99", "beef0001")
+    assert name == "a_b-5a0f12cd-3-000000000010-000000000099-beef0001.parquet"
+
+
+def test_a_plan_survives_the_journal_and_keeps_its_digest() -> None:
+    plan = Plan(
+        number=0, cluster_id="c", topic_ids={"t": "5a"}, target="/x",
+        tasks=((OffsetRange("t", 0, 1, 5), OffsetRange("t", 1, 0, 2)), (OffsetRange("t", 2, 0, 2),)),
+    )  # fmt: skip
+    again = Plan.parse(json.loads(json.dumps(plan.document())))
+    assert again == plan
+    assert again.digest == plan.digest
+
+
+def test_a_day_is_complete_when_every_partition_is_past_it_by_the_grace() -> None:
+    days = ["2013-07-04", "2013-07-05"]
+    end = JULY_4_MS + DAY_MS
+    assert complete_days(days, {"t-0": end + 10, "t-1": end + 9}, (), 10) == []
+    assert complete_days(days, {"t-0": end + 10, "t-1": end + 10}, (), 10) == ["2013-07-04"]
+
+
+def test_an_idle_partition_holds_no_day_back_unless_all_are_idle() -> None:
+    youngest = {"t-0": JULY_4_MS + 3 * DAY_MS, "t-1": 0}
+    assert complete_days(["2013-07-04"], youngest, ["t-1"], 0) == ["2013-07-04"]
+    assert complete_days(["2013-07-04"], youngest, ["t-0", "t-1"], 0) == []
+
+
+def test_lateness_is_the_distance_to_the_youngest_before() -> None:
+    first = times(10_000, 20_000, 15_000)
+    second = times(19_000, 20_000, 21_000)
+    (row,) = judge("t", 0, [first, second], newest_ms=20_500)
+    assert row["records"] == 6
+    assert row["out_of_order"] == 2
+    assert row["largest_step_back_ms"] == 5000
+    assert row["future"] == 1
+    assert (row["late_p50_ms"], row["late_p99_ms"]) == (0, 60_000)
+    assert row["unit"] == "ms"
+
+
+def test_seconds_are_recognised_for_what_they_are() -> None:
+    (row,) = judge("t", 0, [times(1_372_896_000)], newest_ms=2**60)
+    assert "looks like seconds" in row["unit"]
+
+
+def test_a_quantile_beyond_the_last_bound_is_said_so() -> None:
+    assert quantile([1, 0, 0, 0, 0, 0, 0, 0, 9], 0.99) == -1
+
+
+def test_a_topic_that_would_spoil_a_restore_is_refused() -> None:
+    kept = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+    assert find_spoilers(kept, JULY_4_MS, JULY_4_MS + DAY_MS) == []
+    short = {**kept, "retention.ms": "3600000", "cleanup.policy": "delete"}
+    assert "at once" in find_spoilers(short, JULY_4_MS, JULY_4_MS + DAY_MS)[0]
+    assert find_spoilers({**short, "cleanup.policy": "compact"}, JULY_4_MS, 2 * JULY_4_MS) == []
+    stamped = {**kept, "message.timestamp.type": "LogAppendTime"}
+    assert "LogAppendTime" in find_spoilers(stamped, JULY_4_MS, JULY_4_MS)[0]
+
+
+def test_a_checkpoint_of_either_source_tells_its_offsets(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    ours = {"offsets": {"a": {"0": 7}}, "topicIds": {"a": "5a"}}
+    lines = ["v1", '{"batchWatermarkMs":0}', json.dumps(ours), '{"b":{"1":9}}']
+    (tmp_path / "offsets" / "9").write_text("v1\n{}\n{}")
+    (tmp_path / "offsets" / "10").write_text("\n".join(lines))
+    assert checkpoint_offsets(str(tmp_path)) == {("a", 0): 7, ("b", 1): 9}
+    with pytest.raises(BadOptions, match="offsets/"):
+        checkpoint_offsets(str(tmp_path / "nowhere"))
+
+
+def test_errors_have_the_codes_that_the_documentation_lists() -> None:
+    assert code_of(BadOptions(["x"])) == JobCode.USAGE
+    assert code_of(NoJava("x")) == JobCode.USAGE
+    assert code_of(CorruptData("x")) == JobCode.DATA_LOSS
+    assert code_of(Fenced("x")) == JobCode.FENCED
+    assert code_of(BrokerRefused("x", 3)) == JobCode.FAILED
+
+
+def test_bad_words_end_with_a_sentence_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["skew", "--topic", "t", "--future", "soon"]) == 2
+    assert "--future 'soon': write a duration" in capsys.readouterr().err
+    assert main(["nonsense"]) == 2
+    assert main(["lag", "--option", "x"]) == 2
+
+
+def test_durations() -> None:
+    assert duration_ms("--grace", "15m") == 900_000
+
+
+def test_the_columns_have_an_order_that_users_see() -> None:
+    assert list(COLUMN_TYPES)[:5] == ["key", "value", "topic", "partition", "offset"]

@@ -1,0 +1,152 @@
+"""Closed segments are read from their files, and audited, as if the broker had sent them."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from pipeline.batches import DecodeRules
+from pipeline.errors import DataLoss
+from pipeline.jobs.audit import audit_segment
+from pipeline.options import parse_source_options
+from pipeline.segments import Segment, aborted_in, list_segments, read_closed
+from pipeline.splits import OffsetRange
+from protocol.records.builder import build_batch
+from protocol.records.record import Record
+
+RULES = DecodeRules(columns=("offset",))
+
+
+def write_segment(folder: Path, base: int, batches: int, *, torn: int = 0) -> None:
+    """Batches of five records, ten ms apart, with an index entry for every second batch."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log, index, times = bytearray(), bytearray(), bytearray()
+    for number in range(batches):
+        first = base + 5 * number
+        records = [Record(0, 1000 + first + i, None, b"x" * 20, ()) for i in range(5)]
+        if number % 2:
+            index += struct.pack(">ii", first + 4 - base, len(log))
+            times += struct.pack(">qi", 1000 + first + 4, first + 4 - base)
+        log += build_batch(records, base_offset=first)
+    stem = folder / f"{base:020d}"
+    stem.with_suffix(".log").write_bytes(log[: len(log) - torn])
+    stem.with_suffix(".index").write_bytes(index)
+    stem.with_suffix(".timeindex").write_bytes(times)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Segments 0-19, 20-39 and the open one from 40 on, of partition t-0."""
+    for base in (0, 20, 40):
+        write_segment(tmp_path / "t-0", base, 4)
+    write_segment(tmp_path / "other-1", 0, 1)
+    (tmp_path / "not a partition-x").mkdir()
+    return tmp_path
+
+
+def read(data_dir: Path, start: int, end: int, how: str = "hybrid") -> tuple[list[int], Any]:
+    options = parse_source_options(
+        {
+            "kafka.bootstrap.servers": "a:1",
+            "subscribe": "t",
+            "readFrom": how,
+            "segments.path": str(data_dir),
+        },
+        is_stream=False,
+    )
+    reading = read_closed(options, OffsetRange("t", 0, start, end), RULES)
+    offsets: list[int] = []
+    while True:
+        try:
+            offsets += next(reading).column("offset").to_pylist()
+        except StopIteration as done:
+            return offsets, done.value
+
+
+def test_the_tail_is_left_to_the_broker(data_dir: Path) -> None:
+    offsets, rest = read(data_dir, 0, 60)
+    assert offsets == list(range(40))
+    assert (rest.start, rest.end) == (40, 60)
+
+
+def test_reading_starts_at_the_index_entry_below(data_dir: Path) -> None:
+    assert read(data_dir, 33, 38) == (list(range(33, 38)), OffsetRange("t", 0, 38, 38))
+
+
+def test_segments_alone_must_reach_the_end(data_dir: Path) -> None:
+    assert read(data_dir, 0, 60, "segments")[0] == list(range(60))
+    with pytest.raises(DataLoss, match="nothing from offset 60 on"):
+        read(data_dir, 0, 61, "segments")
+
+
+def test_a_directory_that_is_not_there_leaves_everything(tmp_path: Path) -> None:
+    assert read(tmp_path, 3, 9) == ([], OffsetRange("t", 0, 3, 9))
+
+
+def test_partitions_are_listed_by_their_names(data_dir: Path) -> None:
+    assert [(one.topic, one.base_offset, one.is_last) for one in list_segments(str(data_dir))] == [
+        ("other", 0, True), ("t", 0, False), ("t", 20, False), ("t", 40, True),
+    ]  # fmt: skip
+    assert len(list_segments(str(data_dir), "t")) == 3
+
+
+def test_aborted_transactions_are_in_the_txnindex(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    log.with_suffix(".txnindex").write_bytes(struct.pack(">hqqqq", 0, 9, 5, 8, 4) + b"\0")
+    assert aborted_in(log) == [(9, 5)]
+
+
+# --- the audit ---------------------------------------------------------------------------------
+
+
+def only(data_dir: Path) -> Segment:
+    return next(one for one in list_segments(str(data_dir), "t") if one.base_offset == 20)
+
+
+def test_a_sound_segment_has_no_defects(data_dir: Path) -> None:
+    found = audit_segment(only(data_dir))
+    assert (found["records"], found["defects"]) == (20, [])
+
+
+def test_a_flipped_bit_is_found_with_its_place(data_dir: Path) -> None:
+    path = Path(only(data_dir).path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    (defect,) = audit_segment(only(data_dir))["defects"]
+    assert "wrong CRC-32C" in defect
+
+
+def test_a_torn_end_is_a_defect_only_of_a_closed_segment(data_dir: Path) -> None:
+    for base in (20, 40):
+        path = data_dir / "t-0" / f"{base:020d}.log"
+        path.write_bytes(path.read_bytes() + b"\0" * 7)
+    closed, last = (audit_segment(one) for one in list_segments(str(data_dir), "t")[1:])
+    assert "7 bytes behind" in closed["defects"][0]
+    assert (last["defects"], last["open_bytes"]) == ([], 7)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "entry", "words"),
+    [
+        (".index", struct.pack(">ii", 9, 5), "no batch starts at byte 5"),
+        (".index", struct.pack(">iiii", 9, 0, 4, 0), "not above the one before"),
+        (".timeindex", struct.pack(">qi", 1021, 19), "there is a record of"),
+        (".timeindex", struct.pack(">qiqi", 2000, 4, 1500, 9), "not above the one before"),
+    ],
+)
+def test_an_index_that_lies_is_found_and_rebuilt_elsewhere(
+    data_dir: Path, tmp_path: Path, suffix: str, entry: bytes, words: str
+) -> None:
+    wrong = Path(only(data_dir).path).with_suffix(suffix)
+    wrong.write_bytes(entry)
+    found = audit_segment(only(data_dir), str(tmp_path / "staging"))
+    assert any(words in defect for defect in found["defects"]), found["defects"]
+    assert wrong.read_bytes() == entry, "never into the audited directory"
+    for kind in (".index", ".timeindex"):
+        staged = tmp_path / "staging" / "t-0" / wrong.with_suffix(kind).name
+        Path(only(data_dir).path).with_suffix(kind).write_bytes(staged.read_bytes())
+    assert audit_segment(only(data_dir))["defects"] == []
