@@ -21,7 +21,8 @@ The checks run in Kafka's order, so the same records meet the same error:
    listed, and one bad timestamp decides for the whole.
 5. Sizes: rebuilt entries (MessageTooLarge), all of it against a segment (RecordListTooLarge).
 
-Then one of three ways, the first that fits:
+One sound batch that needs no change but its place, which nearly all appends are, takes a shortcut
+through these checks (`storage.append_plain`). Then one of three ways, the first that fits:
 
 | way       | when                                                    | cost                       |
 |-----------|---------------------------------------------------------|----------------------------|
@@ -41,7 +42,8 @@ Differs from Kafka (each seen by sending the same bytes to 4.3.1):
   20 to 22 on large input) as corrupt; Kafka has no such caps.
 
 Source: KIP-32; Kafka `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest`.
-Read next: `storage.append_entries`, which examines and stamps single entries.
+Read next: `storage.append_entries`, which examines and stamps single entries, and
+`storage.append_plain`.
 """
 
 from __future__ import annotations
@@ -74,6 +76,8 @@ from protocol.records.layout import (
 from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record
 from storage import append_entries
 from storage.append_entries import BatchEntry, IncomingEntry, MessageEntry, Window
+from storage.append_plain import plan_plain
+from storage.append_values import AppendPlan, PlannedBatch
 from storage.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -86,6 +90,8 @@ from storage.errors import (
 if TYPE_CHECKING:
     from config import TopicConfig
 
+__all__ = ["AppendPlan", "AppendRules", "Origin", "PlannedBatch", "plan_append"]
+
 _FIRST_VERSION_OF_MAGIC_2: Final = 3
 _FIRST_VERSION_OF_ZSTD: Final = 7
 
@@ -95,60 +101,6 @@ class Origin(Enum):
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
-
-
-class PlannedBatch(NamedTuple):
-    """One entry of the bytes to write; a plain tuple because each Produce makes one.
-
-    Attributes:
-        position: bytes from the start of the plan's buffer.
-        size: bytes of the entry.
-        base_offset: offset of its first record.
-        last_offset: offset of its last record, inclusive.
-        max_timestamp: ms, true for the records; NO_TIMESTAMP if none has one.
-        producer_id: NO_PRODUCER_ID unless idempotent.
-        producer_epoch: NO_PRODUCER_EPOCH unless idempotent.
-        base_sequence: NO_SEQUENCE unless idempotent (also in transaction markers).
-        last_sequence: sequence number of the last record, or NO_SEQUENCE.
-        is_transactional: part of a transaction.
-        is_control: a transaction marker.
-        records_count: number of records.
-    """
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    is_transactional: bool
-    is_control: bool
-    records_count: int
-
-
-class AppendPlan(NamedTuple):
-    """The bytes to write and what they are, or an empty plan (`batches` empty, offsets -1).
-
-    Attributes:
-        buffer: exactly the bytes to write; the caller's own memory unless records were rebuilt.
-        batches: the entries in `buffer`, in order; their positions count from its start.
-        first_offset: offset of the first record, or NO_OFFSET.
-        last_offset: offset of the last record, or NO_OFFSET.
-        max_timestamp: largest timestamp of all records (ms), or NO_TIMESTAMP.
-        log_append_time_ms: the time stamped on all records, or NO_TIMESTAMP on CreateTime topics.
-        records_count: number of records.
-    """
-
-    buffer: memoryview
-    batches: tuple[PlannedBatch, ...]
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    records_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +216,10 @@ def plan_append(
     view = memoryview(records)
     if view.readonly:
         view = memoryview(bytearray(view))
+    if produce_version is None or produce_version >= _FIRST_VERSION_OF_ZSTD:
+        plan = plan_plain(view, rules, now_ms, next_offset, leader_epoch)
+        if plan is not None:
+            return plan
     place = _Place(
         rules=rules,
         now_ms=now_ms,

@@ -1,0 +1,170 @@
+"""What one request costs the broker: microseconds of CPU, user and system, by kind of request.
+
+Throughput on a shared machine says as much about the load as about the broker. This drives one
+broker with requests built in advance, five in flight on one connection, and reads the CPU clock of
+its process before and after; each row is the median of several rounds. The bare loop of `limit.py`
+gets the same Produce frames, so the difference is what being a broker costs.
+`python -m benchmarks.request_cost [--brokers a,b] [--rows TEXT] [--seconds S] [--rounds N]`
+"""
+
+import argparse
+import contextlib
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import brokers, loads, machine, report, wire
+from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.api.heartbeat import HeartbeatRequest
+from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.frames import encode_frame
+from protocol.headers import RequestHeader, encode_request_header
+from protocol.primitives import message_spec
+from protocol.registry import encode_request
+
+IN_FLIGHT = 5
+KIB_BATCH, MIB_BATCH = 16_000, 1_000_000
+PRODUCE_V, FETCH_V, METADATA_V, HEARTBEAT_V, LIST_OFFSETS_V = 11, 12, 12, 4, 7
+FILL_BYTES = 64_000_000
+SENT_BYTES_MAX = 64_000_000
+"""Per row and round: more would measure how the machine writes back what it cannot hold."""
+
+CPU_CLOCK_OF_PROCESS = 2
+"""CPUCLOCK_SCHED in the clock ids of clock_gettime(2): all threads, nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One kind of request. `frame` is sent over and over."""
+
+    title: str
+    frame: bytes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.request_cost", description=__doc__)
+    parser.add_argument("--brokers", default="limit,tidelog,tidelog-synced")
+    parser.add_argument("--rows", default="", help="only rows whose title contains this")
+    parser.add_argument("--seconds", type=float, default=0.7, help="per row and round")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args(arguments)
+    names = options.brokers.split(",")
+    costs: dict[str, dict[str, list[float]]] = {}
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-cost-")))
+        running = [
+            stack.enter_context(brokers.BY_NAME[name].start(folder / name)) for name in names
+        ]
+        work = [(broker, list(_rows(broker, options.rows))) for broker in running]
+        for number in range(options.rounds + 1):
+            for broker, rows in work:
+                for row in rows:
+                    cost = _cost(broker, row, options.seconds)
+                    if number:  # the first round warms up
+                        costs.setdefault(row.title, {}).setdefault(broker.name, []).append(cost)
+        facts = machine.markdown(machine.describe(folder))
+    lines = [
+        [title, *(_shown(found.get(name)) for name in names)] for title, found in costs.items()
+    ]
+    head = ["request", *(brokers.BY_NAME[name].title for name in names)]
+    print(
+        f"{facts}\n\nCPU of the broker in microseconds per request.\n\n{report.table(head, lines)}"
+    )
+    return 0
+
+
+def _shown(values: list[float] | None) -> str:
+    return f"{statistics.median(values):,.1f}" if values else ""
+
+
+def _rows(broker: brokers.Running, wanted: str) -> Iterator[Row]:
+    speaks_kafka = not broker.name.startswith("limit")
+    one, many = f"cost-{uuid.uuid4().hex[:8]}", f"cost-{uuid.uuid4().hex[:8]}"
+    rows = [*_produce_rows(one, many), *(_read_rows(one) if speaks_kafka else ())]
+    if speaks_kafka:
+        loads.create_topic(broker.bootstrap, one, 1, retention_bytes="2000000000")
+        loads.create_topic(broker.bootstrap, many, 16, retention_bytes="200000000")
+        loads.raw_produce(broker.bootstrap, one, total_bytes=FILL_BYTES, batch_bytes=KIB_BATCH)
+    return (row for row in rows if wanted in row.title)
+
+
+def _produce_rows(one: str, many: str) -> Iterator[Row]:
+    for batch_bytes, size in ((KIB_BATCH, 100), (KIB_BATCH, 1_024), (MIB_BATCH, 100),
+                              (MIB_BATCH, 1_024)):  # fmt: skip
+        count = batch_bytes // (size + 10)
+        title = f"Produce {batch_bytes // 1_000} KB of {size} B"
+        yield Row(title=title, frame=_produce(one, [_batch(count, size)]))
+    batches = [_batch(KIB_BATCH // 1_034, 1_024)] * 16
+    yield Row(title="Produce 16 x 16 KB of 1024 B", frame=_produce(many, batches))
+    yield Row(title="Produce 1 record of 100 B", frame=_produce(one, [_batch(1, 100)]))
+
+
+def _read_rows(topic: str) -> Iterator[Row]:
+    now_ms = int(time.time() * 1000)
+    for size in (KIB_BATCH + 1_000, MIB_BATCH):
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=size)
+        asked = FetchTopic(topic=topic, partitions=[partition])
+        fetch = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50_000_000, topics=[asked])
+        yield Row(title=f"Fetch {size // 1_000} KB", frame=_frame(fetch, FETCH_V))
+    time_asked = ListOffsetsPartition(partition_index=0, timestamp=now_ms)
+    lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[time_asked])])
+    yield Row(title="ListOffsets at a time", frame=_frame(lookup, LIST_OFFSETS_V))
+    metadata = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    yield Row(title="Metadata of one topic", frame=_frame(metadata, METADATA_V))
+    heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    yield Row(title="Heartbeat", frame=_frame(heartbeat, HEARTBEAT_V))
+
+
+def _batch(count: int, size: int) -> bytes:
+    now_ms = int(time.time() * 1000)
+    return wire.record_batch([b"x" * size] * count, [now_ms] * count)
+
+
+def _produce(topic: str, batches: Sequence[bytes]) -> bytes:
+    data = [PartitionProduceData(index=i, records=batch) for i, batch in enumerate(batches)]
+    topics = [TopicProduceData(name=topic, partition_data=data)]
+    return _frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), PRODUCE_V)
+
+
+def _frame(message: object, version: int) -> bytes:
+    header = RequestHeader(
+        api_key=message_spec(type(message)).api_key,
+        api_version=version,
+        correlation_id=7,
+        client_id="bench",
+    )
+    parts = encode_frame([encode_request_header(header), encode_request(message, version)])
+    return b"".join(parts)
+
+
+def _cost(broker: brokers.Running, row: Row, seconds: float) -> float:
+    """Microseconds of the broker's CPU per request."""
+    connection = wire.Connection(broker.bootstrap)
+    clock = (~broker.pid << 3) | CPU_CLOCK_OF_PROCESS
+    for _ in range(IN_FLIGHT):
+        connection.send(row.frame)
+    sent = 0
+    most = max(IN_FLIGHT, SENT_BYTES_MAX // len(row.frame))
+    end = time.monotonic() + seconds
+    begun = time.clock_gettime_ns(clock)
+    while sent < most and time.monotonic() < end:
+        connection.receive()
+        connection.send(row.frame)
+        sent += 1
+    used = time.clock_gettime_ns(clock) - begun
+    for _ in range(IN_FLIGHT):
+        connection.receive()
+    connection.close()
+    return used / sent / 1_000
+
+
+if __name__ == "__main__":
+    sys.exit(main())
