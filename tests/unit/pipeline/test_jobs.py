@@ -44,7 +44,10 @@ def test_a_file_is_named_by_topic_identity_offsets_and_plan() -> None:
 def test_a_plan_survives_the_journal_and_keeps_its_digest() -> None:
     plan = Plan(
         number=0, cluster_id="c", topic_ids={"t": "5a"}, target="/x",
-        tasks=((OffsetRange("t", 0, 1, 5), OffsetRange("t", 1, 0, 2)), (OffsetRange("t", 2, 0, 2),)),
+        tasks=(
+            (OffsetRange("t", 0, 1, 5), OffsetRange("t", 1, 0, 2)),
+            (OffsetRange("t", 2, 0, 2),),
+        ),
     )  # fmt: skip
     again = Plan.parse(json.loads(json.dumps(plan.document())))
     assert again == plan
