@@ -14,7 +14,7 @@ moves with the monotonic one.  After a step ahead of more than a minute it goes 
 was; after a step back it follows at once, which only keeps data longer.  A new time that is right
 is accepted by a restart, and the log says so.
 
-`Differs from Kafka:` which deletes at once.
+Differs from Kafka: it deletes by the wall clock alone, at once after such a step.
 
 Source: Kafka's `LogManager.startup` schedule.
 """

@@ -8,8 +8,9 @@
 | 10, 12  | topics by id                                                            |
 | 13      | an error code for the whole answer                                      |
 
-A missing topic is created before the answer, so the client finds it at once; Kafka answers
-UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry.  `Differs from Kafka:` that way only.
+Differs from Kafka: a missing topic is created before the answer, so the client finds it at once;
+Kafka answers UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry.
+
 The controller is this broker: clients send their admin requests to a listed broker or nowhere.
 
 Source: Kafka `KafkaApis.handleTopicMetadataRequest`.

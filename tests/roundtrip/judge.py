@@ -111,10 +111,10 @@ def view(wire: Wire) -> View:
         got = wire.fetch(name, start, partition=partition)
         ends[name, partition] = (start, got.last_stable_offset, got.high_watermark)
         records[name, partition] = wire.fetch_all(name, start, partition=partition)
-        for isolation in (0, READ_COMMITTED):
+        for isolation in (0, READ_COMMITTED) if name == "transactions" else (0,):
             for time_ms in times:
                 lookups[name, partition, time_ms, isolation] = _found(
-                    wire, name, partition, time_ms, isolation
+                    wire, name, partition, time_ms, isolation, is_empty=not records[name, partition]
                 )
     return View(
         cluster_id=wire.cluster_id(),
@@ -127,25 +127,31 @@ def view(wire: Wire) -> View:
     )
 
 
-def _found(wire: Wire, name: str, partition: int, time_ms: int, isolation: int) -> Found:
+def _found(
+    wire: Wire, name: str, partition: int, time_ms: int, isolation: int, *, is_empty: bool
+) -> Found:
     found = wire.offset_at(name, time_ms, partition=partition, version=7, isolation=isolation)
-    # The end's epoch is the leader's, which a new leader begins: it differs after every move.
-    return found._replace(leader_epoch=-1) if time_ms == -1 else found
+    # The end's epoch is the leader's, which a new leader begins: it differs after every move. So
+    # does the start's while there is no record yet.
+    is_leaders = time_ms == -1 or (time_ms == -2 and is_empty)
+    return found._replace(leader_epoch=-1) if is_leaders else found
 
 
-def differences(before: View, after: View) -> list[str]:
-    """Each fact in which the second view is not the first."""
-    found: list[str] = []
+def differences(before: View, after: View) -> list[object]:
+    """Each fact in which the second view is not the first, in words; lookups once per topic."""
+    found: list[object] = []
     if before.cluster_id != after.cluster_id:
         found.append(f"cluster id {before.cluster_id}, then {after.cluster_id}")
-    for name in ("topics", "settings", "records", "ends", "lookups", "committed"):
+    for name in ("topics", "settings", "records", "ends", "committed"):
         old, new = getattr(before, name), getattr(after, name)
         found += [
             f"{name} {key}: {_short(old.get(key))}, then {_short(new.get(key))}"
             for key in [*old, *(key for key in new if key not in old)]
             if old.get(key) != new.get(key)
         ]
-    return found
+    other = {key for key, found in before.lookups.items() if after.lookups.get(key) != found}
+    other |= {key for key in after.lookups if key not in before.lookups}
+    return [*found, *sorted({("lookups", topic, time_ms) for topic, _, time_ms, _ in other})]
 
 
 def _short(fact: object) -> str:

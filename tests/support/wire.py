@@ -45,6 +45,8 @@ _SETTLING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
+    # What a Kafka says that has not yet heard of its only node.
+    ErrorCode.INVALID_REPLICATION_FACTOR,
 )
 
 _T = TypeVar("_T")
@@ -114,7 +116,7 @@ class Wire(RawClient):
         name: str,
         partitions: int = 1,
         settings: Mapping[str, str] | None = None,
-        version: int = 1,
+        version: int = 2,
     ) -> None:
         """Create a topic and wait until its partitions can be written."""
         configs = [CreatableTopicConfig(name=k, value=v) for k, v in (settings or {}).items()]
@@ -122,8 +124,9 @@ class Wire(RawClient):
             name=name, num_partitions=partitions, replication_factor=1, configs=configs
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-        (result,) = self.ask(ApiKey.CREATE_TOPICS, request, version).topics
-        assert result.error_code == ErrorCode.NONE, (name, result)
+        self.ask_settled(
+            ApiKey.CREATE_TOPICS, request, version, lambda answer: answer.topics[0].error_code
+        )
         self.wait_for_topic(name)
 
     def wait_for_topic(self, name: str) -> None:
@@ -234,8 +237,12 @@ class Wire(RawClient):
             isolation_level=isolation,
             topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
         )
-        (got,) = self.ask(ApiKey.LIST_OFFSETS, request, version).topics[0].partitions
-        return Found(got.error_code, got.timestamp, got.offset, got.leader_epoch)
+
+        def attempt() -> Found:
+            (got,) = self.ask(ApiKey.LIST_OFFSETS, request, version).topics[0].partitions
+            return Found(got.error_code, got.timestamp, got.offset, got.leader_epoch)
+
+        return _settle(attempt, lambda found: found.error, topic, must_settle=False)
 
     def offsets_before(self, topic: str, timestamp: int, count: int) -> tuple[int, list[int]]:
         """ListOffsets v0: the error and the offsets."""

@@ -116,11 +116,44 @@ def _scrape() -> str:
     return text
 
 
+_MARK = "Differs from Kafka"
+_BULLET = re.compile(r"\n\s*[*-] ")
+
+
+def differences() -> str:
+    """Every place in the code that says how it differs, in the order of the layers."""
+    rows = [
+        (f"`{path.relative_to(ROOT)}`", text)
+        for package in ("protocol", "storage", "broker", "client", "cli")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for text in _marked(path.read_text(encoding="utf-8"))
+    ]
+    return _table(("where", "what; \"it\" is Kafka"), rows)
+
+
+def _marked(source: str) -> Iterable[str]:
+    """The paragraphs that begin at the mark, and the list items if it introduces a list."""
+    for match in re.finditer(rf"{_MARK}( \([^)]*\))?: ?", source):
+        rest = source[match.end() :]
+        text = re.split(r'\n\s*\n|\s*"""', rest.lstrip("\n"))[0]
+        if not _BULLET.match(f"\n{text}"):
+            yield _one_line(text)
+            continue
+        yield from (_one_line(item) for item in _BULLET.split(f"\n{text}") if item.strip())
+
+
+def _one_line(text: str) -> str:
+    """The text without line breaks and final mark; what is code stays code."""
+    line = " ".join(text.replace("``", "`").split()).rstrip(".;")
+    return line[0].upper() + line[1:] if line[0].isalpha() else line
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "topic-settings": topic_settings,
     "broker-settings": broker_settings,
     "not-applicable": not_applicable,
     "api-versions": api_versions,
+    "differences": differences,
     "metrics": metrics,
 }
 
