@@ -164,7 +164,9 @@ def _look_up(
         answer.leader_epoch = log.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
-        answer.leader_epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
+        # Of an empty log it is the epoch in which the first record will be.
+        is_empty = log.log_start_offset == log.log_end_offset
+        answer.leader_epoch = log.leader_epoch if is_empty else log.epoch_at(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP:
         _found(answer, log.offset_for_max_timestamp(isolation=isolation))
     elif timestamp >= 0:
