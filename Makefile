@@ -67,6 +67,10 @@ test: setup ## everything but the clients that need other languages
 compat: setup ## real clients of every kind against the broker (installs them)
 	$(PYTEST) -q tests/compat
 
+.PHONY: compat-core
+compat-core: setup ## the clients that most users have, as CI runs them; a client's own hiccup gets a second try
+	$(PYTEST) -q tests/compat -m core --reruns 1
+
 .PHONY: demo
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour
 	$(BIN)/python -m demo.flights

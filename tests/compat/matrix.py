@@ -21,6 +21,21 @@ NO_TRANSACTIONS = EVERYTHING - {"transact"}
 PLAIN = NO_TRANSACTIONS - {"admin"}
 NO_LOOKUP = PLAIN - {"times"}
 
+CORE = frozenset(
+    {
+        "kcat 1.7",
+        "confluent-kafka newest",
+        "confluent-kafka 1.9.2",
+        "kafka-python 3",
+        "kafka-python 2.0.2",
+        "aiokafka newest",
+        "kafkajs 2.2.4",
+        "Java 4.3.1",
+        "Java 3.9.1",
+    }
+)
+"""The clients that most users have: `make compat-core` runs these alone, as CI does."""
+
 PENDING: dict[tuple[str, str], str] = {}
 """(client name or "*", scenario) -> why it is expected to fail, with the issue that brings it."""
 

@@ -11,12 +11,16 @@ import pytest
 
 from tests.compat import harness
 from tests.compat.conftest import Seeder
-from tests.compat.matrix import CLIENTS, PENDING, Client
+from tests.compat.matrix import CLIENTS, CORE, PENDING, Client
 
 pytestmark = pytest.mark.timeout(600)
 
 PRODUCED = 60
 PARTITIONS = 3
+
+
+def _core_marks(client: Client) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.core] if client.name in CORE else []
 
 
 def clients_with(scenario: str) -> pytest.MarkDecorator:
@@ -26,13 +30,14 @@ def clients_with(scenario: str) -> pytest.MarkDecorator:
         if scenario in client.scenarios:
             reason = PENDING.get((client.name, scenario)) or PENDING.get(("*", scenario))
             marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+            marks += _core_marks(client)
             cases.append(pytest.param(client, id=client.name, marks=marks))
     return pytest.mark.parametrize("client", cases)
 
 
 def _codec_cases() -> list[object]:
     return [
-        pytest.param(client, codec, id=f"{client.name}-{codec}")
+        pytest.param(client, codec, id=f"{client.name}-{codec}", marks=_core_marks(client))
         for client in CLIENTS
         for codec in client.codecs
     ]

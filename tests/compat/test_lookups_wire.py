@@ -188,6 +188,7 @@ def _answers(client: RawClient) -> list[tuple[int, int]]:
     return [(partition.timestamp, partition.offset) for partition in ordered]
 
 
+@pytest.mark.core
 @pytest.mark.timeout(300)
 def test_random_lookups_equal_brute_force(
     client: RawClient, topic: str, written: list[Written]
