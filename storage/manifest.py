@@ -88,6 +88,7 @@ class Manifest:
     __slots__ = (
         "_file",
         "_files",
+        "_is_suspect",
         "_path",
         "cleaned_offset",
         "durable_offset",
@@ -100,6 +101,7 @@ class Manifest:
         self._files = files
         self._path = f"{directory}/{MANIFEST_NAME}"
         self._file: File | None = None
+        self._is_suspect = False
         self.facts: dict[int, SegmentFacts] = {}
         self.log_start_offset = NO_OFFSET
         self.durable_offset = NO_OFFSET
@@ -139,6 +141,14 @@ class Manifest:
         for base_offset in base_offsets:
             self.facts.pop(base_offset, None)
 
+    def distrust(self) -> None:
+        """A sync of the file failed, and the medium may lack lines in its middle.
+
+        The file is written anew as a whole before anything is added to it.
+        """
+        self.close()
+        self._is_suspect = True
+
     def rewrite(self) -> None:
         """The file holds exactly what is known now, durably. Raises OSError."""
         self.close()
@@ -150,6 +160,7 @@ class Manifest:
         if self.cleaned_offset != NO_OFFSET:
             lines.append(_offset_line(_CLEANED, self.cleaned_offset))
         self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
+        self._is_suspect = False
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -158,6 +169,8 @@ class Manifest:
             self._file = None
 
     def _append(self, line: str) -> None:
+        if self._is_suspect:
+            self.rewrite()
         if self._file is None:
             exists = self._files.exists(self._path)
             self._file = self._files.open(self._path) if exists else self._files.create(self._path)

@@ -1,6 +1,6 @@
 """The offset checkpoints of a data directory: hints by which a start has less to do.
 
-Owns the three files in the root that hold one offset per partition, and the knowledge of which
+Owns the four files in the root that hold one offset per partition, and the knowledge of which
 partitions they may speak of. A missing or broken checkpoint costs time, never correctness; one that
 speaks of *another* topic of the same name would cost data, so the files are rewritten before a
 partition is made that they may know (`forget`).
@@ -10,6 +10,7 @@ partition is made that they may know (`forget`).
 | recovery-point-offset-checkpoint | recovery point  | where recovery after a crash begins        |
 | log-start-offset-checkpoint      | log start       | a start inside of the first segment        |
 | replication-offset-checkpoint    | high watermark  | Apache Kafka, should it open the directory |
+| cleaner-offset-checkpoint        | compacted up to | Apache Kafka; ours is in the manifest      |
 
 Source: Kafka ``LogManager`` checkpoints. Read next: `storage.data_dir`.
 """
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage.checkpoints import (
+    CLEANER_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
@@ -48,6 +50,7 @@ class OffsetCheckpoints:
         self._root = root
         self._files = files
         self._known: set[PartitionKey] = set()
+        self._has_cleaned = files.exists(f"{root}/{CLEANER_FILE}")
 
     def read(self) -> tuple[Hints, list[str]]:
         """What the files say, and a sentence for each that cannot be read."""
@@ -68,11 +71,14 @@ class OffsetCheckpoints:
         recovery_points: dict[PartitionKey, int] = {}
         log_starts: dict[PartitionKey, int] = {}
         high_watermarks: dict[PartitionKey, int] = {}
+        cleaned: dict[PartitionKey, int] = {}
         for log in logs:
             key = (log.topic, log.partition)
             assert log.recovery_point <= log.log_end_offset
             recovery_points[key] = log.recovery_point
             high_watermarks[key] = log.high_watermark
+            if log.config.is_compacted:
+                cleaned[key] = log.cleaned_offset
             if log.log_start_offset > log.segments.first.base_offset:
                 log_starts[key] = log.log_start_offset
         self._known |= recovery_points.keys()
@@ -80,6 +86,9 @@ class OffsetCheckpoints:
             write_offsets(self._root, LOG_START_FILE, log_starts, self._files)
             write_offsets(self._root, RECOVERY_POINT_FILE, recovery_points, self._files)
             write_offsets(self._root, HIGH_WATERMARK_FILE, high_watermarks, self._files)
+            if cleaned or self._has_cleaned:
+                write_offsets(self._root, CLEANER_FILE, cleaned, self._files)
+                self._has_cleaned = bool(cleaned)
         except OSError as error:
             raise StorageFailed("checkpoint", self._root, str(error)) from error
         self._known = set(recovery_points)

@@ -233,12 +233,13 @@ def _check_continuation(
 ) -> ScanEnd:
     """`end`, with damage where the bytes are right but the log does not go on as it must.
 
-    A file may have reached the medium while the end of the one before it did not. Only compaction
-    leaves gaps that are meant.
+    A file may have reached the medium while the end of the one before it did not. Gaps that are
+    meant, Kafka's compaction leaves, between segments that were synced.
     """
     if index + 1 < len(segments):
         base_offset = segments[index + 1].base_offset
-        if base_offset != end.next_offset and not opening.config.is_compacted:
+        is_meant = opening.config.is_compacted and base_offset <= opening.recovery_point
+        if base_offset != end.next_offset and not is_meant:
             return replace(end, damage=f"the next segment begins at offset {base_offset}")
     elif end.next_offset < opening.recovery_point:
         return replace(end, damage="the log ends there")

@@ -161,9 +161,15 @@ class SegmentedLog:
 
     def remember_start(self, log_start_offset: int) -> None:
         """Write down, durably, that nothing below this offset is to come back."""
-        self.manifest.remember_start(log_start_offset)
-        if self.manifest.file is not None:
-            sync_file(self.manifest.file)
+        before = self.manifest.log_start_offset
+        try:
+            self.manifest.remember_start(log_start_offset)
+            if self.manifest.file is not None:
+                sync_file(self.manifest.file)
+        except OSError:
+            self.manifest.log_start_offset = before
+            self.manifest.distrust()
+            raise
         # The manifest may be as new as this line: its name has to be durable as well.
         self._files.sync_directory(self._path)
 

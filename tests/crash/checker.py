@@ -15,7 +15,15 @@ from storage.fsck import audit
 from storage.log import Isolation, Log
 from storage.power_loss import Survival
 from storage.simulated_disk import SimulatedDisk
-from tests.crash.workload import CONFIG, NOW_MS, ROOT, Batch, PartitionPromises, Promises
+from tests.crash.workload import (
+    CONFIG,
+    NOW_MS,
+    ROOT,
+    Batch,
+    PartitionPromises,
+    Promises,
+    key_of,
+)
 
 
 def check(
@@ -101,7 +109,10 @@ def _check_log(log: Log, promised: PartitionPromises, killed_only: bool) -> Iter
         )
     if log.high_watermark != end:
         yield f"high watermark {log.high_watermark} is not the end {end}"
-    yield from _check_content(log, promised)
+    if log.config.is_compacted:
+        yield from _check_compacted(log, promised)
+    else:
+        yield from _check_content(log, promised)
     yield from _check_producers(log, promised)
 
 
@@ -126,6 +137,65 @@ def _check_content(log: Log, promised: PartitionPromises) -> Iterator[str]:
             offset = entry.next_offset
     if offset != log.log_end_offset:
         yield f"the last batch ends at {offset}, the log at {log.log_end_offset}"
+
+
+def _check_compacted(log: Log, promised: PartitionPromises) -> Iterator[str]:
+    """What is there was written there, and the last value of every key is there."""
+    found: dict[int, bytes] = {}
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        result = log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END)
+        entries = list(scan_entries(result.records))
+        if not entries or entries[0].last_offset < offset:
+            yield f"nothing can be read at {offset}"
+            return
+        for entry in entries:
+            if not entry.is_control:
+                for record in iter_records(result.records, entry.position):
+                    found[record.offset] = record.value or b""
+        offset = result.next_offset
+    written = {
+        batch.first_offset + index: value
+        for batch in (*promised.maybe, *promised.batches)
+        if batch.marker is None
+        for index, value in enumerate(batch.values)
+    }
+    for offset, value in found.items():
+        if written.get(offset) != value and not _is_maybe(promised, offset, value):
+            yield f"the record at {offset} is none that was written there"
+    if any(batch.first_offset < log.log_end_offset for batch in promised.maybe):
+        return
+    aborted = _aborted(promised)
+    last = {
+        key_of(value): offset
+        for offset, value in sorted(written.items())
+        if offset < log.log_end_offset and offset not in aborted
+    }
+    for key, offset in last.items():
+        if offset not in found:
+            yield f"lost: the last value of {key!r}, at {offset}"
+
+
+def _is_maybe(promised: PartitionPromises, offset: int, value: bytes) -> bool:
+    return any(
+        batch.first_offset <= offset < batch.next_offset
+        and batch.values[offset - batch.first_offset] == value
+        for batch in promised.maybe
+    )
+
+
+def _aborted(promised: PartitionPromises) -> set[int]:
+    """Offsets of records whose transactions were aborted."""
+    open_txns: dict[int, list[Batch]] = {}
+    aborted: set[int] = set()
+    for batch in promised.batches:
+        if batch.marker is not None:
+            ended = open_txns.pop(batch.producer_id, [])
+            if batch.marker == "abort":
+                aborted |= {o for b in ended for o in range(b.first_offset, b.next_offset)}
+        elif batch.is_transactional:
+            open_txns.setdefault(batch.producer_id, []).append(batch)
+    return aborted
 
 
 def _matches(batch: Batch, values: list[bytes | None]) -> bool:

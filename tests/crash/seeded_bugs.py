@@ -12,6 +12,9 @@ import pytest
 
 from storage import (
     checkpoints,
+    compaction,
+    compaction_filter,
+    compaction_plan,
     data_dir,
     data_dir_start,
     files,
@@ -27,6 +30,7 @@ from storage import (
     segment_scan,
     segmented_log,
     simulated_disk,
+    swap,
     time_index,
 )
 
@@ -283,6 +287,51 @@ def failed_write_is_left(patch: Patch) -> None:
     patch.setattr(simulated_disk.SimulatedFile, "truncate", truncate)
 
 
+def rewritten_files_not_synced(patch: Patch) -> None:
+    """Compaction swaps in a segment that was never synced."""
+    patch.setattr(compaction, "_sync_all", lambda files: None)
+
+
+def swap_not_synced(patch: Patch) -> None:
+    """The names of a swap change without a sync of the directory in between."""
+    patch.setattr(segmented_log.SegmentedLog, "sync_names", lambda self: None)
+
+
+def old_segments_go_first(patch: Patch) -> None:
+    """A swap removes the old segments before it announces the new one."""
+    original = swap.Swap.__init__
+
+    def init(self: Any, *arguments: Any) -> None:
+        original(self, *arguments)
+        self._steps[-1], self._steps[-2] = self._steps[-2], self._steps[-1]
+
+    patch.setattr(swap.Swap, "__init__", init)
+
+
+def compaction_of_undecided_records(patch: Patch) -> None:
+    """Compaction does not stop where transactions are open or records not durable."""
+    patch.setattr(
+        log,
+        "find_cleanable",
+        lambda *args, bound, **rest: compaction_plan.find_cleanable(*args, bound=2**62, **rest),
+    )
+
+
+def aborted_records_supersede(patch: Patch) -> None:
+    """Records of aborted transactions count as the newest of their keys."""
+    patch.setattr(compaction_filter.TransactionFates, "is_dead", lambda self, entry, data: False)
+
+
+def compaction_keeps_the_oldest(patch: Patch) -> None:
+    """The first offset of each key is remembered instead of the last."""
+
+    def put(self: Any, key: bytes, offset: int) -> bool:
+        self.newest.setdefault(key, offset + 1)
+        return True
+
+    patch.setattr(compaction_filter.KeyMap, "put", put)
+
+
 BUGS: dict[str, Callable[[Patch], None]] = {
     bug.__name__: bug
     for bug in (
@@ -314,5 +363,11 @@ BUGS: dict[str, Callable[[Patch], None]] = {
         producer_ids_in_memory,
         deleted_topic_stays_in_journal,
         failed_write_is_left,
+        rewritten_files_not_synced,
+        swap_not_synced,
+        old_segments_go_first,
+        compaction_of_undecided_records,
+        aborted_records_supersede,
+        compaction_keeps_the_oldest,
     )
 }

@@ -25,12 +25,19 @@ from storage.simulated_disk import SimulatedDisk
 ROOT = "/data"
 NOW_MS = 1_700_000_000_000
 SEGMENT_BYTES = 3500
-TOPICS = ("orders", "lazy")
+TOPICS = ("orders", "lazy", "ledger")
+KEYS = 7
 CONFIG: BrokerConfig = load()
 
 _OVERRIDES = {
     "orders": {"segment.bytes": str(SEGMENT_BYTES), "index.interval.bytes": "300"},
     "lazy": {"segment.bytes": str(SEGMENT_BYTES), "flush.policy": "os"},
+    "ledger": {
+        "segment.bytes": str(SEGMENT_BYTES),
+        "index.interval.bytes": "300",
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
+    },
 }
 
 
@@ -81,6 +88,8 @@ class Workload:
 
     def __init__(self, disk: SimulatedDisk, seed: int, *, steps: int = 60) -> None:
         self.disk = disk
+        # Every third run is mostly about the compacted topic.
+        self._compacts = seed % 3 == 0
         self.promises = Promises()
         self.steps_done = 0
         self.errors: list[str] = []
@@ -97,7 +106,7 @@ class Workload:
         """All steps; what fails is noted in `errors` and the run goes on or ends."""
         try:
             self._start()
-            for topic, partitions in (("orders", 2), ("lazy", 1)):
+            for topic, partitions in (("orders", 2), ("lazy", 1), ("ledger", 1)):
                 self._create(topic, partitions)
             for _ in range(self._steps):
                 if not self._is_over:
@@ -122,9 +131,10 @@ class Workload:
                 self._delete_files,
                 self._change_topic,
                 self._take_producer_ids,
+                self._compact,
                 self._restart,
             ),
-            (30, 12, 12, 4, 14, 10, 5, 2, 2, 3, 2, 2),
+            (30, 12, 12, 4, 14, 10, 5, 2, 2, 3, 2, 25 if self._compacts else 4, 2),
         )[0]
         try:
             kind()
@@ -221,12 +231,29 @@ class Workload:
         log = self._pick()
         partition = self._promises_of(log)
         start = self._rng.randint(log.log_start_offset, log.high_watermark)
+        if not log.config.is_deleted_by_retention:
+            return
         partition.start_wanted = max(partition.start_wanted, start)
         log.delete_before(start)
         log.delete_expired(NOW_MS)
 
     def _delete_files(self) -> None:
         self._dir().delete_pending_files(NOW_MS + 100_000)
+
+    def _compact(self) -> None:
+        """A round of compaction with appends in between; some are not driven to their end."""
+        log = self._dir().topics["ledger"].partitions[0]
+        if self._rng.random() < 0.7:
+            log.roll(NOW_MS)
+            log.flush()
+        steps = log.compact(now_ms=NOW_MS, map_bytes=self._rng.choice((600, 1 << 20)))
+        for call in steps:
+            if call is not None:
+                call.run()
+            if self._rng.random() < 0.1:
+                self._append(log, self._values(), producer_id=-1)
+            if self._rng.random() < 0.02:
+                steps.close()
 
     def _take_producer_ids(self) -> None:
         found = self._dir().allocate_producer_ids(10)
@@ -277,7 +304,8 @@ class Workload:
         topics = list(self._dir().topics.values())
         if not topics:
             raise StorageError("no topic could be created")
-        weights = [4 if topic.name == "orders" else 1 for topic in topics]
+        ledger = 12 if self._compacts else 2
+        weights = [{"orders": 4, "ledger": ledger}.get(topic.name, 1) for topic in topics]
         return self._rng.choice(self._rng.choices(topics, weights)[0].partitions)
 
     def _promises_of(self, log: Log) -> PartitionPromises:
@@ -329,9 +357,14 @@ class Workload:
                     partition.visible = max(partition.visible, log.high_watermark)
 
 
+def key_of(value: bytes) -> bytes:
+    """The key that goes with a value, which begins with its serial number."""
+    return b"key-%d" % (int(value[:8]) % KEYS)
+
+
 def _encode(batch: Batch) -> memoryview:
     records = [
-        Record(0, NOW_MS + (number * 37) % 11, b"key", value)
+        Record(0, NOW_MS + (number * 37) % 11, key_of(value), value)
         for number, value in enumerate(batch.values)
     ]
     data = build_batch(

@@ -51,10 +51,11 @@ def test_what_was_remembered_is_read_again() -> None:
     manifest.remember_start(2)
     manifest.remember_durable(4)
     manifest.remember_durable(3)
+    manifest.remember_cleaned(1)
     again = Manifest(DIRECTORY, files)
     assert again.facts == manifest.facts
     assert again.facts[0].size_bytes == 999
-    assert (again.log_start_offset, again.durable_offset) == (2, 4)
+    assert (again.log_start_offset, again.durable_offset, again.cleaned_offset) == (2, 4, 1)
 
 
 def test_rewriting_drops_what_is_gone() -> None:
@@ -103,3 +104,15 @@ def test_failed_append_leaves_whole_lines() -> None:
         manifest.remember_start(7)
     manifest.remember_start(8)
     assert Manifest(DIRECTORY, files).log_start_offset == 8
+
+
+def test_after_a_failed_sync_the_file_is_written_anew() -> None:
+    files = disk()
+    manifest = Manifest(DIRECTORY, files)
+    manifest.remember(FACTS)
+    manifest.distrust()
+    files.damage(PATH, 40, bytes(50))
+    manifest.remember_start(2)
+    again = Manifest(DIRECTORY, files)
+    assert again.facts == {0: FACTS}
+    assert again.log_start_offset == 2
