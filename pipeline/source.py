@@ -4,9 +4,10 @@ Owns the classes that Spark instantiates, in the driver, in its planner process 
 They are pickled between these, so constructors are cheap and hold options only; connections live
 inside one call. The work is `offsets`' (what to read) and `reading`'s (reading it).
 
-Spark asks for `partitions()` anew at every action, so relative times and "latest" are resolved
-when a query runs, not when it is written. An empty plan still becomes one task: Spark calls
-`read` even for an empty list.
+Relative times and "latest" are resolved when the first query on a frame runs, not when it is
+written. Spark 4.3 then keeps the partitions with the frame: a second query on the same frame reads
+the same offsets, unless it has other filters to push. Kafka's source plans each time; make the
+frame anew for that. An empty plan still becomes one task: Spark calls `read` even for no partition.
 
 Source: Spark 4.3 Python Data Source API; `KafkaRelation`. Read next: `stream`, `sink`.
 """
@@ -150,7 +151,7 @@ class BatchReader(DataSourceReader):
         self._narrowing: Narrowing | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks of this action, planned now."""
+        """The tasks, planned now; Spark keeps them with the frame."""
         options = self._options
         with Cluster(options.connection) as cluster:
             plan = plan_batch(cluster, options, time.time_ns() // 1_000_000, self._narrowing)

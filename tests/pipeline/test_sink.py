@@ -1,0 +1,207 @@
+"""Writing, by the cases of Spark's own `KafkaSinkSuite`, and exactly once under failures."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.session import by_partition
+from tests.pipeline.conftest import START_MS, Broker, values
+
+FAILURES = (AnalysisException, PythonException)
+
+
+def write(frame: DataFrame, broker: Broker, **options: str) -> None:
+    frame.write.format("tidelog").mode("append").options(**broker.options, **options).save()
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> DataFrame:
+    """40 rows: v0-v39, partition n % 2, a second apart."""
+    return spark.range(40).selectExpr(
+        "concat('v', id) as value",
+        "concat('k', id % 5) as key",
+        "cast(id % 2 as int) as partition",
+        f"timestamp_millis({START_MS} + id * 1000) as timestamp",
+    )
+
+
+def test_time_key_headers_and_partition_are_kept(
+    spark: SparkSession, broker: Broker, read: Any
+) -> None:
+    """Spark's own sink drops `timestamp` without a word."""
+    origin, copy = broker.topic(3), broker.topic(3)
+    for partition in range(3):
+        broker.produce(origin, partition, 20, first=20 * partition, headers=((b"h", None),))
+    frame = read(origin, includeHeaders="true")
+    write(frame, broker, topic=copy)
+    back = read(copy, includeHeaders="true")
+    assert back.drop("topic").exceptAll(frame.drop("topic")).count() == 0
+    assert back.count() == 60
+
+
+def test_topic_column_and_option(rows: DataFrame, broker: Broker, read: Any) -> None:
+    first, second = broker.topic(2), broker.topic(2)
+    write(rows.withColumn("topic", F.lit(first)), broker)
+    assert read(first).count() == 40
+    # The option wins over the column.
+    write(rows.withColumn("topic", F.lit(first)), broker, topic=second)
+    assert (read(first).count(), read(second).count()) == (40, 40)
+
+
+def test_a_row_without_partition_goes_by_its_key(
+    rows: DataFrame, broker: Broker, read: Any
+) -> None:
+    topic = broker.topic(3)
+    write(rows.drop("partition"), broker, topic=topic)
+    spread = read(topic).groupBy("key").agg(F.countDistinct("partition").alias("n")).collect()
+    assert {row["n"] for row in spread} == {1}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame.drop("value"), "column value is missing"),
+        (lambda frame: frame.withColumn("valeu", F.lit(1)), "'valeu' has no place in a record"),
+        (lambda frame: frame.withColumn("value", F.lit(1)), "column value is int: cast it"),
+        (lambda frame: frame.withColumn("partition", F.lit("1")), "column partition is string"),
+    ],
+)
+def test_columns_that_are_no_record_are_refused_before_any_task(
+    rows: DataFrame, broker: Broker, change: Callable[[DataFrame], DataFrame], message: str
+) -> None:
+    with pytest.raises(FAILURES, match=message):
+        write(change(rows), broker, topic="t")
+
+
+def test_overwrite_is_refused(rows: DataFrame, broker: Broker) -> None:
+    writer = rows.write.format("tidelog").mode("overwrite").options(**broker.options, topic="t")
+    with pytest.raises(FAILURES, match="can only be appended to"):
+        writer.save()
+
+
+def test_a_named_write_is_done_once_however_often_it_is_repeated(
+    rows: DataFrame, broker: Broker, read: Any
+) -> None:
+    topic = broker.topic(2)
+    for _ in range(3):
+        spread = by_partition(rows, broker.bootstrap, topic)
+        write(spread, broker, topic=topic, delivery="exactly-once", transactionalIdPrefix=topic)
+    assert read(topic, kafka__isolation__level="read_committed").count() == 40
+
+
+def test_rows_of_one_partition_in_two_tasks_are_refused(rows: DataFrame, broker: Broker) -> None:
+    topic = broker.topic(2)
+    spread = rows.withColumn("partition", F.lit(0)).repartition(2)
+    with pytest.raises(FAILURES, match="by_partition"):
+        write(spread, broker, topic=topic, delivery="exactly-once", transactionalIdPrefix=topic)
+
+
+def test_a_task_killed_amid_its_rows_leaves_nothing_twice(
+    spark: SparkSession, broker: Broker, read: Any, tmp_path: Path
+) -> None:
+    """The worker process dies with rows already sent; the retry fences and aborts them."""
+    topic = broker.topic(2)
+    once = str(tmp_path / "died")
+
+    def die_once(number: int) -> str:
+        if number == 1501 and not os.path.exists(once):
+            open(once, "w").close()
+            os._exit(1)
+        return f"v{number}"
+
+    frame = spark.range(2000).select(
+        F.udf(die_once)("id").alias("value"), (F.col("id") % 2).cast("int").alias("partition")
+    )
+    spread = frame.repartition(F.col("partition"))
+    write(
+        spread, broker, topic=topic, batchBytes="1k", delivery="exactly-once",
+        transactionalIdPrefix=topic,
+    )  # fmt: skip
+    assert os.path.exists(once)
+    found = values(read(topic, kafka__isolation__level="read_committed"))
+    assert sorted(found) == sorted(f"v{number}" for number in range(2000))
+
+
+def test_twenty_deaths_of_the_driver_leave_every_row_once(
+    spark: SparkSession, broker: Broker, read: Any, tmp_path: Path
+) -> None:
+    """The query dies in turn before its first row, amid its rows, and after its last one.
+
+    Before and amid: the rows themselves raise, so the batch is planned and its transactions are
+    open or not begun. After: what Spark stores last, the batch's commit, is taken away.
+    """
+    origin, copy = broker.topic(2), broker.topic(2)
+    checkpoint = tmp_path / "checkpoint"
+    fuse = tmp_path / "fuse"
+    path = str(fuse)
+
+    def touchy(value: bytes) -> bytes:
+        if os.path.exists(path):
+            with open(path) as file:
+                if int(bytes(value)[1:]) % 10 >= int(file.read()):
+                    raise RuntimeError("the fuse blew")
+        return bytes(value)
+
+    def run() -> None:
+        query = (
+            spark.readStream.format("tidelog")
+            .options(**broker.options, subscribe=origin, startingOffsets="earliest")
+            .option("journalDir", str(tmp_path / "journal"))
+            .load()
+            .select("key", F.udf(touchy, "binary")("value").alias("value"), "partition")
+            .writeStream.format("tidelog")
+            .options(**broker.options, topic=copy, delivery="exactly-once", batchBytes="64")
+            .options(transactionalIdPrefix=copy, checkpointLocation=str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    for death in range(20):
+        for partition in range(2):
+            broker.produce(origin, partition, 10, first=(2 * death + partition) * 10)
+        if death % 3 < 2:
+            fuse.write_text("0" if death % 3 == 0 else "6")
+            with pytest.raises(StreamingQueryException, match="the fuse blew"):
+                run()
+            fuse.unlink()
+            continue
+        run()
+        last = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
+        for name in (str(last), f".{last}.crc"):
+            (checkpoint / "commits" / name).unlink(missing_ok=True)
+    run()
+    found = values(read(copy, kafka__isolation__level="read_committed"))
+    assert sorted(found) == sorted(f"v{number}" for number in range(400))
+
+
+def test_a_new_checkpoint_needs_a_new_prefix(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    origin, copy = broker.topic(1), broker.topic(1)
+    broker.produce(origin, 0, 5)
+
+    def run(name: str) -> None:
+        query = (
+            spark.readStream.format("tidelog")
+            .options(**broker.options, subscribe=origin, startingOffsets="earliest")
+            .option("journalDir", str(tmp_path / name / "journal"))
+            .load()
+            .select("value", "partition")
+            .writeStream.format("tidelog")
+            .options(**broker.options, topic=copy, delivery="exactly-once")
+            .options(transactionalIdPrefix=copy, checkpointLocation=str(tmp_path / name / "c"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    run("first")
+    with pytest.raises(StreamingQueryException, match="was used by another query"):
+        run("second")
