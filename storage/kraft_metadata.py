@@ -23,6 +23,7 @@ Source: KIP-630, KIP-631, KIP-858; Kafka ``KafkaRaftLog``, ``RecordsSnapshotWrit
 Read next: `storage.kraft_records`.
 """
 
+import os
 import re
 import struct
 from collections import Counter
@@ -253,6 +254,7 @@ def write_cluster_metadata(
     files.make_directory(directory)
     name = f"{len(values):020d}-{_WRITTEN_EPOCH:010d}.checkpoint"
     files.replace_atomically(f"{directory}/{name}", b"".join(_snapshot(values, now_ms)))
+    files.sync_directory(os.path.dirname(directory))
 
 
 def _snapshot(values: Sequence[bytes], now_ms: int) -> Iterator[bytes]:
