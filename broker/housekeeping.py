@@ -36,8 +36,9 @@ WALL_CLOCK_STEP_MS = 60_000
 
 JITTER = 0.1
 
-Job = Callable[[], "Iterator[None] | None"]
-"""A job returns None when it is done, or an iterator whose steps are spread over loop turns."""
+Job = Callable[[], "Iterator[int | None] | None"]
+"""A job returns None when it is done, or an iterator whose steps are spread over loop turns; a step
+may yield how many milliseconds to wait before the next one."""
 
 
 class RetentionClock:
@@ -122,7 +123,7 @@ class Housekeeping:
         for job in self._jobs:
             if job.name == name:
                 steps = self._supervised(job)
-                while self._step(job, steps):
+                while self._step(job, steps) is not None:
                     pass
 
     def _schedule(self, job: _ScheduledJob, delay_ms: int) -> None:
@@ -132,28 +133,30 @@ class Housekeeping:
     def _begin(self, job: _ScheduledJob) -> None:
         self._continue(job, self._supervised(job))
 
-    def _continue(self, job: _ScheduledJob, steps: Iterator[None]) -> None:
+    def _continue(self, job: _ScheduledJob, steps: Iterator[int | None]) -> None:
         if not self._is_running:
             return
-        if self._step(job, steps):
-            job.timer = self._clock.call_later(0, lambda: self._continue(job, steps))
-        else:
+        wait_ms = self._step(job, steps)
+        if wait_ms is None:
             self._schedule(job, job.interval_ms)
+        else:
+            job.timer = self._clock.call_later(wait_ms, lambda: self._continue(job, steps))
 
-    def _supervised(self, job: _ScheduledJob) -> Iterator[None]:
+    def _supervised(self, job: _ScheduledJob) -> Iterator[int | None]:
         steps = job.run()
         if steps is not None:
             yield from steps
 
-    def _step(self, job: _ScheduledJob, steps: Iterator[None]) -> bool:
-        """Whether there is another step; an error ends the job for this time."""
+    def _step(self, job: _ScheduledJob, steps: Iterator[int | None]) -> int | None:
+        """How long to wait for the next step (ms), None after the last one; an error ends the job
+        for this time.
+        """
         try:
-            next(steps)
+            return next(steps) or 0
         except StopIteration:
-            return False
+            return None
         except Exception:
             # The job boundary, see the module docstring.
             self._metrics.job_failures[job.name] += 1
             logger.exception("background job %s failed; it runs again later", job.name)
-            return False
-        return True
+            return None

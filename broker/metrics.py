@@ -128,6 +128,9 @@ class Metrics:
         self.loop_lag_ns = latency_distribution()
         self.loop_lag_max_ns = 0
         self.wall_clock_jumps = 0
+        self.compactions = 0
+        self.records_compacted = 0
+        self.cleaner_slice_max_ms = 0
 
     def api(self, key: ApiKey) -> ApiMetrics:
         """The counters of one API, made on first use."""
@@ -290,6 +293,17 @@ class BrokerCollector:
             "tidelog_wall_clock_jumps",
             "Times the wall clock jumped away from the monotonic one",
             metrics.wall_clock_jumps,
+        )
+        yield _counter("tidelog_compactions", "Rounds of log compaction", metrics.compactions)
+        yield _counter(
+            "tidelog_records_compacted",
+            "Records that compaction dropped",
+            metrics.records_compacted,
+        )
+        yield _gauge(
+            "tidelog_cleaner_slice_max_seconds",
+            "The longest that the cleaner held up the event loop",
+            metrics.cleaner_slice_max_ms / 1000,
         )
         yield _histogram(
             "tidelog_event_loop_lag_seconds",

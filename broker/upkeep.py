@@ -7,6 +7,7 @@
 | loop-lag      | 0.5 s                                     | how late the event loop is     |
 | flush         | 1 s                                       | `flush.ms` under `os`          |
 | retention     | `log.retention.check.interval.ms`         | segments by age and size       |
+| cleaner       | `log.cleaner.backoff.ms`                  | compact what is dirty          |
 | checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
 | pending-files | 10 s                                      | unlink what was renamed away   |
 
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from broker.cleaner import Cleaner
 from broker.clock import Clock
 from broker.housekeeping import Housekeeping, RetentionClock
 from storage.errors import StorageError
@@ -69,6 +71,12 @@ class Upkeep:
         self._coordinators = coordinators
         self._metrics = metrics
         self.retention_clock = RetentionClock(clock)
+        self.cleaner = Cleaner(
+            topics.logs,
+            self.retention_clock.now_ms,
+            map_bytes=config.log_cleaner_dedupe_buffer_size,
+            metrics=metrics,
+        )
         self._lag_expected_ns = 0
         self._dirty_since_ms: dict[Log, int] = {}
 
@@ -80,6 +88,8 @@ class Upkeep:
         housekeeping.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
         housekeeping.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
         housekeeping.add("retention", config.log_retention_check_interval_ms, self.delete_expired)
+        if config.log_cleaner_enable:
+            housekeeping.add("cleaner", config.log_cleaner_backoff_ms, self.cleaner.run)
         housekeeping.add(
             "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self._data_dir.checkpoint
         )

@@ -1,0 +1,104 @@
+"""Compaction by a running broker: topics of clients, and the broker's own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from client.consumer import Consumer
+from client.producer import Producer
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.requests import create_topic
+
+ROUNDS = 30
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[RunningBroker]:
+    async with running_broker(
+        tmp_path / "data", **{"offsets.topic.segment.bytes": "2000"}
+    ) as running:
+        client = await running.client()
+        await create_topic(
+            client,
+            "ledger",
+            cleanup_policy="compact",
+            segment_bytes="3000",
+            min_cleanable_dirty_ratio="0.01",
+        )
+        yield running
+
+
+async def fill(broker: RunningBroker) -> None:
+    async with Producer(broker.bootstrap, linger_ms=0) as producer:
+        for number in range(ROUNDS):
+            for key in range(5):
+                await producer.send("ledger", b"%d" % number * 50, key=b"key-%d" % key)
+            await producer.flush()
+
+
+async def test_a_consumer_from_the_start_gets_the_last_values_and_little_else(
+    broker: RunningBroker,
+) -> None:
+    await fill(broker)
+    log = broker.broker.topics.led_log("ledger", 0)
+    before = log.size_bytes
+    broker.broker.housekeeping.run_now("cleaner")
+    assert log.size_bytes < before / 3
+    assert broker.broker.metrics.compactions == 1
+    assert broker.broker.metrics.records_compacted > 100
+    found: dict[bytes | None, bytes | None] = {}
+    async with Consumer("ledger", bootstrap=broker.bootstrap, start="earliest") as consumer:
+        async for message in consumer:
+            found[message.key] = message.value
+            if message.offset == log.high_watermark - 1:
+                break
+    assert found == {b"key-%d" % key: b"%d" % (ROUNDS - 1) * 50 for key in range(5)}
+
+
+async def test_the_loop_goes_on_while_a_round_runs(broker: RunningBroker) -> None:
+    await fill(broker)
+    housekeeping, metrics = broker.broker.housekeeping, broker.broker.metrics
+    run = broker.broker.upkeep.cleaner.run()
+    longest_s = 0.0
+    loop = asyncio.get_running_loop()
+    for wait_ms in run:
+        started = loop.time()
+        await asyncio.sleep(wait_ms / 1000)
+        longest_s = max(longest_s, loop.time() - started)
+    assert metrics.compactions == 1
+    assert metrics.cleaner_slice_max_ms < 20
+    housekeeping.run_now("cleaner")
+    assert metrics.compactions == 1
+
+
+async def test_committed_offsets_survive_the_compaction_of_their_topic(
+    tmp_path: Path,
+) -> None:
+    settings = {"offsets.topic.segment.bytes": "2000"}
+    async with running_broker(tmp_path / "data", **settings) as broker:
+        client = await broker.client()
+        await create_topic(client, "t")
+        async with Producer(broker.bootstrap) as producer:
+            for number in range(ROUNDS):
+                await producer.send("t", b"%d" % number)
+        async with Consumer(
+            "t", bootstrap=broker.bootstrap, group_id="g", start="earliest"
+        ) as consumer:
+            async for message in consumer:
+                await consumer.commit()
+                if message.offset == ROUNDS - 1:
+                    break
+        log = broker.broker.topics.led_log("__consumer_offsets", 0)
+        assert len(log.segments) > 1
+        before = log.size_bytes
+        broker.broker.housekeeping.run_now("cleaner")
+        assert log.size_bytes < before
+    async with running_broker(tmp_path / "data", **settings) as broker:
+        async with Producer(broker.bootstrap) as producer:
+            await producer.send("t", b"new")
+        async with Consumer("t", bootstrap=broker.bootstrap, group_id="g") as consumer:
+            async for message in consumer:
+                assert message.value == b"new"
+                break
