@@ -60,8 +60,9 @@ quick: setup ## unit tests only, stop at the first failure
 	$(PYTEST) -x -q -n auto tests/unit
 
 .PHONY: test
-test: setup ## everything but the clients that need other languages
-	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/pipeline
+test: setup ## everything but what needs other languages or a Java
+	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/pipeline \
+		--ignore=tests/roundtrip --ignore=tests/differential
 
 .PHONY: compat
 compat: setup ## real clients of every kind against the broker (installs them)
@@ -85,6 +86,14 @@ spark-test: spark-setup ## the tests that need Spark (some minutes, about 2 GiB)
 .PHONY: spark-kafka
 spark-kafka: spark-setup ## Spark's own Kafka connector against the broker (fetches its JARs)
 	$(PYTEST) -q --timeout 600 tests/pipeline/connector
+
+.PHONY: kafka-roundtrip
+kafka-roundtrip: setup ## Apache Kafka judges our files, starts on them, and has its own taken over
+	$(PYTEST) -q tests/roundtrip
+
+.PHONY: differential
+differential: setup ## the same bytes to five releases of Apache Kafka and to us; what differs
+	$(PYTEST) -q tests/differential
 
 .PHONY: demo
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour
@@ -111,7 +120,7 @@ docs: setup ## regenerate the tables in docs/
 	$(BIN)/python -m tests.tidy.generate_docs
 
 .PHONY: ci
-ci: lint types test compat bench-smoke ## what CI runs
+ci: lint types test compat kafka-roundtrip bench-smoke ## what CI runs
 
 .PHONY: clean
 clean: ## remove what was built, never ./data

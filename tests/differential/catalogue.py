@@ -20,7 +20,22 @@ from protocol.records.legacy import encode_message
 from protocol.records.record import Record
 
 NOW: Final = time.time_ns() // 1_000_000
-BEFORE_MAX_MS: Final = 600_000
+BEFORE_MAX_MS: Final = 3_600_000
+_MARGIN_MS: Final = 1_200_000
+"""How far from a bound a time is: more than the slowest run takes."""
+TIMES_NEAR_NOW: Final = frozenset(
+    NOW + delta
+    for delta in (
+        0,
+        -BEFORE_MAX_MS + _MARGIN_MS,
+        -BEFORE_MAX_MS - _MARGIN_MS,
+        BEFORE_MAX_MS - _MARGIN_MS,
+        BEFORE_MAX_MS + _MARGIN_MS,
+        2 * BEFORE_MAX_MS,
+    )
+)
+"""Times of the catalogue that could be taken for times of an append."""
+
 OLD: Final = 1_600_000_000_000
 """A time long ago; exact lookups are made around it."""
 
@@ -109,11 +124,11 @@ def _times() -> Iterator[Case]:
         "before none among others": (OLD, -2),
         "most negative": (-(2**63),),
         "largest": (2**63 - 1,),
-        "old enough": (NOW - BEFORE_MAX_MS + 60_000,),
-        "too old": (NOW - BEFORE_MAX_MS - 60_000,),
-        "early enough": (NOW + BEFORE_MAX_MS - 60_000,),
-        "too early": (NOW + BEFORE_MAX_MS + 60_000,),
-        "one of three too old": (NOW, NOW - BEFORE_MAX_MS - 60_000, NOW),
+        "old enough": (NOW - BEFORE_MAX_MS + _MARGIN_MS,),
+        "too old": (NOW - BEFORE_MAX_MS - _MARGIN_MS,),
+        "early enough": (NOW + BEFORE_MAX_MS - _MARGIN_MS,),
+        "too early": (NOW + BEFORE_MAX_MS + _MARGIN_MS,),
+        "one of three too old": (NOW, NOW - BEFORE_MAX_MS - _MARGIN_MS, NOW),
         "two of three too early": (NOW + 2 * BEFORE_MAX_MS, NOW, NOW + 2 * BEFORE_MAX_MS),
     }
     for name, times in lists.items():

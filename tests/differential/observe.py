@@ -15,7 +15,7 @@ from typing import Final
 
 from protocol.errors import ProtocolError
 from protocol.records.scan import Entry, Stop, iter_records, scan_checked
-from tests.differential.catalogue import BEFORE_MAX_MS, Case
+from tests.differential.catalogue import BEFORE_MAX_MS, TIMES_NEAR_NOW, Case
 from tests.support.wire import Produced, Wire
 
 APPENDED: Final = "time of the append"
@@ -97,10 +97,10 @@ def topic_settings(name: str, reach: Reach) -> dict[str, str]:
     settings = {**_COMMON, **SETTINGS[name]}
     if reach.has_bounds:
         settings.setdefault("message.timestamp.after.max.ms", _MAX_INT64)
-    elif settings.pop("message.timestamp.before.max.ms", None):
-        del settings["message.timestamp.after.max.ms"]
-        settings["message.timestamp.difference.max.ms"] = str(BEFORE_MAX_MS)
-    return settings
+        return settings
+    bound = settings.pop("message.timestamp.before.max.ms", _MAX_INT64)
+    settings.pop("message.timestamp.after.max.ms", None)
+    return {**settings, "message.timestamp.difference.max.ms": bound}
 
 
 class Observer:
@@ -136,10 +136,14 @@ class Observer:
         seen = Observed()
         answers = [self._send(topic, partition, *send) for send in case.sends]
         seen.aspects["answers"] = answers
-        ends = {name: self._lookup(topic, partition, at) for name, at in _ENDS.items()}
-        seen.aspects["ends"] = ends
-        times = sorted(self._times(topic, partition))
-        seen.aspects["lookups"] = {at: self._lookup(topic, partition, at) for at in times}
+        if _BY_FILE_TIMES in self._reach.list_offsets:
+            seen.aspects["ends, by version 0"] = [
+                self._wire.offsets_before(topic, at, 10, partition=partition) for at in (-1, -2)
+            ]
+        if self._reach.list_offsets[-1] != _BY_FILE_TIMES:
+            seen.aspects["ends"] = self._ends(topic, partition)
+            times = sorted(self._times(topic, partition))
+            seen.aspects["lookups"] = {at: self._lookup(topic, partition, at) for at in times}
         for version in self._reach.fetch:
             for offset in (0, 1):
                 aspect = f"fetch v{version} from {offset}"
@@ -171,19 +175,30 @@ class Observer:
         return self._timeless(got)
 
     def _timeless(self, got: Produced) -> tuple[object, ...]:
-        return (got.error, got.base_offset, self._time(got.log_append_time_ms), *got[3:])
+        # Where a refusal comes from decides whether Kafka tells the log's start with it.
+        start = None if got.error else got.log_start_offset
+        append_time = self._time(got.log_append_time_ms)
+        return (got.error, got.base_offset, append_time, start, got.record_errors)
 
     def _time(self, timestamp: int) -> object:
         is_now = self._started_ms - 5_000 <= timestamp <= self._started_ms + 600_000
-        return APPENDED if is_now else timestamp
+        return APPENDED if is_now and timestamp not in TIMES_NEAR_NOW else timestamp
+
+    def _ends(self, topic: str, partition: int) -> dict[str, object]:
+        return {
+            name: self._lookup(topic, partition, at)
+            for name, at in _ENDS.items()
+            if at != _MAX_TIMESTAMP or _MAX_TIMESTAMP_SINCE in self._reach.list_offsets
+        }
 
     def _lookup(self, topic: str, partition: int, at: int) -> object:
-        if not self._reach.list_offsets:
-            return None
         found = self._wire.offset_at(
             topic, at, partition=partition, version=self._reach.list_offsets[-1]
         )
-        return (found.error, self._time(found.timestamp), found.offset, found.leader_epoch)
+        timestamp = self._time(found.timestamp)
+        # Which of several appends had the latest millisecond is a matter of speed.
+        offset = APPENDED if timestamp == APPENDED else found.offset
+        return (found.error, timestamp, offset, found.leader_epoch)
 
     def _times(self, topic: str, partition: int) -> set[int]:
         """Around every timestamp that a consumer sees, where that is the producer's."""
@@ -205,6 +220,8 @@ class Observer:
         except (AssertionError, OSError):
             self._wire = Wire(self._bootstrap)
             return CLOSED
+        if got.error:
+            return got.error
         return (got.error, got.high_watermark, got.aborted, self._entries(got.records))
 
     # -- bytes -----------------------------------------------------------------------------------
@@ -247,7 +264,12 @@ class Observer:
         return log.hex()
 
 
-_ENDS: Final = {"latest": -1, "earliest": -2, "of max timestamp": -3}
+_BY_FILE_TIMES: Final = 0
+"""The version of ListOffsets that answers with a list, by the times of files."""
+
+_MAX_TIMESTAMP: Final = -3
+_MAX_TIMESTAMP_SINCE: Final = 7
+_ENDS: Final = {"latest": -1, "earliest": -2, "of max timestamp": _MAX_TIMESTAMP}
 
 
 def differing(ours: Observed, theirs: Observed) -> Iterator[str]:

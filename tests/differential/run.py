@@ -22,12 +22,10 @@ from tests.support.kafka_peer import (
 )
 
 REACHES: Final[Mapping[str, Reach]] = {
-    OLDEST: Reach(range(1), (0,), range(0), False, False, None),
-    FIRST_WITH_TIME_INDEX: Reach(range(3), (0, 1, 2, 3), range(1, 2), False, False, 0),
-    LAST_BEFORE_KRAFT: Reach(range(10), (0, 1, 2, 3, 4, 9, 10, 11), range(1, 6), True, False, 2),
-    LAST_WITH_OLD_PROTOCOLS: Reach(
-        range(12), (0, 1, 2, 3, 4, 9, 10, 12), range(1, 10), True, True, 2
-    ),
+    OLDEST: Reach(range(1), (0,), range(1), False, False, None),
+    FIRST_WITH_TIME_INDEX: Reach(range(3), (0, 1, 2, 3), range(2), False, False, 0),
+    LAST_BEFORE_KRAFT: Reach(range(10), (0, 1, 2, 3, 4, 9, 10, 11), range(6), True, False, 2),
+    LAST_WITH_OLD_PROTOCOLS: Reach(range(12), (0, 1, 2, 3, 4, 9, 10, 12), range(10), True, True, 2),
     NEWEST: Reach(range(3, 12), (4, 9, 10, 12), range(1, 11), True, True, 2),
 }
 """What each release and Tidelog have in common."""

@@ -135,7 +135,11 @@ class Wire(RawClient):
 
         def attempt() -> int:
             (topic,) = self.ask(ApiKey.METADATA, request, 0).topics
-            return int(max([topic.error_code, *(p.error_code for p in topic.partitions)]))
+            errors = {topic.error_code, *(got.error_code for got in topic.partitions)}
+            # 0.8.2 says "unknown" while its only node has not registered yet.
+            if ErrorCode.UNKNOWN_SERVER_ERROR in errors:
+                return int(ErrorCode.LEADER_NOT_AVAILABLE)
+            return int(max(errors))
 
         _settle(attempt, lambda error: error, name)
 
@@ -244,9 +248,13 @@ class Wire(RawClient):
 
         return _settle(attempt, lambda found: found.error, topic, must_settle=False)
 
-    def offsets_before(self, topic: str, timestamp: int, count: int) -> tuple[int, list[int]]:
+    def offsets_before(
+        self, topic: str, timestamp: int, count: int, *, partition: int = 0
+    ) -> tuple[int, list[int]]:
         """ListOffsets v0: the error and the offsets."""
-        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=count)
+        asked = ListOffsetsPartition(
+            partition_index=partition, timestamp=timestamp, max_num_offsets=count
+        )
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
         )

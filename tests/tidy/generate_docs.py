@@ -16,6 +16,8 @@ from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE, NOT_APPLICABLE_PREFI
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
 from protocol.api_keys import SUPPORTED
+from tests.differential.intended import INTENDED
+from tests.differential.run import REACHES
 from tests.tidy.tree import ROOT
 
 _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)
@@ -128,7 +130,17 @@ def differences() -> str:
         for path in sorted((ROOT / package).rglob("*.py"))
         for text in _marked(path.read_text(encoding="utf-8"))
     ]
-    return _table(("where", "what; \"it\" is Kafka"), rows)
+    return _table(("where", 'what; "it" is Kafka'), rows)
+
+
+def differential() -> str:
+    """The families of differences that the differential test accepts."""
+    rows = []
+    for row in INTENDED:
+        peers = [version for version in REACHES if re.fullmatch(row.versions, version)]
+        shown = "all" if len(peers) == len(REACHES) else ", ".join(peers)
+        rows.append((row.reason[0].upper() + row.reason[1:], shown))
+    return _table(("difference", "against Kafka"), rows)
 
 
 def _marked(source: str) -> Iterable[str]:
@@ -154,6 +166,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "not-applicable": not_applicable,
     "api-versions": api_versions,
     "differences": differences,
+    "differential": differential,
     "metrics": metrics,
 }
 
