@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
 from cli.options import TimeType, bootstrap_option, json_option, run_async
 from cli.output import RIGHT, print_json, print_table, time_fields
 from client.admin import Admin
@@ -73,10 +75,17 @@ async def _ends(bootstrap: str, topic: str, partition: int | None) -> tuple[Hits
 
 
 async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[TopicPartition]:
-    """The partitions asked for; an unknown number is refused by the lookup itself."""
-    if partition is not None:
-        return [TopicPartition(topic, partition)]
-    return [TopicPartition(topic, n) for n in (await admin.describe_topic(topic)).partitions]
+    """The partitions asked for.
+
+    Raises:
+        CommandFailed: the topic has no such partition; the lookup itself would wait for it.
+    """
+    numbers = (await admin.describe_topic(topic)).partitions
+    if partition is not None and partition not in numbers:
+        raise CommandFailed(
+            f"{topic} has no partition {partition}: it has 0 to {max(numbers)}", ExitCode.NOT_FOUND
+        )
+    return [TopicPartition(topic, n) for n in numbers if partition in (None, n)]
 
 
 def _show_ends(ends: tuple[Hits, Hits], topic: str, as_json: bool) -> None:

@@ -18,6 +18,21 @@ def _retention_check(value: Value) -> str | None:
     return "0 would delete everything at once; use -1 for no limit" if value == 0 else None
 
 
+_TIMESTAMP_ALIASES: dict[str, tuple[str, ...]] = {
+    f"log.{name}": (name, *older)
+    for name, older in (
+        ("message.timestamp.type", ()),
+        (
+            "message.timestamp.difference.max.ms",
+            ("log.max.message.time.difference.ms", "max.message.time.difference.ms"),
+        ),
+        ("message.timestamp.before.max.ms", ()),
+        ("message.timestamp.after.max.ms", ()),
+    )
+}
+"""KIP-32 proposed these for the broker without `log.`, as they are for a topic."""
+
+
 def _synonym_keys() -> list[Key]:
     """The broker settings that supply topics' defaults, one for each synonym of a topic setting."""
     keys: dict[str, Key] = {}
@@ -37,9 +52,7 @@ def _synonym_keys() -> list[Key]:
                 doc=f"Default of the topic setting {topic_key.name}. {topic_key.doc}",
                 dynamic=factor == 1,
                 check=_retention_check if topic_key.name == "retention.ms" else topic_key.check,
-                aliases=("log.max.message.time.difference.ms", "max.message.time.difference.ms")
-                if name == "log.message.timestamp.difference.max.ms"
-                else (),
+                aliases=_TIMESTAMP_ALIASES.get(name, ()),
             )
     return list(keys.values())
 

@@ -99,7 +99,13 @@ def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[
         return [(key, Setting(text=value, origin=name)) for key, value in pairs]
     import javaproperties
 
-    found = javaproperties.load(io.StringIO(text))
+    try:
+        found = javaproperties.load(io.StringIO(text))
+    except javaproperties.InvalidUEscapeError as error:
+        reason = "no four hexadecimal digits behind \\u"
+        cure = "write a backslash as \\\\ in a .properties file"
+        problems.append(_problem(name, error.escape, "", reason, cure))
+        return []
     return [(key, Setting(text=value, origin=name)) for key, value in found.items()]
 
 

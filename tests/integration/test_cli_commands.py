@@ -68,6 +68,31 @@ def test_lines_go_in_and_come_out_with_their_times(server: RunningBroker) -> Non
     assert [line[2:] for line in lines] == [["a", "1"], ["a", "2"]]
 
 
+def test_offsets_of_a_partition_that_is_not_there_are_refused_at_once(
+    server: RunningBroker,
+) -> None:
+    ok("topic", "create", "narrow", "-p", "2", server=server)
+    started = time.monotonic()
+    done = tidelog("offsets", "narrow", "-p", "7", "--at", NOON, server=server)
+    assert done.returncode == ExitCode.NOT_FOUND
+    assert done.stderr == "tidelog: narrow has no partition 7: it has 0 to 1\n"
+    assert time.monotonic() - started < 10
+
+
+def test_the_readmes_example_shows_its_record(server: RunningBroker) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    snippet = text.partition("```python\n")[2].partition("```")[0]
+    assert "127.0.0.1:9092" in snippet
+    done = subprocess.run(
+        [sys.executable, "-c", snippet.replace("127.0.0.1:9092", server.bootstrap)],
+        capture_output=True,
+        env=environment(server),
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.decode()) == (0, "1767290000000 b'low water'\n")
+
+
 def test_json_output_is_json_input(server: RunningBroker) -> None:
     first = (
         '{"key":"k","value":"v","timestamp_ms":1372953600000,"headers":[["h","1"]]}\n'

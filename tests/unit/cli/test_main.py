@@ -19,6 +19,11 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
     assert all(name in shown for name in main.COMMANDS)
 
 
+def test_the_page_of_the_command_line_has_a_row_for_every_command() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert [name for name in main.COMMANDS if f"| `{name}" not in page] == []
+
+
 @pytest.mark.parametrize("name", main.COMMANDS)
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([name, "--help"]) == 0

@@ -44,6 +44,31 @@ def test_invalid_toml_is_one_problem() -> None:
     assert "not valid TOML" in problem
 
 
+def test_a_lone_backslash_u_in_properties_is_one_problem() -> None:
+    [problem] = problems_of(file_text="log.dirs=C:\\users\\tide\n", file_name="server.properties")
+    assert problem.startswith("server.properties = ")
+    assert "write a backslash as" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("message.timestamp.type", "LogAppendTime"),
+        ("message.timestamp.difference.max.ms", 7),
+        ("message.timestamp.before.max.ms", 7),
+        ("message.timestamp.after.max.ms", 7),
+    ],
+)
+def test_timestamp_settings_of_the_broker_go_by_their_topic_names_too(
+    name: str, value: str | int
+) -> None:
+    config = topic_config({}, load(command_line={name: str(value)}))
+    field = name.replace(".", "_")
+    if "difference" in field:
+        field = "message_timestamp_before_max_ms"
+    assert getattr(config, field) == value
+
+
 def test_old_names_are_accepted() -> None:
     config = load(command_line={"broker.id": "0", "log.dir": "/var/lib/x"})
     assert (config.node_id, config.data_dir) == (0, "/var/lib/x")
