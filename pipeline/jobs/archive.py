@@ -126,6 +126,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
     journal = Journal(settings.state_dir)
     with Cluster(options.connection) as cluster:
         progress("plan")
+        cluster.partitions(options.choice)
         plan = _pending(journal) or _new_plan(cluster, options, settings, journal)
         if plan is None:
             return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no new records")
@@ -229,6 +230,12 @@ def _check_owner(cluster: Cluster, plan: Plan, settings: ArchiveSettings) -> Non
             f"state directory {settings.state_dir} holds the plan of another archive (cluster "
             f"{plan.cluster_id}, target {plan.target}): give every archive its own"
         )
+    for topic, topic_id in plan.topic_ids.items():
+        if cluster.topic_id(topic) != topic_id:
+            raise DataLoss(
+                f"topic {topic} was deleted and made anew: its old records are gone before they "
+                "were archived. Archive the new one with a state directory of its own"
+            )
 
 
 def _finish(
