@@ -27,7 +27,7 @@ from broker.errors import (
 from broker.fetch_sessions import TOPIC_IDS_SINCE, FetchTarget
 from protocol.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.error_codes import ErrorCode
-from protocol.records.convert import down_convert
+from protocol.records.convert import down_convert_some
 from protocol.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
 from protocol.records.scan import scan_entries
 from storage.log import Isolation
@@ -35,6 +35,10 @@ from storage.log import Isolation
 if TYPE_CHECKING:
     from protocol.primitives import Buffer
     from storage.log import Log, ReadResult
+
+OPENED_BYTES_ENOUGH = 8 * 1024 * 1024
+"""Bytes of records that one request of an old version may make the broker convert, and the rest of
+a batch. Compressed batches are small in the log whatever they hold, and the loop does the work."""
 
 _MAX_BYTES_SINCE = 3
 _MAGIC_V1_SINCE = 2
@@ -48,7 +52,15 @@ _READ_COMMITTED = 1
 class FetchReader:
     """Reads targets for one request; `bytes_left` shrinks as it goes."""
 
-    __slots__ = ("_context", "_isolation", "_needs_one", "_version", "bytes_left", "bytes_read")
+    __slots__ = (
+        "_context",
+        "_isolation",
+        "_needs_one",
+        "_opening_left",
+        "_version",
+        "bytes_left",
+        "bytes_read",
+    )
 
     def __init__(
         self, context: Context, *, version: int, isolation_level: int, max_bytes: int
@@ -63,6 +75,7 @@ class FetchReader:
             else Isolation.READ_UNCOMMITTED
         )
         self._needs_one = True
+        self._opening_left = OPENED_BYTES_ENOUGH
         self.bytes_left = min(limit, max_bytes) if version >= _MAX_BYTES_SINCE else limit
         self.bytes_read = 0
 
@@ -171,7 +184,13 @@ class FetchReader:
         if magic_max > magic:
             if not log.config.message_downconversion_enable:
                 raise UnsupportedByVersion("message.downconversion.enable is false for this topic.")
-            records = down_convert(records, magic, target.asked.fetch_offset)
+            if self._opening_left <= 0:
+                return b""
+            converted = down_convert_some(
+                records, magic, target.asked.fetch_offset, enough_bytes=self._opening_left
+            )
+            self._opening_left -= converted.opened_bytes
+            records = converted.records
         if self._version < _MAX_BYTES_SINCE:
             records = memoryview(records)[: max(0, target.asked.partition_max_bytes)]
         return records

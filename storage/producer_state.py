@@ -253,13 +253,16 @@ class ProducerState:
         (``from_client=False``) are fenced by epoch but carry no sequences to judge.
 
         Raises:
-            InvalidProducerEpoch: a newer instance of the producer has written already.
+            InvalidProducerEpoch: a newer instance of the producer has written already, or the epoch
+                is none.
             OutOfOrderSequence: the sequence does not follow the last one of its epoch.
             InvalidTxnState: a batch outside a transaction while the producer has one open.
         """
         assert batch.producer_id != NO_PRODUCER_ID
         entry = self._producers.get(batch.producer_id)
         if entry is None:
+            if batch.producer_epoch < NO_PRODUCER_EPOCH:
+                raise InvalidProducerEpoch(f"{batch.producer_epoch} is no producer epoch")
             return None
         if from_client:
             duplicate = entry.find_duplicate(batch)

@@ -20,6 +20,8 @@ converted size is known before anything is sent.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from protocol.errors import CorruptRecords, UnsupportedCompression
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch, build_message_set
@@ -30,6 +32,18 @@ from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record, decode_batch
 from protocol.records.scan import Entry, scan_entries
 
 
+class Converted(NamedTuple):
+    """What a reader of old formats gets, and what it cost.
+
+    Attributes:
+        records: entries of the magic asked for.
+        opened_bytes: bytes of keys and values that had to be taken out of their batches.
+    """
+
+    records: bytes
+    opened_bytes: int
+
+
 def down_convert(
     buffer: Buffer,
     target_magic: int,
@@ -37,19 +51,36 @@ def down_convert(
     *,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
+    """All of `buffer` as `down_convert_some` gives it."""
+    return down_convert_some(buffer, target_magic, fetch_offset, max_bytes=max_bytes).records
+
+
+def down_convert_some(
+    buffer: Buffer,
+    target_magic: int,
+    fetch_offset: int,
+    *,
+    enough_bytes: int | None = None,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> Converted:
     """The whole entries of `buffer` for a reader that knows nothing above `target_magic`.
 
     `fetch_offset` is where that reader asked to begin. Bytes that end inside an entry are
-    dropped. The result may be empty though `buffer` is not (control batches); then the reader
-    must be sent on with the bytes that follow, or it asks for the same offset forever.
+    dropped. No further entry is converted when `enough_bytes` have been opened: a compressed batch
+    is small in the log whatever it holds. The result may be empty though `buffer` is not (control
+    batches); then the reader must be sent on with the bytes that follow, or it asks for the same
+    offset forever.
 
     Raises:
         UnsupportedCompression: the first entry to convert is zstd.
         RecordsError: an entry is broken.
     """
     parts: list[bytes] = []
+    opened_bytes = 0
     view = memoryview(buffer)
     for entry in scan_entries(buffer):
+        if enough_bytes is not None and opened_bytes >= enough_bytes and parts:
+            break
         if entry.magic <= target_magic:
             parts.append(bytes(view[entry.position : entry.position + entry.size]))
         elif entry.magic == MAGIC_V2 and entry.is_control:
@@ -59,27 +90,29 @@ def down_convert(
                 break
             raise UnsupportedCompression("zstd cannot be sent to a reader of old formats")
         else:
-            parts.append(_convert_entry(buffer, entry, target_magic, fetch_offset, max_bytes))
-    return b"".join(parts)
+            records = _open(buffer, entry, fetch_offset, max_bytes)
+            opened_bytes += sum(len(r.key or b"") + len(r.value or b"") for r in records)
+            parts.append(
+                build_message_set(
+                    records,
+                    target_magic,
+                    entry.codec,
+                    timestamp_type=entry.timestamp_type,
+                    append_timestamp=entry.max_timestamp,
+                )
+            )
+    return Converted(b"".join(parts), opened_bytes)
 
 
-def _convert_entry(
-    buffer: Buffer, entry: Entry, target_magic: int, fetch_offset: int, max_bytes: int
-) -> bytes:
-    """One entry of a higher magic as messages of `target_magic`."""
+def _open(buffer: Buffer, entry: Entry, fetch_offset: int, max_bytes: int) -> list[Record]:
+    """The records of one entry of a higher magic that go to the reader."""
     if entry.magic == MAGIC_V2:
         records = decode_batch(RecordBatch(buffer, entry.position), max_bytes=max_bytes)
     else:
         records = decode_message(Message(buffer, entry.position), max_bytes=max_bytes)
     if entry.codec == Codec.NONE:
         records = [record for record in records if record.offset >= fetch_offset]
-    return build_message_set(
-        records,
-        target_magic,
-        entry.codec,
-        timestamp_type=entry.timestamp_type,
-        append_timestamp=entry.max_timestamp,
-    )
+    return records
 
 
 def up_convert(

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import CorruptRecords, UnsupportedCompression
 from protocol.records.builder import build_batch, build_message_set
-from protocol.records.convert import down_convert, up_convert
+from protocol.records.convert import down_convert, down_convert_some, up_convert
 from protocol.records.layout import Codec, TimestampType
 from protocol.records.legacy import Message
 from protocol.records.record import Record
@@ -87,3 +87,14 @@ def test_up_conversion_makes_one_batch_of_many_messages() -> None:
     assert up_convert(b"") == b""
     with pytest.raises(CorruptRecords):
         up_convert(V2)
+
+
+def test_does_conversion_stop_when_enough_was_opened() -> None:
+    """But never before the first entry: a reader has to get on."""
+    one = build_batch(RECORDS, codec=Codec.GZIP)
+    cost = down_convert_some(one, 1, 0).opened_bytes
+    assert cost == sum(len(r.key or b"") + len(r.value or b"") for r in RECORDS)
+    for enough, entries in ((0, 1), (1, 1), (cost, 1), (cost + 1, 2), (None, 3)):
+        some = down_convert_some(one * 3, 1, 0, enough_bytes=enough)
+        assert len(list(scan_entries(some.records))) == entries
+        assert some.opened_bytes == cost * entries
