@@ -38,15 +38,15 @@ _BEFORE_BOUNDS = rf"{_OLD}|2\..*"
 INTENDED: Final[tuple[Intended, ...]] = (
     # -- ours, on purpose ----------------------------------------------------------------------
     Intended(
-        "zstd is refused to Fetch below version 10, whatever the topic's setting says",
+        "zstd is refused to Fetch below version 10, as up to 3.9",
         case=r".*(ZSTD|zstd).*",
         aspect=r"fetch v[4-9] .*",
-        versions=r"[34]\..*",
+        versions=r"4\..*",
     ),
     Intended(
         "where no record has a timestamp, none has the largest; Kafka names the first record",
-        case=r"v\d( gzip)? times (none|before none|most negative)",
-        aspect="ends",
+        case=r"v0 .*|v\d( gzip)? times (none|before none|most negative)",
+        aspect="maximum",
     ),
     Intended(
         "the lowest of all numbers is a time too old; in Kafka the difference overflows",
@@ -91,7 +91,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     Intended(
         "times below -1 cannot be converted there, nor stored by newer ones in old formats",
         case=r"v[12]( gzip)? times before none.*",
-        aspect=r"fetch v[0-3] .*|answers|lookups|ends.*",
+        aspect=r"fetch v[0-3] .*|answers|lookups|ends by version 0|end",
         versions=_BEFORE_4,
     ),
     Intended(

@@ -137,11 +137,11 @@ class Observer:
         answers = [self._send(topic, partition, *send) for send in case.sends]
         seen.aspects["answers"] = answers
         if _BY_FILE_TIMES in self._reach.list_offsets:
-            seen.aspects["ends, by version 0"] = [
+            seen.aspects["ends by version 0"] = [
                 self._wire.offsets_before(topic, at, 10, partition=partition) for at in (-1, -2)
             ]
         if self._reach.list_offsets[-1] != _BY_FILE_TIMES:
-            seen.aspects["ends"] = self._ends(topic, partition)
+            seen.aspects |= self._ends(topic, partition)
             times = sorted(self._times(topic, partition))
             seen.aspects["lookups"] = {at: self._lookup(topic, partition, at) for at in times}
         for version in self._reach.fetch:
@@ -269,7 +269,7 @@ _BY_FILE_TIMES: Final = 0
 
 _MAX_TIMESTAMP: Final = -3
 _MAX_TIMESTAMP_SINCE: Final = 7
-_ENDS: Final = {"latest": -1, "earliest": -2, "of max timestamp": _MAX_TIMESTAMP}
+_ENDS: Final = {"end": -1, "start": -2, "maximum": _MAX_TIMESTAMP}
 
 
 def differing(ours: Observed, theirs: Observed) -> Iterator[str]:

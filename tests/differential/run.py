@@ -3,6 +3,7 @@
 `python -m tests.differential.run VERSION...` prints a report; the tests call `compare`.
 """
 
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -31,6 +32,9 @@ REACHES: Final[Mapping[str, Reach]] = {
 """What each release and Tidelog have in common."""
 
 _QUIET: Final = {"log.retention.check.interval.ms": "3600000", "log.cleaner.enable": "false"}
+
+
+_STOP_TIMEOUT_S: Final = 180
 
 
 class Difference(NamedTuple):
@@ -86,6 +90,10 @@ def _observe(
         observer = Observer(broker.bootstrap, data, reach)
         found = {topic: observer.run(topic, some) for topic, some in chosen.items()}
         observer.close()
+        assert broker.process is not None
+        broker.process.send_signal(signal.SIGTERM)
+        # More than a thousand partitions to close; a broker that is killed leaves other files.
+        broker.process.wait(_STOP_TIMEOUT_S)
     if reach.has_batches:
         for topic, some in chosen.items():
             for partition, case in enumerate(some):

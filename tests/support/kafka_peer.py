@@ -35,7 +35,7 @@ LAST_BEFORE_KRAFT = "2.8.2"
 """Magic 2 with conversion to both older formats, topic ids, ZooKeeper."""
 
 START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 120
 
 _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _ONE_NODE = {
@@ -159,7 +159,7 @@ class KafkaPeer:
         self.bootstrap = f"127.0.0.1:{port}"
 
     def stop(self) -> None:
-        """Ends the broker (SIGTERM, then SIGKILL after half a minute) and waits for it."""
+        """Ends the broker (SIGTERM, then SIGKILL after two minutes) and waits for it."""
         for process in (self.process, self._zookeeper):
             if process is None:
                 continue
