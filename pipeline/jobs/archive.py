@@ -187,6 +187,7 @@ def _new_plan(
     reached: dict[TopicPartition, int] = {}
     if last is not None:
         reached = {(topic, index): end for topic, index, end in last["reached"]}
+        _check_identity(cluster, Plan.parse(journal.get(f"plans/{last['number']:08d}")))
     starts = {tp: reached.get(tp, first[tp]) for tp in partitions}
     ends = resolve(cluster, options, options.ending, partitions, now_ms)
     _check_loss(cluster, options, partitions, reached)
@@ -230,6 +231,11 @@ def _check_owner(cluster: Cluster, plan: Plan, settings: ArchiveSettings) -> Non
             f"state directory {settings.state_dir} holds the plan of another archive (cluster "
             f"{plan.cluster_id}, target {plan.target}): give every archive its own"
         )
+    _check_identity(cluster, plan)
+
+
+def _check_identity(cluster: Cluster, plan: Plan) -> None:
+    """Whether the topics are still those that were planned, and not later namesakes."""
     for topic, topic_id in plan.topic_ids.items():
         if cluster.topic_id(topic) != topic_id:
             raise DataLoss(

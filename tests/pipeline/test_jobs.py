@@ -189,7 +189,7 @@ def test_audit_finds_nothing_in_a_broker_that_runs(spark: SparkSession, broker: 
 def test_skew_tells_disorder_by_partition_and_hour(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(2)
     broker.produce(topic, 0, 10)
-    broker.produce(topic, 0, 2, start_ms=START_MS - 5000, first=10)
+    broker.produce(topic, 0, 2, start_ms=START_MS - 15_000, first=10)
     outcome = skew(spark, SkewSettings(options={**broker.options, "subscribe": topic}))
     assert outcome.report["records"] == 12
     assert outcome.report["out_of_order"] == 2

@@ -74,10 +74,10 @@ def test_start_of_a_stream(
     topic = broker.topic(2)
     broker.produce(topic, 0, 10)
     broker.produce(topic, 1, 10, start_ms=START_MS + 5000, first=10)
-    # Specific offsets 3 and 5; specific times +6 s and +11 s.
+    # Specific offsets 3 and 5; specific times +6 s and +21 s.
     replaced = {
         "EXPLICIT": offsets_json(topic, p0=3, p1=5),
-        "TIMES": offsets_json(topic, p0=START_MS + 6000, p1=START_MS + 11_000),
+        "TIMES": offsets_json(topic, p0=START_MS + 6000, p1=START_MS + 21_000),
     }
     options = {name: replaced.get(value, value) for name, value in start.items()}
     options[how] = json.dumps({topic: [0, 1]}) if how == "assign" else topic

@@ -1,0 +1,234 @@
+"""Our Spark source beside Spark's own connector: one broker, one session, both sides in turn.
+
+    python -m benchmarks.spark            # 4,500,000 records of 100 bytes; some minutes
+    python -m benchmarks.spark --smoke    # 50,000 records: whether it runs, not how fast
+
+Both sides read the same topic of four partitions with default options on local[2] into `noop`.
+The connector comes from Maven Central (`tests.pipeline.connector.conftest`); without it only our
+side is measured. Each line is the best of three; CPU seconds are those of the driver, the JVM and
+all Python workers, not the broker's. Compare ratios, not absolute numbers: the machine matters.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipeline import arrow_loops
+from pipeline.jobs.archive import ArchiveSettings, archive
+from pipeline.options import parse_sink_options
+from pipeline.producing import TaskProducer
+from pipeline.session import session
+from tests.pipeline.conftest import START_MS, Broker
+
+PARTITIONS = 4
+VALUE_BYTES = 100
+STEP_MS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one run took."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=4_500_000)
+    parser.add_argument("--smoke", action="store_true", help="few records, one run each")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    records = 50_000 if options.smoke else options.records
+    rounds = 1 if options.smoke else options.rounds
+    with tempfile.TemporaryDirectory(prefix="tidelog-spark-") as folder, running(folder) as broker:
+        spark, has_connector = start_session()
+        topic = broker.topic(PARTITIONS)
+        fill(broker, topic, records)
+        table = measure(spark, broker, topic, records, rounds, folder, has_connector=has_connector)
+        show(table, records)
+        spark.stop()
+
+
+@contextlib.contextmanager
+def running(folder: str) -> Iterator[Broker]:
+    broker = Broker(Path(folder) / "data")
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def start_session() -> tuple[SparkSession, bool]:
+    """A session with the connector's JARs where they can be had."""
+    from tests.pipeline.connector.conftest import fetch_jars
+
+    settings = {"spark.driver.memory": "2g"}
+    try:
+        settings["spark.jars"] = ",".join(map(str, fetch_jars()))
+    except BaseException as error:  # noqa: BLE001 - pytest's skip is no Exception
+        print(f"without Spark's own connector: {error}", file=sys.stderr)
+    return session("local[2]", settings=settings), "spark.jars" in settings
+
+
+def fill(broker: Broker, topic: str, records: int) -> None:
+    """Records in order of time, batches of about 64 KiB, as a busy producer leaves them."""
+    parsed = parse_sink_options({**broker.options, "topic": topic, "batchBytes": "64k"})
+    value = os.urandom(VALUE_BYTES)
+    with broker.cluster() as cluster:
+        producer = TaskProducer(cluster, parsed)
+        for number in range(records):
+            producer.add(
+                topic, number % PARTITIONS, START_MS + number * STEP_MS, b"k%07d" % number, value
+            )
+        producer.flush()
+
+
+def measure(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    records: int,
+    rounds: int,
+    folder: str,
+    *,
+    has_connector: bool,
+) -> dict[str, Cost]:
+    def scan(kind: str, **options: str) -> Callable[[int], None]:
+        def run(_: int) -> None:
+            frame = spark.read.format(kind).options(**broker.options, subscribe=topic, **options)
+            frame.load().write.format("noop").mode("overwrite").save()
+
+        return run
+
+    def slice_(_: int) -> None:
+        first = START_MS + records * STEP_MS // 2
+        frame = spark.read.format("tidelog").options(**broker.options, subscribe=topic).options(
+            startingTimestamp=str(first), timeWindow="strict",
+            endingTimestamp=str(first + records * STEP_MS // 100),
+        )  # fmt: skip
+        frame.load().write.format("noop").mode("overwrite").save()
+
+    def filtered(_: int) -> None:
+        first = START_MS + records * STEP_MS // 2
+        last = first + records * STEP_MS // 100
+        frame = spark.read.format("tidelog").options(**broker.options, subscribe=topic).load()
+        frame = frame.where(
+            f"timestamp >= timestamp_millis({first}) and timestamp < timestamp_millis({last})"
+        )
+        frame.write.format("noop").mode("overwrite").save()
+
+    def ours_archive(number: int) -> None:
+        settings = ArchiveSettings(
+            options={**broker.options, "subscribe": topic},
+            target=f"{folder}/lake{number}",
+            state_dir=f"{folder}/state{number}",
+        )
+        archive(spark, settings)
+
+    def theirs_archive(number: int) -> None:
+        frame = spark.read.format("kafka").options(**broker.options, subscribe=topic)
+        dated = (
+            frame.option("includeHeaders", "true")
+            .load()
+            .selectExpr("*", "to_date(timestamp) as event_date")
+        )
+        writer = dated.write.option("compression", "zstd").partitionBy("event_date")
+        writer.parquet(f"{folder}/theirs{number}")
+
+    runs: dict[str, Callable[[int], None]] = {
+        "read, ours": scan("tidelog"),
+        "read, ours, 3 columns": scan("tidelog", columns="partition,offset,timestamp"),
+        "read, connector": scan("kafka"),
+        "1 % by window, ours": slice_,
+        "1 % by filter, ours": filtered,
+        "archive, ours": ours_archive,
+        "archive, connector + writer": theirs_archive,
+    }
+    if not has_connector:
+        runs = {name: run for name, run in runs.items() if "connector" not in name}
+    table: dict[str, Cost] = {}
+    for number in range(rounds):
+        for name, run in runs.items():
+            cost = costed(lambda run=run, number=number: run(number))  # type: ignore[misc]
+            if name not in table or cost.wall_s < table[name].wall_s:
+                table[name] = cost
+    return table
+
+
+def costed(run: Callable[[], None]) -> Cost:
+    cpu_s, started = tree_cpu_s(), time.perf_counter()
+    run()
+    return Cost(wall_s=time.perf_counter() - started, cpu_s=tree_cpu_s() - cpu_s)
+
+
+def process_tree() -> list[list[str]]:
+    """/proc/PID/stat, from the state on, of this process and all below it but the broker."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = path.read_text().rpartition(") ")
+            stats[int(path.parent.name)] = [name, *rest.split()]
+    kept = {os.getpid()}
+    grew = True
+    while grew:
+        below = {pid for pid, stat in stats.items() if int(stat[2]) in kept and not is_broker(pid)}
+        grew = not below <= kept
+        kept |= below
+    return [stats[pid] for pid in kept if pid in stats]
+
+
+def is_broker(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return b"log.dirs=" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+def tree_cpu_s() -> float:
+    """CPU seconds so far, those of reaped children included."""
+    ticks = sum(sum(map(int, stat[12:16])) for stat in process_tree())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def tree_mib() -> int:
+    """Resident memory now; pages that processes share are counted in each."""
+    pages = sum(int(stat[22]) for stat in process_tree())
+    return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def show(table: dict[str, Cost], records: int) -> None:
+    load = os.getloadavg()[0]
+    loops = "compiled" if arrow_loops.COMPILED else "plain Python"
+    print(
+        f"{records:,} records of {VALUE_BYTES} B, local[2], loops {loops}, load {load:.1f}, ",
+        end="",
+    )
+    print(f"driver + JVM + workers {tree_mib():,} MiB")
+    print(f"{'':30} {'wall s':>8} {'CPU s':>8} {'Mrec/s':>8}")
+    for name, cost in table.items():
+        rate = records / cost.wall_s / 1e6
+        print(f"{name:30} {cost.wall_s:8.2f} {cost.cpu_s:8.2f} {rate:8.2f}")
+    for better, worse in (
+        ("read, ours", "read, connector"),
+        ("1 % by window, ours", "read, ours"),
+        ("1 % by filter, ours", "read, ours"),
+        ("archive, ours", "archive, connector + writer"),
+    ):
+        if better in table and worse in table:
+            wall = table[worse].wall_s / table[better].wall_s
+            cpu = table[worse].cpu_s / max(table[better].cpu_s, 0.01)
+            print(f"{better} : {worse} = {wall:.1f} x faster, {cpu:.1f} x less CPU")
+    print(json.dumps({name: [cost.wall_s, cost.cpu_s] for name, cost in table.items()}))
+
+
+if __name__ == "__main__":
+    main()
