@@ -61,9 +61,13 @@ def session(
 
     existing = SparkSession.getActiveSession()
     if existing is None:
-        prepare_environment()
-        builder = SparkSession.builder.master(master).appName(app_name)
-        defaults = LOCAL_SETTINGS if master.startswith("local") else {}
+        builder = SparkSession.builder.appName(app_name)
+        defaults: Mapping[str, str] = {}
+        # Under spark-submit the Java side runs already, with a master of its own.
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            prepare_environment()
+            builder = builder.master(master)
+            defaults = LOCAL_SETTINGS if master.startswith("local") else {}
         for name, value in {**defaults, **(settings or {})}.items():
             builder = builder.config(name, value)
         existing = builder.getOrCreate()
