@@ -2,6 +2,7 @@
 
 | feature               | level       | what clients do with it                                    |
 |-----------------------|-------------|------------------------------------------------------------|
+| `group.version`       | 1           | the consumer protocol of groups is served (KIP-848)        |
 | `metadata.version`    | 25, 4.0-IV3 | user interfaces show it as the version of the cluster      |
 
 A level is here only when its semantics are served: the last one changes what producers send.
@@ -13,7 +14,8 @@ Source: KIP-584, KIP-1022; Kafka `MetadataVersion`, `GroupVersion`, `Transaction
 from collections.abc import Mapping
 from types import MappingProxyType
 
+GROUP_VERSION = "group.version"
 METADATA_VERSION = "metadata.version"
 
-FINALIZED: Mapping[str, int] = MappingProxyType({METADATA_VERSION: 25})
+FINALIZED: Mapping[str, int] = MappingProxyType({GROUP_VERSION: 1, METADATA_VERSION: 25})
 """Feature to level. Lowest supported, highest supported and finalized level are the same."""

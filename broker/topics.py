@@ -91,6 +91,7 @@ class TopicRegistry:
             topic.topic_id: topic for topic in data_dir.topics.values()
         }
         self._on_deleted: list[Callable[[Topic], object]] = []
+        self._revision = 0
 
     @property
     def path(self) -> str:
@@ -101,6 +102,11 @@ class TopicRegistry:
     def broker_config(self) -> "BrokerConfig":
         """The broker's configuration with the settings changed at run time applied."""
         return self._data_dir.broker_config
+
+    @property
+    def revision(self) -> int:
+        """Grows with every topic made, deleted or grown; what was derived before is out of date."""
+        return self._revision
 
     def when_deleted(self, callback: "Callable[[Topic], object]") -> None:
         """Call `callback(topic)` after each deletion of a topic."""
@@ -184,6 +190,7 @@ class TopicRegistry:
             name, partitions, dict(overrides or {}), self._clock.wall_ms()
         )
         self._by_id[topic.topic_id] = topic
+        self._revision += 1
         return topic
 
     def check_new(self, name: str, partitions: int) -> None:
@@ -207,6 +214,7 @@ class TopicRegistry:
             raise PolicyViolation(f"Topic {name!r} belongs to the broker and cannot be deleted.")
         self._data_dir.delete_topic(name, self._clock.wall_ms())
         self._by_id.pop(topic.topic_id, None)
+        self._revision += 1
         for callback in self._on_deleted:
             callback(topic)
 
@@ -219,6 +227,7 @@ class TopicRegistry:
         """
         self.check_growth(name, total)
         self._data_dir.add_partitions(name, total, self._clock.wall_ms())
+        self._revision += 1
 
     def check_growth(self, name: str, total: int) -> None:
         """Whether `add_partitions` would accept the count; raises what it would raise."""

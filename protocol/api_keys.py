@@ -192,6 +192,8 @@ SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
         ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0),
         ApiKey.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
         ApiKey.LIST_TRANSACTIONS: VersionRange(0, 2),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
         ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
     }

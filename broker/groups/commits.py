@@ -17,7 +17,6 @@ from typing import TypeAlias
 from broker.groups.internal_topic import InternalTopic, KeyValue
 from broker.groups.offset_records import (
     CommittedOffset,
-    encode_group_key,
     encode_offset_key,
     encode_offset_value,
 )
@@ -81,12 +80,11 @@ class OffsetStore:
         partitions: Sequence[TopicPartition],
         when_done: WhenDone,
         *,
-        with_group: bool = False,
+        also: Sequence[KeyValue] = (),
     ) -> None:
-        """Delete offsets, and the group's metadata if asked, by tombstones."""
+        """Delete offsets by tombstones; `also` are further records to store with them."""
         records: list[KeyValue] = [(encode_offset_key(group_id, *tp), None) for tp in partitions]
-        if with_group:
-            records.append((encode_group_key(group_id), None))
+        records += also
         if not records:
             when_done(ErrorCode.NONE)
             return

@@ -1,13 +1,15 @@
-"""The coordinator of all classic groups: timers, waiters and storage around the state machine.
+"""The coordinator of all groups: timers, waiters and storage around the classic state machine.
 
-Owns every `Group`, the one timer that wakes them and the offsets topic. Refuses to know the wire:
-handlers translate requests into `broker.groups.values` and give a callable as waiter. What it
-adds to a group is only *when*: the monotonic clock for deadlines, the log for durability.
+Owns every classic `Group`, the offsets topic and, as `consumers`, the groups of KIP-848. Refuses to
+know the wire: handlers translate requests into `broker.groups.values` and give a callable as
+waiter. What it adds to a group is only *when*: the monotonic clock for deadlines, the log for
+durability.
 
-One timer serves all groups: a heap of (wake time, group), where a group stands for its earliest
-deadline. Heartbeats move deadlines later and touch neither heap nor timer, so a thousand members
-cost a thousand dictionary look-ups per heartbeat interval and nothing else. A member's connection
-may vanish without consequence; only its session ends it.
+A name belongs to one protocol at a time; an empty group changes sides with its next member.
+
+Heartbeats move deadlines later and touch no timer, so a thousand members cost a thousand dictionary
+look-ups per heartbeat interval and nothing else. A member's connection may vanish without
+consequence; only its session ends it.
 
 Retention runs on `SteadyTime`, so that a clock set ten years ahead expires no offset.
 
@@ -20,18 +22,19 @@ Read next: `broker.groups.group`, `broker.groups.commits`.
 
 from __future__ import annotations
 
-import heapq
 import logging
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from broker.clock import TimerHandle
 from broker.coordinator_services import CoordinatorServices
 from broker.groups import loading, subscriptions
+from broker.groups.alarms import Alarms
 from broker.groups.commits import OffsetCommit, OffsetStore
+from broker.groups.consumer_coordinator import ConsumerGroups
+from broker.groups.consumer_values import JOIN_EPOCH, HeartbeatAnswer, HeartbeatRequest
 from broker.groups.group import Group
-from broker.groups.internal_topic import InternalTopic
+from broker.groups.internal_topic import InternalTopic, KeyValue
 from broker.groups.offset_records import StoredGroup, encode_group_key, encode_group_value
 from broker.groups.offsets import ExpiryRule, TopicPartition
 from broker.groups.steady_time import SteadyTime
@@ -56,7 +59,7 @@ _RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class GroupCoordinator:
-    """All classic groups of this broker. Loop thread only; driven by the server's life cycle.
+    """All groups of this broker. Loop thread only; driven by the server's life cycle.
 
     A crash loses what was not yet stored: rebalances under way start over, stable groups go on.
     """
@@ -86,11 +89,9 @@ class GroupCoordinator:
             },
         )
         self.offsets = OffsetStore(self._topic)
+        self.consumers = ConsumerGroups(services, self._topic)
         self._state_since_ms: dict[str, int] = {}
-        self._alarms: list[tuple[int, str]] = []
-        self._alarm_of: dict[str, int] = {}
-        self._timer: TimerHandle | None = None
-        self._timer_due_ms = 0
+        self._alarms = Alarms(services.clock, self._ring)
         self._time = SteadyTime(services.clock)
         self._next_expiry_ms = 0
 
@@ -108,11 +109,14 @@ class GroupCoordinator:
         await self._topic.open()
         for partition in self._topic.partitions:
             loaded = loading.load(self._topic.replay(partition), self.offsets.table)
+            for group_id, found in loaded.consumer_groups.items():
+                self.consumers.restore(group_id, found)
             for group_id, stored in loaded.groups.items():
-                self._restore(group_id, stored)
+                if group_id not in self.consumers.groups:
+                    self._restore(group_id, stored)
         for group_id in self.offsets.table.groups():
-            self._get_or_create(group_id)
-        logger.info("%d groups loaded", len(self.groups))
+            self._ensure(group_id)
+        logger.info("%d groups loaded", len(self.groups) + len(self.consumers.groups))
 
     def tick(self) -> None:
         """Forget offsets and groups that are past their retention, when that is due again."""
@@ -121,6 +125,8 @@ class GroupCoordinator:
         self._set_next_expiry()
         for group in list(self.groups.values()):
             self._expire(group)
+        for group_id in list(self.consumers.groups):
+            self._expire_consumers(group_id)
 
     def release_waiters(self) -> None:
         """Answer every request that waits, so that its client asks again after the restart."""
@@ -129,11 +135,8 @@ class GroupCoordinator:
 
     async def stop(self) -> None:
         """Set no more timers; nobody asks any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._alarms.clear()
-        self._alarm_of.clear()
+        self._alarms.cancel_all()
+        self.consumers.stop()
 
     # -- membership ----------------------------------------------------------------------------
 
@@ -148,6 +151,10 @@ class GroupCoordinator:
         """Take a JoinGroup; `answer` is called once, now or when the rebalance completes."""
         if not group_id:
             answer(JoinAnswer(error=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id))
+            return
+        if group_id in self.consumers.groups and not self._become_classic(group_id):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            answer(JoinAnswer(error=error, member_id=request.member_id))
             return
         group = self.groups.get(group_id)
         if group is None:
@@ -191,6 +198,38 @@ class GroupCoordinator:
         self._carry_out(group, actions)
         return error
 
+    def consumer_heartbeat(
+        self,
+        group_id: str,
+        request: HeartbeatRequest,
+        answer: Callable[[HeartbeatAnswer], object],
+    ) -> None:
+        """Take a ConsumerGroupHeartbeat; `answer` is called once, when it is durable.
+
+        An empty classic group becomes one of the consumer protocol with its first member, and
+        keeps its offsets; with classic members in it, it stays what it is.
+        """
+        before: list[KeyValue] = []
+        classic = self.groups.get(group_id)
+        if classic is not None:
+            is_free = classic.state is GroupState.EMPTY and not classic.roster.pending
+            if not is_free and request.member_epoch == JOIN_EPOCH:
+                answer(
+                    HeartbeatAnswer(
+                        error=ErrorCode.GROUP_ID_NOT_FOUND,
+                        error_message=f"Group {group_id} has members of the classic protocol.",
+                        member_id=request.member_id,
+                    )
+                )
+                return
+            if is_free and classic.generation_id:
+                before = [(encode_group_key(group_id), None)]
+        self.consumers.heartbeat(group_id, request, answer, before=before)
+        if classic is not None and group_id in self.consumers.groups:
+            classic.kill()
+            del self.groups[group_id]
+            self._state_since_ms.pop(group_id, None)
+
     # -- offsets -------------------------------------------------------------------------------
 
     def commit_error(
@@ -201,8 +240,17 @@ class GroupCoordinator:
         generation_id: int,
         *,
         is_transactional: bool = False,
+        knows_epochs: bool = True,
     ) -> ErrorCode:
         """NONE when offsets may be committed in this name; an unknown group takes nobody's."""
+        if group_id in self.consumers.groups:
+            return self.consumers.commit_error(
+                group_id,
+                member_id,
+                generation_id,
+                is_transactional=is_transactional,
+                knows_epochs=knows_epochs,
+            )
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
@@ -219,7 +267,7 @@ class GroupCoordinator:
 
         def stored(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
-                self._get_or_create(commit.group_id)
+                self._ensure(commit.group_id)
             when_done(error)
 
         self.offsets.commit(commit, stored)
@@ -236,12 +284,16 @@ class GroupCoordinator:
         is subscribed to their topic.
         """
         group = self.groups.get(group_id)
-        if group is None:
+        consumers = self.consumers.groups.get(group_id)
+        if group is None and consumers is None:
             when_done(ErrorCode.GROUP_ID_NOT_FOUND, frozenset())
             return
         asked = list(partitions)
         refused: frozenset[TopicPartition] = frozenset()
-        if group.state is not GroupState.EMPTY:
+        if consumers is not None:
+            read = consumers.subscribed_topics()
+            refused = frozenset(tp for tp in asked if tp[0] in read)
+        elif group is not None and group.state is not GroupState.EMPTY:
             topics = subscriptions.subscribed_topics(group)
             if group.protocol_type != subscriptions.CONSUMER_PROTOCOL_TYPE:
                 when_done(ErrorCode.NON_EMPTY_GROUP, frozenset())
@@ -254,7 +306,13 @@ class GroupCoordinator:
     def delete_group(self, group_id: str, when_done: Callable[[ErrorCode], object]) -> None:
         """Delete an empty group with its offsets."""
         group = self.groups.get(group_id)
-        if group is None:
+        consumers = self.consumers.groups.get(group_id)
+        if consumers is not None and consumers.members:
+            when_done(ErrorCode.NON_EMPTY_GROUP)
+        elif consumers is not None:
+            partitions = list(self.offsets.table.of_group(group_id))
+            self._forget_consumers(group_id, partitions, when_done)
+        elif group is None:
             when_done(ErrorCode.GROUP_ID_NOT_FOUND)
         elif group.state is not GroupState.EMPTY:
             when_done(ErrorCode.NON_EMPTY_GROUP)
@@ -264,7 +322,7 @@ class GroupCoordinator:
 
     def topic_deleted(self, topic: str) -> None:
         """Forget every group's offsets of a topic that is gone."""
-        for group_id in list(self.groups):
+        for group_id in list(self.offsets.table.groups()):
             partitions = [tp for tp in self.offsets.table.of_group(group_id) if tp[0] == topic]
             self.offsets.forget(group_id, partitions, _log_failure)
 
@@ -305,6 +363,21 @@ class GroupCoordinator:
             group = self.groups[group_id] = Group(group_id, self._limits)
         return group
 
+    def _ensure(self, group_id: str) -> None:
+        """A name with offsets is a group; a classic one until somebody joins it otherwise."""
+        if group_id not in self.consumers.groups:
+            self._get_or_create(group_id)
+
+    def _become_classic(self, group_id: str) -> bool:
+        """Make room for a classic member in a group of the other protocol, if that is empty."""
+        if self.consumers.groups[group_id].members:
+            return False
+        records = self.consumers.erase(group_id)
+        self.consumers.forget(group_id)
+        self._topic.append(self._topic.partition_of(group_id), records, _log_failure)
+        self._get_or_create(group_id)
+        return True
+
     def _drop_if_never_used(self, group: Group) -> None:
         """A join that was refused outright must not leave a group behind for each made-up name."""
         is_blank = group.generation_id == 0 and group.state is GroupState.EMPTY
@@ -325,40 +398,13 @@ class GroupCoordinator:
     # -- the timer -----------------------------------------------------------------------------
 
     def _set_alarm(self, group: Group) -> None:
-        due_ms = group.wake_ms
-        if due_ms is None or group.state is GroupState.DEAD:
-            return
-        known_ms = self._alarm_of.get(group.group_id)
-        if known_ms is not None and known_ms <= due_ms:
-            return
-        self._alarm_of[group.group_id] = due_ms
-        heapq.heappush(self._alarms, (due_ms, group.group_id))
-        self._set_timer()
+        if group.state is not GroupState.DEAD:
+            self._alarms.set(group.group_id, group.wake_ms)
 
-    def _set_timer(self) -> None:
-        due_ms = self._alarms[0][0]
-        if self._timer is not None:
-            if self._timer_due_ms <= due_ms:
-                return
-            self._timer.cancel()
-        self._timer_due_ms = due_ms
-        delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
-        self._timer = self._clock.call_later(delay_ms, self._ring)
-
-    def _ring(self) -> None:
-        """Wake every group whose time has come; an entry that an earlier one replaced is stale."""
-        self._timer = None
-        now_ms = self._clock.monotonic_ms()
-        while self._alarms and self._alarms[0][0] <= now_ms:
-            due_ms, group_id = heapq.heappop(self._alarms)
-            if self._alarm_of.get(group_id) != due_ms:
-                continue
-            del self._alarm_of[group_id]
-            group = self.groups.get(group_id)
-            if group is not None:
-                self._carry_out(group, group.tick(now_ms))
-        if self._alarms:
-            self._set_timer()
+    def _ring(self, group_id: str, now_ms: int) -> None:
+        group = self.groups.get(group_id)
+        if group is not None:
+            self._carry_out(group, group.tick(now_ms))
 
     # -- retention -----------------------------------------------------------------------------
 
@@ -409,8 +455,35 @@ class GroupCoordinator:
                 self._state_since_ms.pop(group_id, None)
             when_done(error)
 
-        with_group = group.generation_id > 0
-        self.offsets.forget(group_id, partitions, stored, with_group=with_group)
+        is_stored = group.generation_id > 0
+        tombstones = [(encode_group_key(group_id), None)] if is_stored else []
+        self.offsets.forget(group_id, partitions, stored, also=tombstones)
+
+    def _expire_consumers(self, group_id: str) -> None:
+        group = self.consumers.groups[group_id]
+        rule = ExpiryRule(
+            now_ms=self._time.now_ms(),
+            retention_ms=self._services.config.offsets_retention_minutes * _MS_PER_MINUTE,
+            subscribed_topics=group.subscribed_topics(),
+        )
+        expired = self.offsets.table.find_expired(group_id, rule)
+        if not group.members and len(expired) == len(self.offsets.table.of_group(group_id)):
+            self._forget_consumers(group_id, expired, _log_failure)
+        elif expired:
+            self.offsets.forget(group_id, expired, _log_failure)
+
+    def _forget_consumers(
+        self,
+        group_id: str,
+        partitions: list[TopicPartition],
+        when_done: Callable[[ErrorCode], object],
+    ) -> None:
+        """The same for an empty group of the consumer protocol; a member that joins makes a new
+        group, stored behind the tombstones.
+        """
+        tombstones = self.consumers.erase(group_id)
+        self.consumers.forget(group_id)
+        self.offsets.forget(group_id, partitions, when_done, also=tombstones)
 
 
 def _no_group(group_id: str) -> ErrorCode:

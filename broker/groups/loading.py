@@ -18,6 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from broker.groups.consumer_records import decode_consumer_key, is_consumer_key, take_record
+from broker.groups.consumer_values import StoredConsumerGroup
 from broker.groups.internal_topic import StoredBatch
 from broker.groups.offset_records import (
     GroupKey,
@@ -36,17 +38,18 @@ _Newest: TypeAlias = dict[bytes, bytes | None]
 
 @dataclass(slots=True, kw_only=True)
 class Loaded:
-    """The state of the coordinator as stored: groups with metadata, and all offsets."""
+    """The state of the coordinator as stored: the groups of both protocols with their metadata."""
 
     groups: dict[str, StoredGroup] = field(default_factory=dict)
+    consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
     skipped: int = 0
 
 
 def load(batches: Iterable[StoredBatch], offsets: OffsetTable) -> Loaded:
     """Replay batches, oldest first, into `offsets` and the groups returned.
 
-    Records that cannot be understood (of a newer broker, or of KIP-848 groups) are skipped and
-    counted; they stay in the log.
+    Records that cannot be understood (of a newer broker, of share or streams groups) are skipped
+    and counted; they stay in the log.
     """
     newest, pending = _resolve(batches)
     loaded = Loaded()
@@ -57,6 +60,8 @@ def load(batches: Iterable[StoredBatch], offsets: OffsetTable) -> Loaded:
         for key, value in records.items():
             if value is not None:
                 _take(key, value, offsets, loaded, producer_id=producer_id)
+    for group_id in [name for name, group in loaded.consumer_groups.items() if not group.epoch]:
+        del loaded.consumer_groups[group_id]
     if loaded.skipped:
         logger.warning("%d records in the offsets topic are not understood", loaded.skipped)
     return loaded
@@ -85,6 +90,13 @@ def _take(
     key: bytes, value: bytes, offsets: OffsetTable, loaded: Loaded, *, producer_id: int | None
 ) -> None:
     try:
+        if is_consumer_key(key):
+            consumer_key = decode_consumer_key(key)
+            if consumer_key is not None:
+                group_id = consumer_key.group_id
+                stored = loaded.consumer_groups.setdefault(group_id, StoredConsumerGroup())
+                take_record(stored, consumer_key, value)
+            return
         about = decode_key(key)
         if isinstance(about, GroupKey):
             loaded.groups[about.group_id] = decode_group_value(about.group_id, value)

@@ -301,6 +301,10 @@ class RecordReader:
         length = self._uvarint() - 1 if self.is_flexible else self.int32()
         return self._take(max(length, 0))
 
+    def uuid(self) -> bytes:
+        """The next sixteen bytes."""
+        return self._take(16)
+
     def tags(self) -> None:
         """Skip a struct's tagged fields."""
         if not self.is_flexible:

@@ -6,10 +6,14 @@ likewise. Filters ignore case, as people type them.
 Source: Kafka `GroupMetadataManager.listGroups`; KIP-518, KIP-848.
 """
 
+from collections.abc import Iterator
+
 from broker.context import Context, RequestContext
+from broker.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-GROUP_TYPE = "classic"
+_CLASSIC = "classic"
+_CONSUMER = "consumer"
 
 
 def handle(
@@ -20,14 +24,26 @@ def handle(
     types = {group_type.lower() for group_type in message.types_filter}
     return ListGroupsResponse(
         groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=GROUP_TYPE,
-            )
-            for group in context.groups.groups.values()
-            if (not states or group.state.value.lower() in states)
-            and (not types or GROUP_TYPE in types)
+            group
+            for group in _all(context)
+            if (not states or group.group_state.lower() in states)
+            and (not types or group.group_type in types)
         ]
     )
+
+
+def _all(context: Context) -> Iterator[ListedGroup]:
+    for group in context.groups.groups.values():
+        yield ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=_CLASSIC,
+        )
+    for consumers in context.groups.consumers.groups.values():
+        yield ListedGroup(
+            group_id=consumers.group_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            group_state=consumers.state.value,
+            group_type=_CONSUMER,
+        )

@@ -30,6 +30,7 @@ from protocol.api.offset_commit import (
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 
+_MEMBER_EPOCHS_SINCE = 9
 _TOPIC_IDS_SINCE = 10
 
 
@@ -42,6 +43,7 @@ def handle(
         message.member_id,
         message.group_instance_id,
         message.generation_id_or_member_epoch,
+        knows_epochs=request.api_version >= _MEMBER_EPOCHS_SINCE,
     )
     checked = _Checked(context, request, message, group_error)
     if not checked.offsets:

@@ -81,6 +81,9 @@ def _group(
     require_stable: bool,
 ) -> OffsetFetchResponseGroup:
     response = OffsetFetchResponseGroup(group_id=group.group_id)
+    response.error_code = _member_error(context, group)
+    if response.error_code != ErrorCode.NONE:
+        return response
     uses_ids = request.api_version >= _TOPIC_IDS_SINCE
     asked = None
     if group.topics is not None:
@@ -115,6 +118,14 @@ def _group(
             )
         )
     return response
+
+
+def _member_error(context: Context, group: OffsetFetchRequestGroup) -> ErrorCode:
+    """Why this member of a consumer-protocol group may not fetch; others are not asked who."""
+    consumers = context.groups.consumers.groups.get(group.group_id)
+    if consumers is None or (not group.member_id and group.member_epoch < 0):
+        return ErrorCode.NONE
+    return consumers.offset_error(group.member_id or "", group.member_epoch)
 
 
 def _unknown_id(topic_id: bytes, indexes: Iterable[int]) -> OffsetFetchResponseTopics:

@@ -7,7 +7,7 @@ drops everything that was not flushed.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -79,6 +79,11 @@ class FakeLog:
         self.log_end_offset = self.durable_offset = 0 if last is None else last.next_offset
 
 
+def topic_id(name: str) -> bytes:
+    """The id of a topic in these tests: its name, padded."""
+    return name.encode().ljust(16, b"-")
+
+
 class FakeTopics:
     """The registry: user topics made in advance, internal ones on demand."""
 
@@ -86,16 +91,23 @@ class FakeTopics:
         self.logs: dict[str, list[FakeLog]] = {}
         self.deleted: list[Callable[[Any], object]] = []
         self.next_producer_id = 0
+        self.revision = 0
         for name, count in partitions.items():
             self.make(name, count)
 
     def make(self, name: str, count: int) -> Any:
         self.logs[name] = [FakeLog(name, index) for index in range(count)]
+        self.revision += 1
         return self.find(name)
 
     def find(self, name: str) -> Any:
         logs = self.logs.get(name)
-        return None if logs is None else SimpleNamespace(name=name, partitions=logs)
+        if logs is None:
+            return None
+        return SimpleNamespace(name=name, topic_id=topic_id(name), partitions=logs)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.find(name) for name in self.logs)
 
     async def create(self, name: str, partitions: int, overrides: dict[str, str]) -> Any:
         return self.make(name, partitions)
@@ -112,6 +124,7 @@ class FakeTopics:
     def delete(self, name: str) -> None:
         topic = self.find(name)
         del self.logs[name]
+        self.revision += 1
         for callback in self.deleted:
             callback(topic)
 

@@ -8,6 +8,7 @@ from broker.groups.offset_records import (
     OffsetKey,
     decode_key,
     decode_offset_value,
+    encode_group_key,
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import RecordBatch
@@ -59,7 +60,7 @@ async def test_are_tombstones_written_for_what_is_forgotten() -> None:
     world = World()
     store = await _store(world)
     store.commit(OffsetCommit(group_id="g", offsets=[(TP, AT_5)]), lambda _: None)
-    store.forget("g", [TP], lambda _: None, with_group=True)
+    store.forget("g", [TP], lambda _: None, also=[(encode_group_key("g"), None)])
     _, offset, group = world.topics.led_log("__o", 0).records()
     assert (offset.value, group.value) == (None, None)
     assert offset.key is not None

@@ -1,0 +1,169 @@
+"""The coordinator of consumer-protocol groups (KIP-848): topics, timers and storage around them.
+
+Owns every `ConsumerGroup`. Refuses to know the wire, and what a classic group is: whether a name
+belongs to one is `broker.groups.coordinator`'s to say, which owns this.
+
+A heartbeat is answered when what it changed is durable. The state machine is ahead of the log
+meanwhile; nobody else is told of it earlier, because whatever follows from a change is stored
+behind it. When the log refuses, the member is sent away to ask again, and a restart falls back to
+what was stored: members then hear FENCED_MEMBER_EPOCH and join again.
+
+Source: KIP-848; Kafka's `GroupCoordinatorService`, `GroupMetadataManager`.
+Read next: `broker.groups.consumer_group`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker.coordinator_services import CoordinatorServices
+from broker.groups.alarms import Alarms
+from broker.groups.consumer_group import ConsumerGroup
+from broker.groups.consumer_records import encode_change
+from broker.groups.consumer_values import (
+    Change,
+    ConsumerLimits,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    StoredConsumerGroup,
+    TopicImage,
+    Topics,
+)
+from broker.groups.internal_topic import InternalTopic, KeyValue
+from protocol.error_codes import ErrorCode
+
+
+class ConsumerGroups:
+    """All groups of the consumer protocol. Loop thread only.
+
+    A crash loses what was not yet answered; members repeat it.
+    """
+
+    def __init__(self, services: CoordinatorServices, topic: InternalTopic) -> None:
+        """Store into `topic`, which is opened and replayed by its owner."""
+        config = services.config
+        self.groups: dict[str, ConsumerGroup] = {}
+        self._registry = services.topics
+        self._clock = services.clock
+        self._topic = topic
+        self._limits = ConsumerLimits(
+            session_timeout_ms=config.group_consumer_session_timeout_ms,
+            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            size_max=config.group_consumer_max_size,
+        )
+        self._alarms = Alarms(services.clock, self._ring)
+        self._topics: Topics | None = None
+
+    def restore(self, group_id: str, stored: StoredConsumerGroup) -> None:
+        """Take over a group as found in the log."""
+        group = self.groups[group_id] = ConsumerGroup(group_id, self._limits)
+        group.restore(stored, self._clock.monotonic_ms())
+        self._alarms.set(group_id, group.wake_ms)
+
+    def stop(self) -> None:
+        """Set no more timers."""
+        self._alarms.cancel_all()
+
+    def heartbeat(
+        self,
+        group_id: str,
+        request: HeartbeatRequest,
+        answer: Callable[[HeartbeatAnswer], object],
+        *,
+        before: Sequence[KeyValue] = (),
+    ) -> None:
+        """Take a heartbeat; `answer` is called once, when what it changed is durable.
+
+        A group that does not exist is made, unless the member turns out not to be welcome.
+        `before` are records to store ahead of the group's first ones.
+        """
+        group = self.groups.get(group_id) or ConsumerGroup(group_id, self._limits)
+        outcome = group.heartbeat(request, self.topics(), self._clock.monotonic_ms())
+        if not group.epoch:
+            answer(outcome.answer)
+            return
+        self.groups[group_id] = group
+        self._alarms.set(group_id, group.wake_ms)
+        records = [*before, *(encode_change(group_id, change) for change in outcome.changes)]
+        if not records:
+            answer(outcome.answer)
+            return
+
+        def stored(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                answer(outcome.answer)
+            else:
+                answer(HeartbeatAnswer(error=error, member_id=request.member_id))
+
+        self._topic.append(self._topic.partition_of(group_id), records, stored)
+
+    def commit_error(
+        self,
+        group_id: str,
+        member_id: str,
+        member_epoch: int,
+        *,
+        is_transactional: bool,
+        knows_epochs: bool,
+    ) -> ErrorCode:
+        """NONE when offsets may be committed in this name.
+
+        | named as               | group empty       | group with members                   |
+        |------------------------|-------------------|--------------------------------------|
+        | nobody                 | yes               | UNKNOWN_MEMBER_ID                    |
+        | nobody, transactional  | yes               | yes                                  |
+        | member                 | UNKNOWN_MEMBER_ID | in its epoch, else STALE_MEMBER_EPOCH |
+
+        Requests that cannot carry an epoch (`knows_epochs`) are UNSUPPORTED_VERSION; transactions
+        say ILLEGAL_GENERATION for a stale epoch.
+        """
+        group = self.groups[group_id]
+        if member_epoch < 0 and not group.members:
+            return ErrorCode.NONE
+        if member_epoch < 0 and not member_id and is_transactional:
+            return ErrorCode.NONE
+        error = group.offset_error(member_id, member_epoch)
+        if error is ErrorCode.UNKNOWN_MEMBER_ID:
+            return error
+        if not knows_epochs:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if error is ErrorCode.STALE_MEMBER_EPOCH and is_transactional:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
+
+    def erase(self, group_id: str) -> list[KeyValue]:
+        """Tombstones for an empty group; `forget` it when they are stored."""
+        changes = self.groups[group_id].erase()
+        return [encode_change(group_id, change) for change in changes]
+
+    def forget(self, group_id: str) -> None:
+        """The group is no more."""
+        del self.groups[group_id]
+
+    def topics(self) -> Topics:
+        """The topics there are now."""
+        if self._topics is None or self._topics.revision != self._registry.revision:
+            self._topics = Topics(
+                revision=self._registry.revision,
+                by_name={
+                    topic.name: TopicImage(topic.topic_id, len(topic.partitions))
+                    for topic in self._registry
+                },
+            )
+        return self._topics
+
+    def _ring(self, group_id: str, now_ms: int) -> None:
+        group = self.groups.get(group_id)
+        if group is not None:
+            self._store(group, group.tick(self.topics(), now_ms))
+            self._alarms.set(group_id, group.wake_ms)
+
+    def _store(self, group: ConsumerGroup, changes: Sequence[Change]) -> None:
+        """Store what nobody waits for; if the log refuses, a restart finds the members again."""
+        records = [encode_change(group.group_id, change) for change in changes]
+        if records:
+            self._topic.append(self._topic.partition_of(group.group_id), records, _ignore)
+
+
+def _ignore(error: ErrorCode) -> None:
+    """The internal topic has logged the refusal."""

@@ -1,0 +1,215 @@
+"""The bytes that groups of the consumer protocol leave in `__consumer_offsets`, both ways.
+
+Owns the layouts shared with Kafka's brokers and tools. Keys are an int16 kind and strings of the
+old encoding; values an int16 version 0 and a flexible body (compact strings and arrays, tags).
+
+```
+ key    3 group epoch         group             value  epoch int32
+        5 subscription        group | member    value  instance? | rack? | client id | client host
+                                                       | names | regex? | rebalance timeout int32
+                                                       | assignor?
+        6 assignment epoch    group             value  epoch int32
+        7 target              group | member    value  topics
+        8 current assignment  group | member    value  member epoch int32 | previous epoch int32
+                                                       | state int8 | topics | topics to give up
+        topics: array of (topic id uuid | array of int32 | tags)
+```
+
+Kind 4 (partition counts, gone since Kafka 4.1) and kind 16 (what patterns matched) are derived
+from what we know anyway: not written, skipped when read.
+
+Source: `ConsumerGroup*Key/Value.json`. Read next: `broker.groups.consumer_values`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from broker.groups.consumer_values import (
+    Change,
+    ChangeKind,
+    CurrentAssignment,
+    MemberState,
+    Partitions,
+    StoredConsumerGroup,
+    Subscription,
+)
+from broker.groups.offset_records import RecordReader, UnknownRecord
+from protocol.varint import encode_unsigned
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT32_PAIR_AND_INT8 = struct.Struct(">iib")
+
+_VALUE_VERSION: Final = 0
+_HEAD: Final = _INT16.pack(_VALUE_VERSION)
+_NO_TAGS: Final = b"\x00"
+_NULL: Final = b"\x00"
+
+_ABOUT_MEMBERS: Final = frozenset({ChangeKind.SUBSCRIPTION, ChangeKind.TARGET, ChangeKind.CURRENT})
+DERIVED_KINDS: Final = frozenset({4, 16})
+"""Kinds that Kafka writes and nobody misses."""
+
+
+class ConsumerKey(NamedTuple):
+    """What a record is about; `member_id` is None for the group itself."""
+
+    kind: ChangeKind
+    group_id: str
+    member_id: str | None
+
+
+# -- encoding ----------------------------------------------------------------------------------
+
+
+def encode_change(group_id: str, change: Change) -> tuple[bytes, bytes | None]:
+    """Key and value of one change."""
+    key = _INT16.pack(change.kind) + _old_string(group_id)
+    if change.kind in _ABOUT_MEMBERS:
+        key += _old_string(change.member_id or "")
+    if change.value is None:
+        return key, None
+    return key, _HEAD + _encode_value(change) + _NO_TAGS
+
+
+def _encode_value(change: Change) -> bytes:
+    value = change.value
+    if isinstance(value, int):
+        return _INT32.pack(value)
+    if isinstance(value, Subscription):
+        return b"".join(
+            (
+                _string(value.instance_id),
+                _string(value.rack_id),
+                _string(value.client_id),
+                _string(value.client_host),
+                encode_unsigned(len(value.names) + 1),
+                *(_string(name) for name in sorted(value.names)),
+                _string(value.regex),
+                _INT32.pack(value.rebalance_timeout_ms),
+                _string(value.server_assignor),
+            )
+        )
+    if isinstance(value, CurrentAssignment):
+        head = _INT32_PAIR_AND_INT8.pack(value.member_epoch, value.previous_epoch, value.state)
+        return head + _topics(value.assigned) + _topics(value.pending_revocation)
+    assert value is not None, "tombstones have no value to encode"
+    return _topics(value)
+
+
+def _old_string(text: str) -> bytes:
+    data = text.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return _NULL
+    data = text.encode()
+    return encode_unsigned(len(data) + 1) + data
+
+
+def _topics(partitions: Iterable[tuple[bytes, int]]) -> bytes:
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        by_topic.setdefault(topic_id, []).append(index)
+    parts = [encode_unsigned(len(by_topic) + 1)]
+    for topic_id, indexes in by_topic.items():
+        parts += (
+            topic_id,
+            encode_unsigned(len(indexes) + 1),
+            struct.pack(f">{len(indexes)}i", *indexes),
+            _NO_TAGS,
+        )
+    return b"".join(parts)
+
+
+# -- decoding ----------------------------------------------------------------------------------
+
+
+def is_consumer_key(key: bytes) -> bool:
+    """Whether a record is of a kind that came after classic groups."""
+    return len(key) >= _INT16.size and int(_INT16.unpack_from(key)[0]) >= ChangeKind.GROUP_EPOCH
+
+
+def decode_consumer_key(key: bytes) -> ConsumerKey | None:
+    """What a record is about; None when it is a kind that we derive ourselves.
+
+    Raises:
+        UnknownRecord: another kind, or torn.
+    """
+    reader = RecordReader(key)
+    number = reader.int16()
+    if number in DERIVED_KINDS:
+        return None
+    try:
+        kind = ChangeKind(number)
+    except ValueError as error:
+        raise UnknownRecord(f"record key version {number} in the offsets topic") from error
+    group_id = reader.string()
+    return ConsumerKey(kind, group_id, reader.string() if kind in _ABOUT_MEMBERS else None)
+
+
+def take_record(stored: StoredConsumerGroup, about: ConsumerKey, value: bytes) -> None:
+    """Put the newest value of a key where it belongs.
+
+    Raises:
+        UnknownRecord: a newer version, or torn.
+    """
+    reader = RecordReader(value)
+    version = reader.int16()
+    if version != _VALUE_VERSION:
+        raise UnknownRecord(f"value version {version} of {about.kind.name}")
+    reader.is_flexible = True
+    member_id = about.member_id or ""
+    if about.kind is ChangeKind.GROUP_EPOCH:
+        stored.epoch = reader.int32()
+    elif about.kind is ChangeKind.ASSIGNMENT_EPOCH:
+        stored.assignment_epoch = reader.int32()
+    elif about.kind is ChangeKind.SUBSCRIPTION:
+        stored.subscriptions[member_id] = _subscription(reader)
+    elif about.kind is ChangeKind.TARGET:
+        stored.targets[member_id] = _partitions(reader)
+    else:
+        stored.current[member_id] = _current(reader)
+
+
+def _subscription(reader: RecordReader) -> Subscription:
+    return Subscription(
+        instance_id=reader.nullable_string(),
+        rack_id=reader.nullable_string(),
+        client_id=reader.string(),
+        client_host=reader.string(),
+        names=frozenset(reader.string() for _ in range(reader.count())),
+        regex=reader.nullable_string(),
+        rebalance_timeout_ms=reader.int32(),
+        server_assignor=reader.nullable_string(),
+    )
+
+
+def _current(reader: RecordReader) -> CurrentAssignment:
+    member_epoch = reader.int32()
+    previous_epoch = reader.int32()
+    number = reader.int8()
+    try:
+        state = MemberState(number)
+    except ValueError as error:
+        raise UnknownRecord(f"member state {number}") from error
+    return CurrentAssignment(
+        member_epoch=member_epoch,
+        previous_epoch=previous_epoch,
+        state=state,
+        assigned=_partitions(reader),
+        pending_revocation=_partitions(reader),
+    )
+
+
+def _partitions(reader: RecordReader) -> Partitions:
+    found: set[tuple[bytes, int]] = set()
+    for _ in range(reader.count()):
+        topic_id = reader.uuid()
+        found.update((topic_id, reader.int32()) for _ in range(reader.count()))
+        reader.tags()
+    return frozenset(found)

@@ -1,0 +1,91 @@
+"""ConsumerGroupDescribe (key 69, versions 0-1): groups of the consumer protocol and their members.
+
+A group that is not of this protocol is GROUP_ID_NOT_FOUND; admin clients then ask DescribeGroups.
+
+Versions: v1 the member's type.
+
+Source: KIP-848, KIP-1099; Kafka `ConsumerGroup.asDescribedGroup`.
+"""
+
+from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker.context import Context, RequestContext
+from broker.groups.consumer_group import ConsumerGroup, ConsumerMember
+from broker.groups.consumer_values import NO_PARTITIONS, Partitions
+from protocol.api.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from protocol.error_codes import ErrorCode
+
+_CONSUMER_PROTOCOL = 1
+
+
+def handle(
+    context: Context, request: RequestContext, message: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    """Each group that was asked for, in the order of the request."""
+    operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
+    groups = []
+    for group_id in message.group_ids:
+        group = context.groups.consumers.groups.get(group_id)
+        if group is None:
+            described = DescribedGroup(
+                group_id=group_id,
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group_id} is not a group of the consumer protocol.",
+            )
+        else:
+            described = _describe(context, group)
+            described.authorized_operations = operations
+        groups.append(described)
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _describe(context: Context, group: ConsumerGroup) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=[
+            _member(context, member, group.targets.get(member.member_id, NO_PARTITIONS))
+            for member in group.members.values()
+        ],
+    )
+
+
+def _member(context: Context, member: ConsumerMember, target: Partitions) -> Member:
+    subscription = member.subscription
+    return Member(
+        member_id=member.member_id,
+        instance_id=subscription.instance_id,
+        rack_id=subscription.rack_id,
+        member_epoch=member.current.member_epoch,
+        client_id=subscription.client_id,
+        client_host=f"/{subscription.client_host}",
+        subscribed_topic_names=sorted(subscription.names),
+        subscribed_topic_regex=subscription.regex or None,
+        assignment=_assignment(context, member.current.assigned),
+        target_assignment=_assignment(context, target),
+        member_type=_CONSUMER_PROTOCOL,
+    )
+
+
+def _assignment(context: Context, partitions: Partitions) -> Assignment:
+    """The partitions by topic; of a topic deleted meanwhile there is no name, and no line."""
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        by_topic.setdefault(topic_id, []).append(index)
+    found = ((context.topics.find_by_id(topic_id), topic_id) for topic_id in by_topic)
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=by_topic[topic_id])
+            for topic, topic_id in found
+            if topic is not None
+        ]
+    )

@@ -1,0 +1,134 @@
+"""ConsumerGroupHeartbeat (key 68, versions 0-1): the one request of the consumer protocol.
+
+A member joins with epoch 0, goes on with its epoch, leaves with -1, or with -2 for a while if it
+is a static one. It says what has changed for it; it is told its assignment when that has changed.
+
+Versions: v1 subscription by regular expression, and the member makes its own id (KIP-1082).
+
+Source: KIP-848; Kafka `GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
+Read next: `broker.groups.consumer_group`.
+"""
+
+from collections.abc import Iterable
+
+from broker.context import Context, RequestContext
+from broker.groups.consumer_values import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    Partitions,
+)
+from broker.pending import Pending
+from protocol.api.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from protocol.error_codes import ErrorCode
+
+_OWN_IDS_SINCE = 1
+
+
+def handle(
+    context: Context, request: RequestContext, message: ConsumerGroupHeartbeatRequest
+) -> Pending[ConsumerGroupHeartbeatResponse] | ConsumerGroupHeartbeatResponse:
+    """Take the heartbeat; the answer comes when what it changed is durable."""
+    problem = _problem(request.api_version, message)
+    if problem is not None:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.INVALID_REQUEST, error_message=problem
+        )
+    member_id = message.member_id
+    if not member_id:
+        member_id = context.groups.new_member_id(request.client_id or "", message.instance_id)
+    pending: Pending[ConsumerGroupHeartbeatResponse] = Pending()
+    context.groups.consumer_heartbeat(
+        message.group_id,
+        _request(request, message, member_id),
+        lambda answer: pending.resolve(_response(answer)),
+    )
+    return pending
+
+
+def _problem(version: int, message: ConsumerGroupHeartbeatRequest) -> str | None:
+    """Why the request makes no sense, as a sentence; None when it does."""
+    epoch = message.member_epoch
+    checks: tuple[tuple[bool, str], ...] = (
+        (not message.group_id.strip(), "group_id is empty."),
+        (message.instance_id == "", "instance_id is empty."),
+        (message.rack_id == "", "rack_id is empty."),
+        (epoch < LEAVE_STATIC_EPOCH, f"member_epoch {epoch} means nothing."),
+        (
+            not message.member_id and (epoch != JOIN_EPOCH or version >= _OWN_IDS_SINCE),
+            "member_id is empty.",
+        ),
+        (
+            epoch == LEAVE_STATIC_EPOCH and message.instance_id is None,
+            "A member without instance_id cannot leave for a while.",
+        ),
+    )
+    if epoch == JOIN_EPOCH:
+        checks += (
+            (message.rebalance_timeout_ms == -1, "A member joins with a rebalance timeout."),
+            (
+                message.topic_partitions is None or message.topic_partitions != [],
+                "A member that joins owns nothing: topic_partitions must be empty.",
+            ),
+            (
+                message.subscribed_topic_names is None and message.subscribed_topic_regex is None,
+                "A member joins with a subscription.",
+            ),
+        )
+    return next((sentence for is_wrong, sentence in checks if is_wrong), None)
+
+
+def _request(
+    request: RequestContext, message: ConsumerGroupHeartbeatRequest, member_id: str
+) -> HeartbeatRequest:
+    names = message.subscribed_topic_names
+    timeout_ms = message.rebalance_timeout_ms
+    return HeartbeatRequest(
+        member_id=member_id,
+        member_epoch=message.member_epoch,
+        instance_id=message.instance_id,
+        rack_id=message.rack_id,
+        rebalance_timeout_ms=None if timeout_ms < 0 else timeout_ms,
+        subscribed_names=None if names is None else frozenset(names),
+        subscribed_regex=message.subscribed_topic_regex,
+        server_assignor=message.server_assignor,
+        owned=_owned(message.topic_partitions),
+        client_id=request.client_id or "",
+        client_host=request.peer_host,
+    )
+
+
+def _owned(topics: Iterable[TopicPartitions] | None) -> Partitions | None:
+    if topics is None:
+        return None
+    return frozenset(
+        (bytes(topic.topic_id), index) for topic in topics for index in topic.partitions
+    )
+
+
+def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
+    response = ConsumerGroupHeartbeatResponse(
+        error_code=answer.error,
+        error_message=answer.error_message,
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=None,
+    )
+    if answer.assigned is not None:
+        by_topic: dict[bytes, list[int]] = {}
+        for topic_id, index in sorted(answer.assigned):
+            by_topic.setdefault(topic_id, []).append(index)
+        response.assignment = Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic.items()
+            ]
+        )
+    return response

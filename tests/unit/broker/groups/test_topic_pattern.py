@@ -1,0 +1,51 @@
+"""Which patterns are taken, and what they mean."""
+
+import pytest
+
+from broker.groups.consumer_values import HeartbeatRefused
+from broker.groups.topic_pattern import compile_pattern, matching
+from protocol.error_codes import ErrorCode
+
+NAMES = ["orders", "orders-eu", "orders-us", "invoices", "__consumer_offsets"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [
+        ("orders", {"orders"}),
+        ("orders.*", {"orders", "orders-eu", "orders-us"}),
+        ("orders-(eu|us)", {"orders-eu", "orders-us"}),
+        ("^orders(-[a-z]+)?$", {"orders", "orders-eu", "orders-us"}),
+        ("(?i)ORDERS", {"orders"}),
+        (".*", {"orders", "orders-eu", "orders-us", "invoices"}),
+        ("__.*", set()),
+        ("order", set()),
+    ],
+)
+def test_a_pattern_means_whole_names_and_no_internal_ones(pattern: str, meant: set[str]) -> None:
+    assert matching(compile_pattern(pattern), NAMES) == meant
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(",
+        "*a",
+        "(a+)+b",
+        "(a*){50}",
+        "(?=a)b",
+        r"(a)\1",
+        ".*.*.*.*",
+        "a?" * 9,
+        "a" * 1001,
+        "((a?b)c)*",
+    ],
+)
+def test_a_pattern_that_is_none_or_could_take_forever_is_refused(pattern: str) -> None:
+    with pytest.raises(HeartbeatRefused) as refusal:
+        compile_pattern(pattern)
+    assert refusal.value.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_quantifiers_in_classes_and_escapes_are_characters() -> None:
+    assert compile_pattern(r"([*+?{]|\+\*)+").fullmatch("*+?")
