@@ -35,6 +35,7 @@ COMPILED: Final = (
     "protocol.records.record_loops",
     "protocol.records.entry_loops",
     "protocol.records.encode_loops",
+    "protocol.records.digest_loops",
 )
 
 

@@ -57,9 +57,8 @@ from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import ProducerState
 from storage.segment import Segment
 from storage.segment_scan import (
-    IndexBuilder,
     ScanEnd,
-    SegmentScan,
+    SegmentDigest,
     ensure_indexes,
     rebuild_indexes,
 )
@@ -253,17 +252,19 @@ def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
     if known is not None:
         segment.appended_ms = max(known.appended_ms, segment.max_timestamp)
     segment.txn_index.clear()
-    scan = SegmentScan(segment, check_crc=True)
-    builder = IndexBuilder(segment, index_interval=opening.config.index_interval_bytes)
     learned = opening.epochs.latest_epoch
+    scan = SegmentDigest(
+        segment,
+        index_interval=opening.config.index_interval_bytes,
+        check_crc=True,
+        epoch=learned,
+    )
     for entry in scan:
-        builder.add(entry)
         if entry.producer_id != NO_PRODUCER_ID:
             opening.producers.replay(segment, entry, scan.bytes_of(entry))
         if entry.partition_leader_epoch > learned:
             learned = entry.partition_leader_epoch
             opening.epochs.assign(learned, entry.base_offset)
-    builder.finish()
     opening.producers.state.map_end_offset = segment.next_offset
     segment.indexes_verified = True
     opening.report.scanned_bytes += scan.end.valid_bytes

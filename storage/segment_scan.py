@@ -4,7 +4,9 @@ Owns the rule for the indexes' content when they are made from the log instead o
 result is the same as if every batch had been appended one by one. Decides nothing about what to do
 with a damaged log: it reports where the good part ends.
 
-Reads in chunks, one positioned read each; per entry only compiled loops and the checksum run.
+Two ways to read: `SegmentScan` yields every entry; `SegmentDigest`, which recovery uses, makes the
+indexes and yields only what concerns others, so that it keeps up with the disk when batches are
+small. Both read in chunks, one positioned read each.
 
 Source: Kafka `LogSegment.recover`. Read next: `storage.recovery`.
 """
@@ -13,9 +15,10 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from protocol.records import digest_loops
 from protocol.records.checksums import crc32, crc32c
 from protocol.records.entry_loops import STOP_CORRUPT, STOP_END, check_entries
-from protocol.records.layout import INT32_MAX, NO_TIMESTAMP
+from protocol.records.layout import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP, SIZE_AT
 from protocol.records.scan import Entry
 from storage.errors import CorruptLog
 from storage.segment import Segment
@@ -104,14 +107,27 @@ class SegmentScan:
         return self._damage is None
 
 
-class IndexBuilder:
-    """Feeds the entries of one segment, from the first on, to its emptied indexes."""
+class SegmentDigest:
+    """Makes the indexes and the numbers of a segment anew, from its first byte to the first damage.
 
-    def __init__(self, segment: Segment, *, index_interval: int) -> None:
-        """Forget what the segment's indexes and numbers say; the log stays as it is."""
+    Iterate over it to the end; it yields the entries that somebody else has to know: those of
+    producers, and the first of every leader epoch above the one given. Afterwards `end` says how
+    far it came, and the segment is as if its batches had been appended one by one. The log file
+    stays as it is.
+    """
+
+    def __init__(
+        self, segment: Segment, *, index_interval: int, check_crc: bool, epoch: int = INT32_MAX
+    ) -> None:
+        """Forget what the segment's indexes and numbers say."""
         self._segment = segment
         self._interval = index_interval
-        self._indexed_position = 0
+        self._epoch = epoch
+        self._check_crc = check_crc
+        self._damage: str | None = None
+        self._position = 0
+        self._data = b""
+        self._data_position = 0
         segment.offset_index.clear()
         segment.time_index.clear()
         segment.max_timestamp = NO_TIMESTAMP
@@ -120,31 +136,85 @@ class IndexBuilder:
         segment.records = 0
         segment.bytes_since_index = 0
 
-    def add(self, entry: Entry) -> None:
-        """Index the next entry."""
-        segment = self._segment
-        position, last_offset = entry.position, entry.last_offset
-        timestamp = entry.max_timestamp if entry.records_count else NO_TIMESTAMP
-        if timestamp > segment.max_timestamp:
-            segment.max_timestamp, segment.max_timestamp_offset = timestamp, last_offset
-        segment.next_offset = last_offset + 1
-        # Entries of magic 0 and 1 do not count their records, and are mostly one.
-        segment.records += entry.records_count if entry.records_count >= 0 else 1
-        if position - self._indexed_position > self._interval:
-            segment.offset_index.append(last_offset, position)
-            segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)
-            self._indexed_position = position
-            if segment.offset_index.wants_writing:
-                segment.offset_index.write_out()
-                segment.time_index.write_out()
+    @property
+    def end(self) -> ScanEnd:
+        """How far the digest came; final once the iteration is over."""
+        return ScanEnd(
+            valid_bytes=self._position,
+            damage=self._damage,
+            next_offset=self._segment.next_offset,
+        )
 
-    def finish(self) -> None:
-        """Add the closing time entry and write everything out."""
+    def bytes_of(self, entry: Entry) -> memoryview:
+        """The bytes of the entry that was yielded last, borrowed until the next one."""
+        start = entry.position - self._data_position
+        return memoryview(self._data)[start : start + entry.size]
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The notable entries, in file order."""
         segment = self._segment
+        size = segment.size
+        chunk_bytes = SCAN_CHUNK_BYTES
+        while self._position < size and self._damage is None:
+            start = self._position
+            self._data = segment.log.pread(min(chunk_bytes, size - start), start)
+            self._data_position = start
+            taken, stop = yield from self._digest_chunk(start)
+            if stop == digest_loops.STOP_CORRUPT:
+                self._damage = "an impossible entry or a wrong checksum"
+            elif stop == digest_loops.STOP_DISORDER:
+                self._damage = f"offsets that do not follow {segment.next_offset - 1}"
+            elif stop == digest_loops.STOP_INCOMPLETE and taken == 0:
+                if start + len(self._data) == size:
+                    self._damage = "an entry that is cut off"
+                chunk_bytes *= 2
+            else:
+                chunk_bytes = SCAN_CHUNK_BYTES
         segment.bytes_since_index = 0
         segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)
         segment.offset_index.write_out()
         segment.time_index.write_out()
+
+    def _digest_chunk(self, start: int) -> Generator[Entry, None, tuple[int, int]]:
+        """The notable entries of the chunk read last; how many bytes were taken, and STOP_*."""
+        segment, data = self._segment, self._data
+        (
+            points,
+            notable,
+            taken,
+            stop,
+            segment.next_offset,
+            segment.max_timestamp,
+            segment.max_timestamp_offset,
+            segment.bytes_since_index,
+            records,
+        ) = digest_loops.digest_entries(
+            data,
+            len(data),
+            crc32c if self._check_crc else None,
+            crc32 if self._check_crc else None,
+            segment.next_offset,
+            segment.base_offset + INT32_MAX,
+            segment.max_timestamp,
+            segment.max_timestamp_offset,
+            segment.bytes_since_index,
+            self._interval,
+            self._epoch,
+        )
+        segment.records += records
+        self._position = start + taken
+        for offset, position, timestamp, timestamp_offset in points:
+            segment.offset_index.append(offset, start + position)
+            segment.time_index.maybe_append(timestamp, timestamp_offset)
+        if segment.offset_index.wants_writing:
+            segment.offset_index.write_out()
+            segment.time_index.write_out()
+        for position in notable:
+            size = int.from_bytes(data[position + SIZE_AT : position + LOG_OVERHEAD], "big")
+            end = position + LOG_OVERHEAD + size
+            ((head,), _, _) = check_entries(data, position, end, None, None)
+            yield Entry._make((start + head[0], *head[1:]))
+        return taken, stop
 
 
 def ensure_indexes(segment: Segment, *, index_interval: int) -> str | None:
@@ -167,11 +237,9 @@ def rebuild_indexes(segment: Segment, *, index_interval: int) -> None:
     Raises:
         CorruptLog: the log itself is damaged. The indexes then cover what is before the damage.
     """
-    scan = SegmentScan(segment, check_crc=False)
-    builder = IndexBuilder(segment, index_interval=index_interval)
-    for entry in scan:
-        builder.add(entry)
-    builder.finish()
+    scan = SegmentDigest(segment, index_interval=index_interval, check_crc=False)
+    for _ in scan:
+        pass
     if scan.end.damage is not None:
         raise CorruptLog(
             segment.log.path,

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: embedsignature=True
 # mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
-"""The loops that read magic 2 records; with `entry_loops` and `encode_loops` all we compile.
+"""The loops that read magic 2 records; one of the four `*_loops` that we compile.
 
 Written in Cython's pure Python mode. Compiled, a loop costs nanoseconds per record and makes no
 Python object for it; uncompiled, the same file runs as it stands, slower, with equal results

@@ -112,12 +112,12 @@ def torn_tail_is_kept(patch: Patch) -> None:
 
 def crc_not_checked(patch: Patch) -> None:
     """Recovery believes the lengths and does not look at checksums."""
-    original = segment_scan.SegmentScan.__init__
+    original = segment_scan.SegmentDigest.__init__
 
-    def init(self: Any, segment: Any, *, check_crc: bool) -> None:
-        original(self, segment, check_crc=False)
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **{**options, "check_crc": False})
 
-    patch.setattr(segment_scan.SegmentScan, "__init__", init)
+    patch.setattr(segment_scan.SegmentDigest, "__init__", init)
 
 
 def holes_are_kept(patch: Patch) -> None:

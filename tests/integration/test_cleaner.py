@@ -16,9 +16,7 @@ ROUNDS = 30
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    async with running_broker(
-        tmp_path / "data", **{"offsets.topic.segment.bytes": "2000"}
-    ) as running:
+    async with running_broker(tmp_path / "data") as running:
         client = await running.client()
         await create_topic(
             client,
@@ -76,8 +74,7 @@ async def test_the_loop_goes_on_while_a_round_runs(broker: RunningBroker) -> Non
 async def test_committed_offsets_survive_the_compaction_of_their_topic(
     tmp_path: Path,
 ) -> None:
-    settings = {"offsets.topic.segment.bytes": "2000"}
-    async with running_broker(tmp_path / "data", **settings) as broker:
+    async with running_broker(tmp_path / "data", offsets_topic_segment_bytes="2000") as broker:
         client = await broker.client()
         await create_topic(client, "t")
         async with Producer(broker.bootstrap) as producer:
@@ -95,7 +92,7 @@ async def test_committed_offsets_survive_the_compaction_of_their_topic(
         before = log.size_bytes
         broker.broker.housekeeping.run_now("cleaner")
         assert log.size_bytes < before
-    async with running_broker(tmp_path / "data", **settings) as broker:
+    async with running_broker(tmp_path / "data", offsets_topic_segment_bytes="2000") as broker:
         async with Producer(broker.bootstrap) as producer:
             await producer.send("t", b"new")
         async with Consumer("t", bootstrap=broker.bootstrap, group_id="g") as consumer:

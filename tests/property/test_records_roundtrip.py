@@ -10,12 +10,13 @@ from protocol.errors import RecordsError
 from protocol.records import record_loops
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch, build_message_set
+from protocol.records.checksums import crc32, crc32c
 from protocol.records.compression import compress, decompress
 from protocol.records.convert import down_convert, up_convert
 from protocol.records.layout import INT64_MAX, INT64_MIN, RECORDS_AT, Codec
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
-from tests.unit.protocol.records.flavours import ENTRY_LOOPS, RECORD_LOOPS
+from tests.unit.protocol.records.flavours import DIGEST_LOOPS, ENTRY_LOOPS, RECORD_LOOPS
 
 TIMESTAMPS = st.one_of(
     st.integers(-1, 2000), st.integers(-1, INT64_MAX), st.sampled_from([-1, 0, INT64_MAX])
@@ -144,6 +145,11 @@ def test_compiled_and_interpreted_entry_loops_agree(
     for name, arguments in calls:
         results = [outcome(getattr(loops, name), *arguments) for loops in ENTRY_LOOPS.values()]
         assert results[0] == results[1], name
+    state = (0, 2**31, -1, 0, limit % 200, limit % 500, 3)
+    for functions in ((None, None), (crc32c, crc32)):
+        digest = (bytes(data), len(data), *functions, *state)
+        results = [outcome(loops.digest_entries, *digest) for loops in DIGEST_LOOPS.values()]
+        assert results[0] == results[1]
 
 
 @given(records=RECORDS, target=TIMESTAMPS, first=st.integers(0, 8))

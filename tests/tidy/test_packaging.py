@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["broker", "cli", "client", "config", "pipeline", "protocol", "storage", "tidelog"]
-LOOPS = ["record_loops", "entry_loops", "encode_loops"]
+LOOPS = ["record_loops", "entry_loops", "encode_loops", "digest_loops"]
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

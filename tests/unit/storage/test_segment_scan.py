@@ -4,14 +4,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.records.batch import RecordBatch
+from storage import segment_scan
 from storage.errors import CorruptLog
-from storage.segment_scan import SCAN_CHUNK_BYTES, SegmentScan, ensure_indexes, rebuild_indexes
+from storage.segment import Segment
+from storage.segment_scan import (
+    SCAN_CHUNK_BYTES,
+    SegmentDigest,
+    SegmentScan,
+    ensure_indexes,
+    rebuild_indexes,
+)
 from tests.support.logs import (
     add,
     add_at_end,
     batch,
     new_segment,
     offset_entries,
+    produced,
     time_entries,
 )
 
@@ -107,3 +117,75 @@ def test_verified_indexes_are_not_looked_at_again() -> None:
     segment.time_index.clear()
     assert "ends with (-1, 0)" in str(ensure_indexes(segment, index_interval=0))
     assert time_entries(segment) == [(1, 0)]
+
+
+def digested(segment: Segment, *, interval: int = 0) -> SegmentDigest:
+    digest = SegmentDigest(segment, index_interval=interval, check_crc=True)
+    for _ in digest:
+        pass
+    return digest
+
+
+@pytest.mark.parametrize("chunk_bytes", [200, 1000, SCAN_CHUNK_BYTES])
+@pytest.mark.parametrize("interval", [0, 150, 4096])
+def test_a_digest_finds_what_appends_had_made(
+    chunk_bytes: int, interval: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_scan, "SCAN_CHUNK_BYTES", chunk_bytes)
+    segment = new_segment(7)
+    for number in range(40):
+        add_at_end(segment, (number * 37) % 50, 3, interval=interval, size=90 + number % 20)
+    segment.seal(now_ms=0)
+    before = (
+        offset_entries(segment),
+        time_entries(segment),
+        segment.max_timestamp,
+        segment.max_timestamp_offset,
+        segment.next_offset,
+        segment.records,
+    )
+    end = digested(segment, interval=interval).end
+    after = (
+        offset_entries(segment),
+        time_entries(segment),
+        segment.max_timestamp,
+        segment.max_timestamp_offset,
+        segment.next_offset,
+        segment.records,
+    )
+    assert after == before
+    assert (end.valid_bytes, end.damage) == (segment.size, None)
+
+
+def test_a_digest_stops_where_a_scan_does() -> None:
+    good = bytes(batch(1, 2))
+    after = bytes(batch(3, base_offset=2))
+    for tail in (
+        b"",
+        after[:9],
+        after[:40],
+        bytes(70),
+        batch(9, base_offset=0),
+        batch(9, base_offset=2**31 + 10),
+        bytes([*after[:65], after[65] ^ 1, *after[66:]]),
+        after,
+    ):
+        segment = new_segment()
+        segment.log.append(good + bytes(tail))
+        scan = SegmentScan(segment, check_crc=True)
+        scanned = len(list(scan))
+        end = digested(segment).end
+        assert (end.valid_bytes, end.next_offset) == (scan.end.valid_bytes, scan.end.next_offset)
+        assert (end.damage is None) == (scan.end.damage is None)
+        assert scanned == 1 + (tail == after)
+
+
+def test_a_digest_tells_of_producers_and_of_new_epochs() -> None:
+    segment = new_segment()
+    plain = [batch(1, base_offset=n, leader_epoch=e) for n, e in ((0, 3), (1, 3), (2, 4))]
+    own = produced(5, producer_id=9, sequence=0)
+    RecordBatch(own).stamp_position(3, 4)
+    segment.log.append(b"".join((*plain, own)))
+    digest = SegmentDigest(segment, index_interval=0, check_crc=True, epoch=3)
+    notable = [(e.base_offset, e.producer_id, len(digest.bytes_of(e))) for e in digest]
+    assert notable == [(2, -1, len(plain[2])), (3, 9, len(own))]

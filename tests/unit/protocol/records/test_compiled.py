@@ -26,7 +26,7 @@ def test_loops_run_where_neither_cython_nor_an_extension_is() -> None:
     code = (
         "import importlib.util, sys\n"
         "sys.modules['cython'] = None\n"
-        "for name in ('record_loops', 'entry_loops', 'encode_loops'):\n"
+        "for name in ('record_loops', 'entry_loops', 'encode_loops', 'digest_loops'):\n"
         "    spec = importlib.util.spec_from_file_location(\n"
         "        'protocol.records.' + name, 'protocol/records/' + name + '.py')\n"
         "    module = importlib.util.module_from_spec(spec)\n"
