@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ DAY_MS = 86_400_000
 JULY_4_MS = 1_372_896_000_000
 
 
-def times(*moments_ms: int) -> pa.RecordBatch:
+def times(*moments_ms: int) -> Any:
     micros = pa.array([ms * 1000 for ms in moments_ms], pa.timestamp("us", "UTC"))
     kinds = pa.array([0] * len(moments_ms), pa.int32())
     return pa.RecordBatch.from_arrays([micros, kinds], names=["timestamp", "timestampType"])

@@ -1,6 +1,7 @@
 """Good options are understood as Kafka's source understands them; bad ones name their cure."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -10,14 +11,14 @@ from pipeline.options import SourceOptions, parse_sink_options, parse_source_opt
 BASE = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}
 
 
-def parse(is_stream: bool = False, **options: str) -> SourceOptions:
+def parse(*, is_stream: bool = False, **options: Any) -> SourceOptions:
     named = {name.replace("__", "."): value for name, value in options.items()}
     return parse_source_options({**BASE, **named}, is_stream=is_stream)
 
 
-def problems(is_stream: bool = False, **options: str) -> str:
+def problems(*, is_stream: bool = False, **options: Any) -> str:
     with pytest.raises(BadOptions) as caught:
-        parse(is_stream, **options)
+        parse(is_stream=is_stream, **options)
     return str(caught.value)
 
 
@@ -33,7 +34,7 @@ def test_batch_reads_everything_by_default_and_a_stream_what_is_new() -> None:
 
 def test_a_global_time_wins_over_times_and_times_over_offsets() -> None:
     """Spark: 'preferences on offset related options'."""
-    everything = {
+    everything: dict[str, Any] = {
         "startingTimestamp": "1700000000000",
         "startingOffsetsByTimestamp": '{"t":{"0":1700000000001}}',
         "startingOffsets": '{"t":{"0":3}}',
@@ -111,8 +112,9 @@ def test_all_problems_come_at_once_each_with_option_value_form_and_cure() -> Non
         ({"kafka.security.protocol": "SASL_SSL"}, 'required username="NAME"'),
     ],
 )
-def test_a_bad_option_is_answered_with_its_cure(options: dict[str, str], expected: str) -> None:
-    assert expected in problems(**{name.replace(".", "__"): text for name, text in options.items()})
+def test_a_bad_option_is_answered_with_its_cure(options: dict[str, Any], expected: str) -> None:
+    named: dict[str, Any] = {name.replace(".", "__"): text for name, text in options.items()}
+    assert expected in problems(**named)
 
 
 def test_a_stream_has_no_end() -> None:
