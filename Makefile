@@ -120,7 +120,7 @@ docs: setup ## regenerate the tables in docs/
 	$(BIN)/python -m tests.tidy.generate_docs
 
 .PHONY: ci
-ci: lint types test compat kafka-roundtrip bench-smoke ## what CI runs
+ci: lint types test compat-core kafka-roundtrip bench-smoke ## what CI runs
 
 .PHONY: clean
 clean: ## remove what was built, never ./data
