@@ -29,7 +29,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.errors import ConnectionMustClose
-from broker.receive import FrameReceiver
+from broker.receive import FrameReceiver, recycle
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._slots: deque[Exchange | _Answered] = deque()
-        self._backlog: deque[bytearray] = deque()
+        self._backlog: deque[bytearray | memoryview] = deque()
         self._blocked_by: Exchange | None = None
         self._starting = False
         self._write_paused = False
@@ -134,8 +134,9 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             self._backlog.extend(frames)
             self._start_requests()
-        if self._receiver.held_bytes != self.held_bytes:
-            connections.hold_memory(self, self._receiver.held_bytes)
+        held_bytes = self._receiver.held_bytes
+        if held_bytes != self.held_bytes:
+            connections.hold_memory(self, held_bytes)
 
     def eof_received(self) -> None:
         """The peer has sent its last byte: nothing it asked can be answered usefully."""
@@ -187,7 +188,9 @@ class Connection(asyncio.BufferedProtocol):
         backlog = self._backlog
         try:
             while backlog and self._may_start():
-                self._start(backlog.popleft())
+                frame = backlog.popleft()
+                self._start(frame)
+                recycle(frame)
         finally:
             self._starting = False
         self._write_out()
@@ -198,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._read_paused:
             self._resume_reading()
 
-    def _start(self, frame: bytearray) -> None:
+    def _start(self, frame: bytearray | memoryview) -> None:
         try:
             outcome = self._dispatcher.dispatch(frame, self)
         except (ProtocolError, ConnectionMustClose) as error:

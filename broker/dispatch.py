@@ -17,11 +17,11 @@ Source: Kafka's `RequestContext.parseRequest`, `ApiVersionsRequest.getErrorRespo
 """
 
 import asyncio
-import inspect
 import logging
 import struct
 import time
 from collections.abc import Callable, Iterator
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.context import Context, Handler, RequestContext
@@ -201,10 +201,12 @@ class Dispatcher:
             prepare(route.api_key, route.max_version)
             yield
 
-    def dispatch(self, frame: bytearray, requester: Requester) -> "list[Buffer] | Exchange | None":
+    def dispatch(
+        self, frame: bytearray | memoryview, requester: Requester
+    ) -> "list[Buffer] | Exchange | None":
         """The answer's bytes, an `Exchange` for a later answer, or None when there is none.
 
-        `frame` belongs to the request from here on.
+        `frame` is written to. When this returns it is free again, unless there are views of it.
 
         Raises:
             ProtocolError: the frame cannot be answered; the connection has to close.
@@ -237,7 +239,7 @@ class Dispatcher:
             exchange = Exchange(route, version, correlation_id, started_ns)
             exchange.follow(reply)
             return exchange
-        if inspect.iscoroutine(reply):
+        if isinstance(reply, CoroutineType):
             exchange = Exchange(route, version, correlation_id, started_ns)
             exchange.follow_task(self._spawn(reply))
             return exchange

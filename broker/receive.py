@@ -12,12 +12,18 @@ Two places are handed out:
 * the *frame's own buffer*, as soon as a frame is known to go on behind the scratch: the kernel then
   copies straight into the place the request will be served from.
 
+The memory of a large frame is used again for the next one (`recycle`), once nobody looks at it any
+more: a fresh megabyte costs its zeroing and 256 page faults. One spare is kept per process.
+
 A size prefix is only a claim.  The frame's buffer starts at `FIRST_STEP_BYTES` (or the largest
 frame this peer has completed before, which it has paid for) and doubles as bytes arrive; a peer
 that claims 100 MiB and sends 10 bytes costs 64 KiB.
 
 Source: the frame format of the Kafka protocol guide: int32 size, then that many bytes.
 """
+
+from collections import deque
+from struct import Struct
 
 from protocol.errors import MalformedFrame
 
@@ -26,8 +32,40 @@ SCRATCH_BYTES = 256 * 1024
 
 FIRST_STEP_BYTES = 64 * 1024
 
+SPARE_BYTES_MAX = 4 * 1024 * 1024
+"""The largest frame whose memory is kept for the next one."""
+
+_PREFIX = Struct(">i")
 _PREFIX_BYTES = 4
 _SCRATCH = memoryview(bytearray(SCRATCH_BYTES))
+_spares: deque[bytearray] = deque(maxlen=1)
+
+
+def recycle(frame: "bytearray | memoryview") -> None:
+    """Let a later large frame have the memory of `frame`, which is invalid from here on.
+
+    Whoever still holds a view of it keeps it: views are asked for when the memory is to be used
+    again, because the transport has one until this read is over.
+    """
+    if isinstance(frame, memoryview):
+        memory = frame.obj
+        frame.release()
+        if isinstance(memory, bytearray) and len(memory) <= SPARE_BYTES_MAX:
+            _spares.append(memory)
+
+
+def _memory_of(size: int) -> bytearray:
+    """At least `size` bytes, the spare's if it is not much larger and nobody has a view of it."""
+    if _spares and size <= len(_spares[0]) <= 2 * size:
+        spare = _spares.popleft()
+        try:
+            # A bytearray refuses to change its size while there are views of it.
+            spare.append(0)
+        except BufferError:
+            return bytearray(size)
+        spare.pop()
+        return spare
+    return bytearray(size)
 
 
 class FrameReceiver:
@@ -36,10 +74,19 @@ class FrameReceiver:
     After an exception the stream has no meaning any more and the connection must be closed.
     """
 
-    __slots__ = ("_filled", "_frame", "_max_frame_bytes", "_prefix", "_size", "_trusted_bytes")
+    __slots__ = (
+        "_filled",
+        "_frame",
+        "_max_frame_bytes",
+        "_prefix",
+        "_size",
+        "_trusted_bytes",
+        "held_bytes",
+    )
 
     def __init__(self, max_frame_bytes: int) -> None:
-        """Refuse frames above `max_frame_bytes`."""
+        """Refuse frames above `max_frame_bytes`; `held_bytes` is the unfinished frame's memory."""
+        self.held_bytes = 0
         self._max_frame_bytes = max_frame_bytes
         self._frame: bytearray | None = None
         self._filled = 0
@@ -52,19 +99,14 @@ class FrameReceiver:
         """Whether a frame has begun and not ended."""
         return self._frame is not None or bool(self._prefix)
 
-    @property
-    def held_bytes(self) -> int:
-        """Memory held for the unfinished frame."""
-        return 0 if self._frame is None else len(self._frame)
-
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty, valid until `received`."""
         frame = self._frame
         if frame is None:
             return _SCRATCH
-        return memoryview(frame)[self._filled :]
+        return memoryview(frame)[self._filled : self._size]
 
-    def received(self, count: int) -> list[bytearray]:
+    def received(self, count: int) -> "list[bytearray | memoryview]":
         """The frames completed by the `count` bytes that were put into `buffer()`.
 
         Raises:
@@ -72,55 +114,60 @@ class FrameReceiver:
         """
         frame = self._frame
         if frame is None:
-            return self._take_apart(_SCRATCH[:count])
+            return self._take_apart(_SCRATCH, count)
         self._filled += count
         if self._filled == self._size:
             self._frame = None
+            self.held_bytes = 0
             self._trusted_bytes = max(self._trusted_bytes, self._size)
-            return [frame]
+            return [memoryview(frame)[: self._size]]
         if self._filled == len(frame):
             self._frame = bytearray(min(self._size, 2 * len(frame)))
             self._frame[: self._filled] = frame
+            self.held_bytes = len(self._frame)
         return []
 
-    def _take_apart(self, data: memoryview) -> list[bytearray]:
-        """Cut `data` into frames; the last, unfinished one moves into a buffer of its own."""
-        frames: list[bytearray] = []
+    def _take_apart(self, data: memoryview, end: int) -> "list[bytearray | memoryview]":
+        """Cut the first `end` bytes of `data` into frames; the last, unfinished one moves into a
+        buffer of its own.
+        """
+        frames: list[bytearray | memoryview] = []
         position = 0
-        end = len(data)
         if self._prefix:
             missing = _PREFIX_BYTES - len(self._prefix)
-            prefix = self._prefix + bytes(data[:missing])
+            prefix = self._prefix + bytes(data[: min(missing, end)])
             position = min(missing, end)
             if len(prefix) < _PREFIX_BYTES:
                 self._prefix = prefix
                 return frames
             self._prefix = b""
-            position = self._take_frame(data, position, _size(prefix), frames)
+            position = self._take_frame(data, position, end, _PREFIX.unpack(prefix)[0], frames)
         while self._frame is None and end - position >= _PREFIX_BYTES:
-            size = _size(data[position : position + _PREFIX_BYTES])
-            position = self._take_frame(data, position + _PREFIX_BYTES, size, frames)
+            (size,) = _PREFIX.unpack_from(data, position)
+            position = self._take_frame(data, position + _PREFIX_BYTES, end, size, frames)
         if self._frame is None and position < end:
-            self._prefix = bytes(data[position:])
+            self._prefix = bytes(data[position:end])
         return frames
 
     def _take_frame(
-        self, data: memoryview, position: int, size: int, frames: list[bytearray]
+        self,
+        data: memoryview,
+        position: int,
+        end: int,
+        size: int,
+        frames: "list[bytearray | memoryview]",
     ) -> int:
         """Move the frame that starts at `position` out of `data`; return where the next begins."""
         if not 0 <= size <= self._max_frame_bytes:
             raise MalformedFrame(size, self._max_frame_bytes)
-        available = len(data) - position
-        if available >= size:
+        if position + size <= end:
             frames.append(bytearray(data[position : position + size]))
             return position + size
-        frame = bytearray(min(size, max(self._trusted_bytes, 2 * available)))
-        frame[:available] = data[position:]
+        available = end - position
+        frame = _memory_of(min(size, max(self._trusted_bytes, 2 * available)))
+        frame[:available] = data[position:end]
         self._frame = frame
         self._filled = available
         self._size = size
-        return len(data)
-
-
-def _size(prefix: bytes | memoryview) -> int:
-    return int.from_bytes(prefix, "big", signed=True)
+        self.held_bytes = len(frame)
+        return end

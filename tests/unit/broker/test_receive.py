@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.receive import FIRST_STEP_BYTES, SCRATCH_BYTES, FrameReceiver
+from broker.receive import FIRST_STEP_BYTES, SCRATCH_BYTES, FrameReceiver, _spares, recycle
 from protocol.errors import MalformedFrame
 
 MAX_FRAME_BYTES = 1_000_000
@@ -92,3 +92,35 @@ def test_frames_own_their_bytes() -> None:
 def test_any_stream_in_any_reads_gives_its_frames(bodies: list[bytes], read_bytes: int) -> None:
     receiver = FrameReceiver(MAX_FRAME_BYTES)
     assert feed(receiver, framed(*bodies), read_bytes) == bodies
+
+
+def test_the_memory_of_a_served_frame_is_the_next_frames_unless_it_is_still_viewed() -> None:
+    receiver = FrameReceiver(MAX_FRAME_BYTES)
+    while _spares:
+        _spares.pop()
+
+    def received(fill: bytes) -> memoryview:
+        data = framed(fill * 900_000)
+        frames: list[bytearray | memoryview] = []
+        while data:
+            buffer = receiver.buffer()
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            data = data[count:]
+            frames += receiver.received(count)
+        (frame,) = frames
+        assert isinstance(frame, memoryview)
+        return frame
+
+    frame = received(b"a")
+    kept = frame[5:9]
+    recycle(frame)
+    frame = received(b"b")
+    assert bytes(kept) == b"aaaa"
+
+    spare = frame.obj
+    recycle(frame)
+    frame = received(b"c")
+    assert frame.obj is spare
+    assert not _spares
+    assert bytes(frame) == b"c" * 900_000
