@@ -112,6 +112,8 @@ class Compaction:
 
     def steps(self) -> Steps[CompactionResult]:
         """The round. Raises OSError, CorruptLog or SwapFailed; the log is intact in any case."""
+        # A round that was given up in the middle of a swap has left the rest of it to this one.
+        self._local.settle()
         first = self._local.segments.index_of(self._start)
         segments = [
             segment

@@ -201,15 +201,15 @@ class SegmentedLog:
     def end_swap(self, swap: Swap) -> None:
         """The new segment has its names: it is like any other from now on."""
         if self.swap is not swap:
-            # Somebody needed it at once: see `_settle`.
+            # Somebody needed it at once: see `settle`.
             return
         self.swap = None
         # What is left is known from the time indexes alone until here.
         self.manifest.remember(swap.new.seal(now_ms=swap.new.appended_ms))
         self.unsynced.add_created(self.manifest.file)
 
-    def _settle(self) -> None:
-        """Finish the swap that is under way, before the segments change otherwise."""
+    def settle(self) -> None:
+        """Finish the swap that is under way, before other changes to the segments."""
         if self.swap is not None:
             self.swap.finish()
             self.end_swap(self.swap)
@@ -223,7 +223,7 @@ class SegmentedLog:
 
     def remove_first(self, count: int, *, due_ms: int) -> None:
         """Take out the oldest segments; their files are renamed now and unlinked at `due_ms`."""
-        self._settle()
+        self.settle()
         self._bury(self.segments.remove_first(count), due_ms=due_ms)
 
     def truncate_to(self, offset: int, *, now_ms: int, due_ms: int) -> None:
@@ -234,7 +234,7 @@ class SegmentedLog:
         more, so that is taken back first.
         Differs from Kafka: its log ends at `offset` until the next restart.
         """
-        self._settle()
+        self.settle()
         self.unsynced.invalidate()
         self._forget_positions()
         base_offset = self.segments.floor(offset).base_offset
@@ -271,7 +271,7 @@ class SegmentedLog:
 
     def seal_active(self, *, now_ms: int) -> None:
         """Write out and remember what is known of the active segment, for a clean stop."""
-        self._settle()
+        self.settle()
         active = self.segments.active
         if active.is_as_remembered:
             return

@@ -24,6 +24,7 @@ from storage.simulated_disk import SimulatedDisk
 
 ROOT = "/data"
 NOW_MS = 1_700_000_000_000
+EIGHT_DAYS_MS = 8 * 24 * 3600 * 1000
 SEGMENT_BYTES = 3500
 TOPICS = ("orders", "lazy", "ledger")
 KEYS = 7
@@ -31,7 +32,11 @@ CONFIG: BrokerConfig = load()
 
 _OVERRIDES = {
     "orders": {"segment.bytes": str(SEGMENT_BYTES), "index.interval.bytes": "300"},
-    "lazy": {"segment.bytes": str(SEGMENT_BYTES), "flush.policy": "os"},
+    "lazy": {
+        "segment.bytes": str(SEGMENT_BYTES),
+        "flush.policy": "os",
+        "retention.bytes": str(2 * SEGMENT_BYTES),
+    },
     "ledger": {
         "segment.bytes": str(SEGMENT_BYTES),
         "index.interval.bytes": "300",
@@ -128,13 +133,14 @@ class Workload:
                 self._flush_around_append,
                 self._checkpoint,
                 self._delete_before,
+                self._expire,
                 self._delete_files,
                 self._change_topic,
                 self._take_producer_ids,
                 self._compact,
                 self._restart,
             ),
-            (30, 12, 12, 4, 14, 10, 5, 2, 2, 3, 2, 25 if self._compacts else 4, 2),
+            (30, 12, 12, 4, 14, 10, 5, 2, 3, 2, 3, 2, 25 if self._compacts else 4, 2),
         )[0]
         try:
             kind()
@@ -236,6 +242,14 @@ class Workload:
         partition.start_wanted = max(partition.start_wanted, start)
         log.delete_before(start)
         log.delete_expired(NOW_MS)
+
+    def _expire(self) -> None:
+        """Retention by size, and now and then by time, which takes all there is."""
+        log = self._pick()
+        partition = self._promises_of(log)
+        partition.start_wanted = max(partition.start_wanted, log.log_end_offset)
+        is_late = self._rng.random() < 0.3
+        log.delete_expired(NOW_MS + (EIGHT_DAYS_MS if is_late else 0))
 
     def _delete_files(self) -> None:
         self._dir().delete_pending_files(NOW_MS + 100_000)
