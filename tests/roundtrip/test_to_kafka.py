@@ -74,7 +74,7 @@ def test_kafka_starts_on_what_tidelog_wrote_and_serves_the_same(
     ours, theirs = tmp_path / "tide", tmp_path / "kafka-data"
     with TidelogProcess(ours) as broker, Wire(broker.bootstrap) as wire:
         made = workload.topics(workload.LARGE)
-        workload.write(wire, made, rounds=12, old_formats=True)
+        workload.write(wire, made, rounds=6, old_formats=True)
         workload.leave_open(wire, Random(5))
         before = view(wire)
     report = tidelog("export-kraft", ours, theirs)
