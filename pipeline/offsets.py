@@ -33,7 +33,7 @@ from pipeline.options import (
     SourceOptions,
     TopicPartition,
 )
-from pipeline.splits import OffsetRange, cut_by_bytes, cut_ranges, pack
+from pipeline.splits import PACK_ABOVE, OffsetRange, cut_by_bytes, cut_ranges, pack
 from protocol.records.layout import INT64_MAX, INT64_MIN
 
 NO_LOWER_TIME: Final = INT64_MIN
@@ -120,9 +120,15 @@ def plan_batch(
 
 
 def plan_tasks(
-    cluster: Cluster, options: SourceOptions, ranges: Sequence[OffsetRange]
+    cluster: Cluster,
+    options: SourceOptions,
+    ranges: Sequence[OffsetRange],
+    pack_above: int = PACK_ABOVE,
 ) -> list[tuple[OffsetRange, ...]]:
-    """`ranges` cut and packed into tasks as the options say, else by estimated bytes."""
+    """`ranges` cut and packed into tasks as the options say, else by estimated bytes.
+
+    Small ranges share tasks when there are more than `pack_above` of them.
+    """
     cut = cut_ranges(
         ranges,
         min_partitions=options.min_partitions,
@@ -132,7 +138,7 @@ def plan_tasks(
         return [(one,) for one in cut]
     estimates = bytes_per_offset(cluster, cut)
     by_bytes = cut_by_bytes(cut, estimates, options.target_bytes_per_task)
-    return pack(by_bytes, estimates, options.target_bytes_per_task)
+    return pack(by_bytes, estimates, options.target_bytes_per_task, pack_above)
 
 
 def bytes_per_offset(

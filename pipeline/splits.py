@@ -19,7 +19,7 @@ MIB: Final = 1 << 20
 _SMALLEST_TARGET_BYTES: Final = 16 * MIB
 _TASKS_WANTED: Final = 8
 """About how many tasks a topic of middle size is cut into when the user says nothing."""
-_PACK_ABOVE: Final = 64
+PACK_ABOVE: Final = 64
 """Above so many ranges, small ones share tasks."""
 
 
@@ -88,9 +88,10 @@ def pack(
     ranges: Sequence[OffsetRange],
     bytes_per_offset: Mapping[TopicPartition, float],
     target_bytes: int,
+    above: int = PACK_ABOVE,
 ) -> list[tuple[OffsetRange, ...]]:
-    """One task for each range, or fewer when there are many small ones."""
-    if len(ranges) <= _PACK_ABOVE:
+    """One task for each range, or fewer when there are more than `above`, small ones together."""
+    if len(ranges) <= above:
         return [(one,) for one in ranges]
     tasks: list[tuple[OffsetRange, ...]] = []
     current: list[OffsetRange] = []

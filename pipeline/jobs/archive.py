@@ -198,9 +198,23 @@ def _new_plan(
         number=last["number"] + 1 if last is not None else 0,
         cluster_id=cluster.cluster_id,
         topic_ids={topic: cluster.topic_id(topic) for topic in {one.topic for one in ranges}},
-        tasks=tuple(plan_tasks(cluster, options, ranges)),
+        tasks=_tasks(cluster, options, ranges),
         target=settings.target,
     )  # fmt: skip
+
+
+def _tasks(
+    cluster: Cluster, options: SourceOptions, ranges: Iterable[OffsetRange]
+) -> tuple[tuple[OffsetRange, ...], ...]:
+    """Tasks of one topic each, small partitions together: every task writes a file for each day."""
+    by_topic: dict[str, list[OffsetRange]] = {}
+    for one in ranges:
+        by_topic.setdefault(one.topic, []).append(one)
+    return tuple(
+        task
+        for alone in by_topic.values()
+        for task in plan_tasks(cluster, options, alone, pack_above=1)
+    )
 
 
 def _check_loss(
@@ -292,8 +306,9 @@ def youngest_by_partition(known: Mapping[str, int], files: Iterable[WrittenFile]
     """The largest timestamp (ms) archived of each partition."""
     youngest = dict(known)
     for file in files:
-        name = f"{file.topic}-{file.partition}"
-        youngest[name] = max(youngest.get(name, -1), file.max_timestamp_ms)
+        for partition, timestamp_ms in file.youngest:
+            name = f"{file.topic}-{partition}"
+            youngest[name] = max(youngest.get(name, -1), timestamp_ms)
     return youngest
 
 

@@ -1,10 +1,11 @@
 """Writes ranges of a topic as Parquet files in a worker: one event date in each file.
 
-A file's name is a function of what it holds and of the plan: writing it again gives the same name,
-and no two plans share one. It appears whole: written under a hidden name, synced, renamed.
+A task writes one file for each date, whatever the number of its ranges. The name is a function of
+what it holds and of the plan: writing it again gives the same name, and no two plans share one. A
+file appears whole: written under a hidden name, synced, renamed.
 
-    event_date=2013-07-04/flights-0-000000000000-000000084194-5a0f12cd.parquet
-                          topic - partition - start - end - plan
+    event_date=2013-07-04/flights-5a0f12cd-0-000000000000-000000084194+3-beef0001.parquet
+                          topic - its id - partition - start - end, and 3 ranges more - plan
 
 Only a local or mounted path is written to; object stores need their own file system mounted.
 Read next: `archive`, `lake`.
@@ -17,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,7 +46,8 @@ class WrittenFile:
     path: str
     event_date: str
     topic: str
-    partition: int
+    youngest: tuple[tuple[int, int], ...]
+    """(partition, largest timestamp in ms) of each partition in it."""
     rows: int
     size_bytes: int
     first_offset: int
@@ -68,15 +70,19 @@ class _OpenFile:
     last_offset: int = -1
     min_ms: int = 0
     max_ms: int = 0
+    youngest: dict[int, int] = field(default_factory=dict)
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Append rows; their times are within one day."""
+    def add(self, partition: int, batch: pa.RecordBatch) -> None:
+        """Append rows of one partition; their times are within one day."""
         offsets = batch.column("offset")
         times = pc.min_max(batch.column("timestamp").cast(pa.int64()))
         low, high = times["min"].as_py() // 1000, times["max"].as_py() // 1000
+        first, last = offsets[0].as_py(), offsets[-1].as_py()
         if not self.rows:
-            self.first_offset, self.min_ms, self.max_ms = offsets[0].as_py(), low, high
-        self.last_offset = offsets[-1].as_py()
+            self.first_offset, self.min_ms, self.max_ms = first, low, high
+        self.first_offset = min(self.first_offset, first)
+        self.last_offset = max(self.last_offset, last)
+        self.youngest[partition] = max(self.youngest.get(partition, -1), high)
         self.min_ms, self.max_ms = min(self.min_ms, low), max(self.max_ms, high)
         self.rows += batch.num_rows
         self.pending.append(batch)
@@ -99,7 +105,7 @@ def write_ranges(
     digest: str,
     topic_ids: Mapping[str, str],
 ) -> list[WrittenFile]:
-    """Write the records of `ranges` below `folder`; the files, in no order.
+    """Write the records of `ranges`, all of one topic, below `folder`; the files, in no order.
 
     Raises as `RangeReader.batches`, and OSError when the folder cannot be written.
     """
@@ -109,8 +115,9 @@ def write_ranges(
         verify_checksums=options.verify_checksums,
         on_malformed="clamp" if options.on_malformed == "null" else options.on_malformed,
     )
-    written: list[WrittenFile] = []
-    with Cluster(options.connection) as cluster:
+    name = file_name(ranges, topic_ids.get(ranges[0].topic, ""), digest)
+    writer = _DateWriter(Path(folder), name, number)
+    with Cluster(options.connection) as cluster, writer:
         for one in ranges:
             reader = RangeReader(
                 cluster,
@@ -119,17 +126,19 @@ def write_ranges(
                 fetch_bytes=options.fetch_bytes,
                 fail_on_data_loss=options.fail_on_data_loss,
             )
-            name = file_name(one, topic_ids.get(one.topic, ""), digest)
-            written += _write_range(one, reader.batches(), Path(folder), name, number)
-    return written
+            for batch in reader.batches():
+                writer.add(one.partition, batch)
+        return writer.finish(ranges[0].topic)
 
 
-def file_name(one: OffsetRange, topic_id: str, digest: str) -> str:
-    """The name of the file of a range in a plan; it tells a topic from its namesake."""
+def file_name(ranges: Sequence[OffsetRange], topic_id: str, digest: str) -> str:
+    """The name of the files of a task in a plan; it tells a topic from its namesake."""
+    one = ranges[0]
     topic = re.sub(r"[^A-Za-z0-9._-]", "_", one.topic)
+    more = f"+{len(ranges) - 1}" if len(ranges) > 1 else ""
     return (
-        f"{topic}-{topic_id[:8] or 'x'}-{one.partition}-{one.start:012d}-{one.end:012d}-{digest}"
-        ".parquet"
+        f"{topic}-{topic_id[:8] or 'x'}-{one.partition}-{one.start:012d}-{one.end:012d}{more}"
+        f"-{digest}.parquet"
     )
 
 
@@ -144,24 +153,37 @@ def split_by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]
         yield "" if day < 0 else pa.scalar(day, pa.int32()).cast(pa.date32()).as_py().isoformat(), rows  # noqa: E501  # fmt: skip
 
 
-def _write_range(
-    one: OffsetRange, batches: Iterator[pa.RecordBatch], folder: Path, name: str, number: int
-) -> list[WrittenFile]:
-    opened: dict[str, _OpenFile] = {}
-    try:
-        for batch in batches:
-            ingest = pa.repeat(pa.scalar(number, pa.int64()), batch.num_rows)
-            whole = pa.RecordBatch.from_arrays([*batch.columns, ingest], schema=FILE_SCHEMA)
-            for date, rows in split_by_date(whole):
-                file = opened.get(date)
-                if file is None:
-                    file = opened[date] = _open(folder / f"event_date={date or NO_DATE}", name)
-                file.add(rows)
-        return [_close(one, date, file) for date, file in opened.items()]
-    except BaseException:
-        for file in opened.values():
-            file.hidden.unlink(missing_ok=True)
-        raise
+class _DateWriter:
+    """The files of one task, by event date. Leaving it by an exception removes what is hidden."""
+
+    def __init__(self, folder: Path, name: str, number: int) -> None:
+        self._folder = folder
+        self._name = name
+        self._number = number
+        self._files: dict[str, _OpenFile] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for file in self._files.values():
+                file.hidden.unlink(missing_ok=True)
+
+    def add(self, partition: int, batch: pa.RecordBatch) -> None:
+        """Append rows of one partition to the files of their dates."""
+        ingest = pa.repeat(pa.scalar(self._number, pa.int64()), batch.num_rows)
+        whole = pa.RecordBatch.from_arrays([*batch.columns, ingest], schema=FILE_SCHEMA)
+        for date, rows in split_by_date(whole):
+            file = self._files.get(date)
+            if file is None:
+                directory = self._folder / f"event_date={date or NO_DATE}"
+                file = self._files[date] = _open(directory, self._name)
+            file.add(partition, rows)
+
+    def finish(self, topic: str) -> list[WrittenFile]:
+        """Make all files appear."""
+        return [_close(topic, date, file) for date, file in self._files.items()]
 
 
 def _open(directory: Path, name: str) -> _OpenFile:
@@ -171,7 +193,7 @@ def _open(directory: Path, name: str) -> _OpenFile:
     return _OpenFile(directory / name, hidden, writer)
 
 
-def _close(one: OffsetRange, date: str, file: _OpenFile) -> WrittenFile:
+def _close(topic: str, date: str, file: _OpenFile) -> WrittenFile:
     file.flush()
     file.writer.close()
     with open(file.hidden, "rb") as handle:
@@ -180,8 +202,8 @@ def _close(one: OffsetRange, date: str, file: _OpenFile) -> WrittenFile:
     return WrittenFile(
         path=str(file.path),
         event_date=date,
-        topic=one.topic,
-        partition=one.partition,
+        topic=topic,
+        youngest=tuple(sorted(file.youngest.items())),
         rows=file.rows,
         size_bytes=file.path.stat().st_size,
         first_offset=file.first_offset,

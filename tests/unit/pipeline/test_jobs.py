@@ -38,8 +38,9 @@ def test_rows_go_to_their_day_of_utc_and_keep_their_order() -> None:
 def test_a_file_is_named_by_topic_identity_offsets_and_plan() -> None:
     """Two topics' equal names once made a Delta commit replace rows without an error."""
     one = OffsetRange("a/b", 3, 10, 99)
-    name = file_name(one, "5a0f12cd99", "beef0001")
+    name = file_name([one], "5a0f12cd99", "beef0001")
     assert name == "a_b-5a0f12cd-3-000000000010-000000000099-beef0001.parquet"
+    assert "000000000099+1-beef" in file_name([one, one], "5a0f12cd99", "beef0001")
 
 
 def test_a_plan_survives_the_journal_and_keeps_its_digest() -> None:
