@@ -21,7 +21,7 @@ Source: Kafka ``LogManager`` and ``MetaPropertiesEnsemble``. Read next: `storage
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -63,6 +63,10 @@ _UUID_BYTES: Final = 16
 _PRESENT_IN_NEW_DIRECTORIES: Final = frozenset(
     {LOCK_FILE, LOST_AND_FOUND, META_PROPERTIES_FILE + TEMPORARY_SUFFIX}
 )
+
+_COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_COMPACTED: Final = {"cleanup.policy": "compact"}
+_UNKNOWN_RETENTION: Final = {"retention.ms": "-1"}
 
 RandomBytes = Callable[[int], bytes]
 
@@ -168,34 +172,56 @@ def complete_topics(
     return whole, others
 
 
-def plan_adoption(
-    path: str, files: Files, random_bytes: RandomBytes
-) -> tuple[list[TopicMetadata], list[str]]:
-    """The topics to take over from a directory of Apache Kafka, and what to tell the operator.
+def topics_by_directory(
+    partitions: Mapping[tuple[str, int], bytes | None], random_bytes: RandomBytes
+) -> tuple[list[TopicMetadata], list[tuple[str, int]]]:
+    """Topics of a directory that says nothing of settings; and the partitions that make no topic.
 
-    None when there is a journal: then the directory is ours. A topic keeps its id; one from before
-    topic ids (Kafka 2.7 and older) gets a new one.
+    A topic keeps its id; one from before topic ids (Kafka 2.7 and older) gets a new one. What was
+    set on it is not known, and a default could delete what its owner keeps for ever: so its records
+    do not age until somebody says otherwise, and Kafka's own topics stay compacted.
     """
-    if files.exists(f"{path}/{JOURNAL_FILE}"):
-        return [], []
-    found = survey(path, files)
-    whole, others = complete_topics(found.partitions)
+    whole, others = complete_topics(partitions)
     topics = []
-    for name, partitions in sorted(whole.items()):
-        ids = {found.partitions[name, partition] for partition in range(partitions)} - {None}
+    for name, count in sorted(whole.items()):
+        ids = {partitions[name, partition] for partition in range(count)} - {None}
         topic_id = ids.pop() if len(ids) == 1 else None
         topics.append(
             TopicMetadata(
                 name=name,
                 topic_id=topic_id or random_uuid(random_bytes),
-                partitions=partitions,
+                partitions=count,
+                overrides=_COMPACTED if name in _COMPACTED_TOPICS else _UNKNOWN_RETENTION,
             )
         )
+    return topics, others
+
+
+def plan_adoption(
+    path: str, files: Files, random_bytes: RandomBytes
+) -> tuple[list[TopicMetadata], list[str]]:
+    """The topics to take over from a directory of Apache Kafka, and what to tell the operator.
+
+    None when there is a journal: then the directory is ours.
+
+    Raises:
+        ForeignDataDir: it has a metadata log, which `storage.kafka_import` reads.
+    """
+    if files.exists(f"{path}/{JOURNAL_FILE}"):
+        return [], []
+    if files.exists(f"{path}/{KRAFT_METADATA_TOPIC}-0"):
+        raise ForeignDataDir(
+            "the directory belongs to Apache Kafka in KRaft mode",
+            path=path,
+            found=f"{KRAFT_METADATA_TOPIC}-0, but no {JOURNAL_FILE}",
+            cure="take it over with its topics' settings: tidelog import",
+        )
+    topics, others = topics_by_directory(survey(path, files).partitions, random_bytes)
     notices = []
     if topics:
         notices.append(
             f"adopted {len(topics)} topics by their directories; their own settings are not in "
-            "there, set them again"
+            "there: retention.ms is -1 for each until you set them"
         )
     if others:
         notices.append(

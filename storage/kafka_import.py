@@ -28,7 +28,7 @@ from storage.checkpoints import (
     MetaProperties,
     parse_meta_properties,
 )
-from storage.data_dir_start import RandomBytes, complete_topics, random_uuid, survey
+from storage.data_dir_start import RandomBytes, random_uuid, survey, topics_by_directory
 from storage.errors import ForeignDataDir, HalfWrittenDataDir
 from storage.file_names import (
     DELETED_SUFFIX,
@@ -89,7 +89,12 @@ def plan_import(
     found = survey(path, files)
     metadata = _metadata(f"{metadata_path or path}/{METADATA_DIRECTORY}", files)
     if metadata is None:
-        topics = _topics_by_directory(found.partitions, notes, random_bytes)
+        topics, others = topics_by_directory(found.partitions, random_bytes)
+        notes.append(
+            "there is no metadata log: settings of topics are in ZooKeeper or in another "
+            "directory; retention.ms is -1 for each topic until you set them"
+        )
+        notes += _missing_notes({name for name, _ in others})
         overrides: dict[str, str] = {}
     else:
         topics = _topics_by_metadata(metadata, found.partitions, meta.node_id, notes)
@@ -103,6 +108,11 @@ def plan_import(
         for topic in topics
         for partition in range(topic.partitions)
     ]
+    notes.append(
+        "settings of Kafka's own server.properties are not in the directory: start tidelog serve "
+        "with that file (--config), or topics without settings of their own change with our "
+        "defaults"
+    )
     left = sorted({partition_directory_name(*key) for key in found.partitions} - set(directories))
     if left:
         shown = ", ".join(left[:3]) + (" ..." if len(left) > 3 else "")
@@ -170,30 +180,6 @@ def _metadata(directory: str, files: Files) -> ClusterMetadata | None:
             found=str(error),
             cure="move it aside to take topics over by their directories, without settings",
         ) from error
-
-
-def _topics_by_directory(
-    partitions: Mapping[tuple[str, int], bytes | None],
-    notes: list[str],
-    random_bytes: RandomBytes,
-) -> list[TopicMetadata]:
-    """What a Kafka with ZooKeeper leaves: names and ids; settings are elsewhere."""
-    whole, others = complete_topics(partitions)
-    topics = []
-    for name, count in sorted(whole.items()):
-        ids = {partitions[name, partition] for partition in range(count)} - {None}
-        topic_id = ids.pop() if len(ids) == 1 else None
-        topics.append(
-            TopicMetadata(
-                name=name, topic_id=topic_id or random_uuid(random_bytes), partitions=count
-            )
-        )
-    notes.append(
-        "there is no metadata log: settings of topics and of the broker are in ZooKeeper or in "
-        "another directory, set them again"
-    )
-    notes += _missing_notes({name for name, _ in others})
-    return topics
 
 
 def _topics_by_metadata(

@@ -551,8 +551,7 @@ def test_directory_of_apache_kafka_is_adopted() -> None:
     source.close(NOW)
     # What distinguishes a directory of Kafka's: no journal; other topics only in part.
     disk.unlink(f"{ROOT}/metadata.journal")
-    for name in ("partial-3", "__cluster_metadata-0"):
-        disk.make_directory(f"{ROOT}/{name}")
+    disk.make_directory(f"{ROOT}/partial-3")
     adopted = open_dir(disk)
     found = adopted.topics["flights"]
     assert found.topic_id == topic.topic_id
@@ -560,7 +559,17 @@ def test_directory_of_apache_kafka_is_adopted() -> None:
     assert list(adopted.topics) == ["flights"]
     assert any("adopted 1 topics" in notice for notice in adopted.notices)
     assert any("other brokers hold the rest" in notice for notice in adopted.notices)
-    assert disk.exists(f"{ROOT}/__cluster_metadata-0")
+    assert found.config.retention_ms == -1, "what was set is not known, so nothing is deleted"
+
+
+def test_directory_with_a_metadata_log_of_kafka_is_left_to_import() -> None:
+    disk = SimulatedDisk()
+    open_dir(disk).close(NOW)
+    disk.unlink(f"{ROOT}/metadata.journal")
+    disk.make_directory(f"{ROOT}/__cluster_metadata-0")
+    with pytest.raises(ForeignDataDir, match="tidelog import"):
+        open_dir(disk)
+    assert not disk.exists(f"{ROOT}/metadata.journal")
 
 
 def test_progress_is_told_per_partition() -> None:

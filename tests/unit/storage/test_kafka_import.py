@@ -68,7 +68,9 @@ def test_metadata_log_gives_topics_ids_settings_and_producer_ids() -> None:
     assert topic.overrides == {"retention.ms": "5"}
     assert found.next_producer_id == 5000
     assert list(found.directories) == ["t-0", "t-1"]
-    assert list(found.notes) == []
+    assert [note.partition(" are ")[0] for note in found.notes] == [
+        "settings of Kafka's own server.properties"
+    ]
 
 
 def test_settings_that_do_not_exist_here_are_noted() -> None:
@@ -83,6 +85,7 @@ def test_settings_that_do_not_exist_here_are_noted() -> None:
     assert [note.partition("=")[0] for note in found.notes] == [
         "remote.storage.enable",
         "num.io.threads",
+        found.notes[-1],
     ]
 
 
@@ -98,11 +101,20 @@ def test_directory_of_another_id_does_not_count_as_the_topic() -> None:
 
 
 def test_without_metadata_log_the_names_speak() -> None:
-    disk = kafka_directory("t-0", "t-1", "u-1")
+    disk = kafka_directory("t-0", "t-1", "u-1", "__consumer_offsets-0")
     found = plan(disk)
-    assert [(topic.name, topic.topic_id) for topic in found.topics] == [("t", ID)]
+    assert [(topic.name, topic.topic_id) for topic in found.topics] == [
+        ("__consumer_offsets", ID),
+        ("t", ID),
+    ]
     assert any("ZooKeeper" in note for note in found.notes)
     assert any("topic u is left out" in note for note in found.notes)
+
+
+def test_what_is_not_known_of_a_topic_deletes_nothing() -> None:
+    compacted, ordinary = plan(kafka_directory("t-0", "__consumer_offsets-0")).topics
+    assert ordinary.overrides == {"retention.ms": "-1"}
+    assert compacted.overrides == {"cleanup.policy": "compact"}
 
 
 def test_producer_ids_step_over_the_block_of_the_highest_one_seen() -> None:
