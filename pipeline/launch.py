@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Arguments = argparse.Namespace
 Start = Callable[[], "SparkSession"]
 _ROWS_SHOWN: Final = 50
+_EXTRA: Final = ("pyspark", "pyarrow", "deltalake", "pyiceberg")
+_CURE: Final = "pip install 'tidelog[spark]'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,6 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     progress = silent if parsed.json else _tell
     try:
         outcome: Outcome = parsed.run(parsed, lambda: _session(parsed), progress)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _EXTRA:
+            raise
+        print(
+            f"tidelog spark {parsed.job}: {error.name} is not installed: {_CURE}", file=sys.stderr
+        )
+        return JobCode.USAGE
     except PipelineError as error:
         print(f"tidelog spark {parsed.job}: {_sentences(error)}", file=sys.stderr)
         return code_of(error)

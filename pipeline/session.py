@@ -56,8 +56,13 @@ def session(
 
     Raises:
         NoJava: Spark cannot be started for want of a Java runtime.
+        ImportError: Spark itself is not installed.
     """
-    from pyspark.sql import SparkSession
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        hint = "Spark is not installed: pip install 'tidelog[spark]'"
+        raise ModuleNotFoundError(hint, name=error.name) from error
 
     existing = SparkSession.getActiveSession()
     if existing is None:

@@ -8,6 +8,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from pipeline import launch  # noqa: E402
 from pipeline.batches import COLUMN_TYPES  # noqa: E402
 from pipeline.errors import BadOptions, BrokerRefused, CorruptData, Fenced, NoJava  # noqa: E402
 from pipeline.jobs.archive import Plan, complete_days  # noqa: E402
@@ -124,6 +125,18 @@ def test_bad_words_end_with_a_sentence_and_code_2(capsys: pytest.CaptureFixture[
     assert "--future 'soon': write a duration" in capsys.readouterr().err
     assert main(["nonsense"]) == 2
     assert main(["lag", "--option", "x"]) == 2
+
+
+def test_without_the_extra_a_sentence_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+
+    line, describe, _ = launch._JOBS["skew"]
+    monkeypatch.setattr(launch, "_JOBS", {"skew": (line, describe, run)})
+    assert main(["skew", "--topic", "t"]) == 2
+    assert "pip install 'tidelog[spark]'" in capsys.readouterr().err
 
 
 def test_durations() -> None:
