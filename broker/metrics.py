@@ -128,6 +128,7 @@ class Metrics:
         self.loop_lag_ns = latency_distribution()
         self.loop_lag_max_ns = 0
         self.wall_clock_jumps = 0
+        self.logs_held_by_future = 0
         self.compactions = 0
         self.records_compacted = 0
         self.cleaner_slice_max_ms = 0
@@ -293,6 +294,11 @@ class BrokerCollector:
             "tidelog_wall_clock_jumps",
             "Times the wall clock jumped away from the monotonic one",
             metrics.wall_clock_jumps,
+        )
+        yield _gauge(
+            "tidelog_partitions_held_by_future",
+            "Partitions whose retention waits for a timestamp that is ahead of the clock",
+            metrics.logs_held_by_future,
         )
         yield _counter("tidelog_compactions", "Rounds of log compaction", metrics.compactions)
         yield _counter(

@@ -79,6 +79,7 @@ class Upkeep:
         )
         self._lag_expected_ns = 0
         self._dirty_since_ms: dict[Log, int] = {}
+        self._held_by_future: dict[Log, int] = {}
 
     def schedule(self, housekeeping: Housekeeping) -> None:
         """Put every job into `housekeeping`."""
@@ -125,7 +126,10 @@ class Upkeep:
         """Delete what retention allows, one log per step, by the clock that cannot jump ahead."""
         now_ms = self.retention_clock.now_ms()
         self._metrics.wall_clock_jumps = self.retention_clock.jumps
-        for log in list(self._topics.logs()):
+        logs = list(self._topics.logs())
+        for gone in self._held_by_future.keys() - set(logs):
+            del self._held_by_future[gone]
+        for log in logs:
             try:
                 self._delete_expired_of(log, now_ms)
             except StorageError as error:
@@ -145,6 +149,21 @@ class Upkeep:
             )
         if deleted:
             self._fetch_waiters.log_changed(log)
+        held = log.held_by_future
+        if held is not None and self._held_by_future.get(log) != held:
+            logger.warning(
+                "%s-%d: segment %d has a timestamp ahead of the clock. Retention by time keeps it "
+                "and everything behind it until the clock has passed that; retention.bytes and "
+                "DeleteRecords do not wait.",
+                log.topic,
+                log.partition,
+                held,
+            )
+        if held is None:
+            self._held_by_future.pop(log, None)
+        else:
+            self._held_by_future[log] = held
+        self._metrics.logs_held_by_future = len(self._held_by_future)
 
     def delete_pending_files(self) -> None:
         """Unlink files that were renamed away `file.delete.delay.ms` ago."""

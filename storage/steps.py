@@ -20,6 +20,8 @@ Read next: `storage.compaction`.
 from collections.abc import Callable, Generator
 from typing import Final, Generic, TypeAlias, TypeVar
 
+from protocol.errors import ProtocolError
+
 Result = TypeVar("Result")
 
 SLICE_RECORDS: Final = 2048
@@ -43,14 +45,15 @@ class OffLoop(Generic[Result]):
         self.is_done = False
         self._function = function
         self._result: list[Result] = []
-        self._error: Exception | None = None
+        self._error: OSError | ProtocolError | None = None
 
     def run(self) -> None:
-        """Make the call. Never raises: what the call raised is raised by `result`."""
+        """Make the call. What OSError or ProtocolError it raised, `result` raises."""
         assert not self.is_done, "an off-loop call runs once"
         try:
             self._result.append(self._function())
-        except Exception as error:  # noqa: BLE001 - carried over to the thread that asked
+        except (OSError, ProtocolError) as error:
+            # Carried over to the thread that asked. Anything else is a mistake of ours.
             self._error = error
         finally:
             self.is_done = True
@@ -60,6 +63,7 @@ class OffLoop(Generic[Result]):
         assert self.is_done, "the result of a call that did not run"
         if self._error is not None:
             raise self._error
+        assert self._result, "the call failed, as its thread has told"
         return self._result[0]
 
 

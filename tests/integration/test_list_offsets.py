@@ -8,7 +8,7 @@ from protocol.api.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.error_codes import ErrorCode
-from tests.support.broker import RawClient, batch
+from tests.support.broker import RawClient, RunningBroker, batch
 from tests.support.requests import create_topic, list_offset, produce
 
 TIMES = (100, 300, 200, 500, 400)
@@ -52,7 +52,7 @@ async def test_ends_of_the_log(client: RawClient, version: int) -> None:
     [(-3, 7, (500, 3)), (-4, 8, (-1, 0)), (-5, 9, (-1, -1)), (-6, 11, (-1, -1))],
 )
 @pytest.mark.parametrize("version", range(1, 12))
-async def test_special_timestamp_from_its_version_on(
+async def test_case_67_special_timestamps_from_their_versions_on(
     client: RawClient, timestamp: int, since: int, expected: tuple[int, int], version: int
 ) -> None:
     await fill(client)
@@ -66,7 +66,9 @@ async def test_special_timestamp_from_its_version_on(
 
 
 @pytest.mark.parametrize("timestamp", [-7, -100, -(2**63)])
-async def test_unknown_special_timestamp_is_refused(client: RawClient, timestamp: int) -> None:
+async def test_case_67_unknown_special_timestamps_are_refused(
+    client: RawClient, timestamp: int
+) -> None:
     await fill(client)
     answer = await list_offset(client, "t", timestamp, version=11)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -79,7 +81,7 @@ async def test_empty_log(client: RawClient) -> None:
         assert (answer.error_code, answer.offset) == (0, offset)
 
 
-async def test_the_same_partition_twice_is_refused(client: RawClient) -> None:
+async def test_case_68_the_same_partition_twice_is_refused(client: RawClient) -> None:
     await fill(client)
     twice = [ListOffsetsPartition(partition_index=0, timestamp=t) for t in (-1, -2)]
     request = ListOffsetsRequest(
@@ -95,9 +97,14 @@ async def test_unknown_partition(client: RawClient) -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.parametrize(("epoch", "code"), [(-1, 0), (0, 0), (1, 75)])
-async def test_leader_epoch_is_checked(client: RawClient, epoch: int, code: int) -> None:
-    await fill(client)
+@pytest.mark.parametrize(("epoch", "code"), [(-1, 0), (0, 74), (1, 0), (2, 75)])
+async def test_case_71_leader_epochs_that_are_older_or_newer_are_refused(
+    broker: RunningBroker, epoch: int, code: int
+) -> None:
+    client = await broker.client()
+    await create_topic(client, "t")
+    broker.broker.topics.led_log("t", 0).bump_leader_epoch()
+    await produce(client, "t", batch("1"))
     answer = await list_offset(client, "t", -1, version=5, current_leader_epoch=epoch)
     assert answer.error_code == code
 
@@ -122,7 +129,7 @@ class TestVersion0:
         answer = await list_offset(client, "t", -1, version=0)
         assert answer.old_style_offsets == [0]
 
-    async def test_unknown_timestamp(self, client: RawClient) -> None:
+    async def test_case_70_version_0_knows_no_largest_timestamp(self, client: RawClient) -> None:
         await fill(client)
         answer = await list_offset(client, "t", -3, version=0)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION

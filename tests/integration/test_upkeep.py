@@ -98,3 +98,34 @@ async def test_flush_ms_makes_os_topics_durable(tmp_path: Path, clock: FrozenClo
         broker.broker.housekeeping.run_now("flush")
         await broker.broker.commits.drain()
         assert log.durable_offset == 2
+
+
+async def test_a_record_from_the_future_that_holds_back_retention_is_reported_once(
+    tmp_path: Path, clock: FrozenClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_broker(tmp_path / "data", clock=clock) as running:
+        client = await running.client()
+        never = str(2**63 - 1)
+        await create_topic(client, "f", retention_ms="1000", message_timestamp_after_max_ms=never)
+        await produce(client, "f", batch("ahead", timestamp=clock.wall_ms() + DAY_MS))
+        for _ in range(3):
+            clock.advance(5_000)
+            running.broker.housekeeping.run_now("retention")
+        assert caplog.text.count("ahead of the clock") == 1
+        assert running.broker.metrics.logs_held_by_future == 1
+        clock.advance(2 * DAY_MS)
+        running.broker.housekeeping.run_now("retention")
+        assert running.broker.metrics.logs_held_by_future == 0
+        assert running.broker.topics.led_log("f", 0).log_start_offset == 1
+
+
+async def test_retention_follows_a_topics_settings_at_run_time(
+    frozen: RunningBroker, clock: FrozenClock
+) -> None:
+    clock.advance(DAY_MS // 2)
+    frozen.broker.housekeeping.run_now("retention")
+    assert segments(frozen) == 5
+    frozen.broker.data_dir.set_topic_overrides("t", {"retention.ms": str(DAY_MS // 4)})
+    frozen.broker.housekeeping.run_now("retention")
+    assert segments(frozen) == 1
+    assert frozen.broker.topics.led_log("t", 0).log_start_offset == 5

@@ -80,3 +80,25 @@ def test_checkpoints_are_not_rewritten_without_need() -> None:
     before = disk.counts[Operation.RENAME]
     data_dir.create_topic("t", 2, {}, NOW)
     assert disk.counts[Operation.RENAME] == before
+
+
+def test_case_79_a_corrupt_recovery_point_costs_time_only() -> None:
+    """After a crash everything is read again; after a clean stop nothing is all the same."""
+    disk, data_dir = prepared()
+    data_dir.create_topic("u", 1, {}, NOW)
+    log = data_dir.topics["u"].partitions[0]
+    produce(log, 6)
+    log.flush()
+    data_dir.checkpoint()
+    path = f"{ROOT}/{RECOVERY_POINT_FILE}"
+    disk.replace_atomically(path, b"not a checkpoint")
+    crashed = open_dir(disk.power_cut(0, Survival.KEPT))
+    report = crashed.topics["u"].partitions[0].recovery_report
+    assert report.scanned_bytes == log.size_bytes
+    assert any(RECOVERY_POINT_FILE in notice for notice in crashed.notices)
+    data_dir.close(NOW)
+    disk.replace_atomically(path, b"not a checkpoint")
+    again = open_dir(disk)
+    report = again.topics["u"].partitions[0].recovery_report
+    assert (again.stopped_cleanly, report.scanned_bytes) == (True, 0)
+    assert again.topics["u"].partitions[0].log_end_offset == 6
