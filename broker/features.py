@@ -4,6 +4,8 @@
 |-----------------------|-------------|------------------------------------------------------------|
 | `group.version`       | 1           | the consumer protocol of groups is served (KIP-848)        |
 | `metadata.version`    | 25, 4.0-IV3 | user interfaces show it as the version of the cluster      |
+| `transaction.version` | 2           | producers send no AddPartitionsToTxn and take a new epoch  |
+|                       |             | for each transaction (KIP-890)                             |
 
 A level is here only when its semantics are served: the last one changes what producers send.
 There is no other release in the cluster to agree with, so the levels are fixed.
@@ -16,6 +18,9 @@ from types import MappingProxyType
 
 GROUP_VERSION = "group.version"
 METADATA_VERSION = "metadata.version"
+TRANSACTION_VERSION = "transaction.version"
 
-FINALIZED: Mapping[str, int] = MappingProxyType({GROUP_VERSION: 1, METADATA_VERSION: 25})
+FINALIZED: Mapping[str, int] = MappingProxyType(
+    {GROUP_VERSION: 1, METADATA_VERSION: 25, TRANSACTION_VERSION: 2}
+)
 """Feature to level. Lowest supported, highest supported and finalized level are the same."""

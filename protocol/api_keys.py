@@ -142,7 +142,7 @@ class VersionRange:
 
 SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
     {
-        ApiKey.PRODUCE: VersionRange(0, 11),
+        ApiKey.PRODUCE: VersionRange(0, 13),
         ApiKey.FETCH: VersionRange(0, 17),
         ApiKey.LIST_OFFSETS: VersionRange(0, 11),
         ApiKey.METADATA: VersionRange(0, 13),
@@ -164,9 +164,9 @@ SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
         ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(0, 4),
         ApiKey.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),
         ApiKey.ADD_OFFSETS_TO_TXN: VersionRange(0, 4),
-        ApiKey.END_TXN: VersionRange(0, 4),
+        ApiKey.END_TXN: VersionRange(0, 5),
         ApiKey.WRITE_TXN_MARKERS: VersionRange(0, 2),
-        ApiKey.TXN_OFFSET_COMMIT: VersionRange(0, 4),
+        ApiKey.TXN_OFFSET_COMMIT: VersionRange(0, 5),
         ApiKey.DESCRIBE_ACLS: VersionRange(0, 3),
         ApiKey.CREATE_ACLS: VersionRange(0, 3),
         ApiKey.DELETE_ACLS: VersionRange(0, 3),

@@ -34,6 +34,7 @@ Read next: `broker.groups.offsets`.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from broker.groups.values import GroupSnapshot, MemberSnapshot
@@ -307,11 +308,16 @@ class RecordReader:
 
     def tags(self) -> None:
         """Skip a struct's tagged fields."""
+        for _ in self.tagged():
+            pass
+
+    def tagged(self) -> Iterator[tuple[int, bytes]]:
+        """A struct's tagged fields: number and undecoded value."""
         if not self.is_flexible:
             return
         for _ in range(self._uvarint()):
-            self._uvarint()
-            self._take(self._uvarint())
+            number = self._uvarint()
+            yield number, self._take(self._uvarint())
 
     def _uvarint(self) -> int:
         value = shift = 0

@@ -1,10 +1,10 @@
-"""EndTxn (key 26, versions 0-4): commit or abort.
+"""EndTxn (key 26, versions 0-5): commit or abort.
 
 Answered when every partition that can take it has the marker on disk: what the transaction wrote
 is then visible to read_committed consumers, or never will be.
 
 Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible, v4
-TRANSACTION_ABORTABLE.
+TRANSACTION_ABORTABLE, v5 transaction version 2: the identity for the next transaction (KIP-890).
 
 Source: Kafka `TransactionCoordinator.handleEndTransaction`; KIP-98.
 Read next: `broker.transactions.coordinator`.
@@ -16,6 +16,7 @@ from protocol.api.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.error_codes import ErrorCode
 
 _FENCED_SINCE = 2
+_BUMPS_EPOCH_SINCE = 5
 
 
 def handle(
@@ -23,16 +24,22 @@ def handle(
 ) -> Pending[EndTxnResponse]:
     """End the producer's transaction."""
     pending: Pending[EndTxnResponse] = Pending()
+    bumps_epoch = request.api_version >= _BUMPS_EPOCH_SINCE
 
     def answer(error: ErrorCode) -> None:
         if error is ErrorCode.PRODUCER_FENCED and request.api_version < _FENCED_SINCE:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
-        pending.resolve(EndTxnResponse(error_code=error))
+        response = EndTxnResponse(error_code=error)
+        ended = context.transactions.find(message.transactional_id)
+        if error is ErrorCode.NONE and bumps_epoch and ended is not None:
+            response.producer_id, response.producer_epoch = ended.next_producer
+        pending.resolve(response)
 
     context.transactions.end(
         message.transactional_id,
         (message.producer_id, message.producer_epoch),
         is_commit=message.committed,
         answer=answer,
+        bumps_epoch=bumps_epoch,
     )
     return pending

@@ -11,7 +11,8 @@ touch its neighbours.  The records field is a view into the request's own frame;
 offsets and timestamps in place and writes from there.
 
 Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly one v2 batch per
-partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v13 topic ids.
+partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v12 a
+partition joins the transaction with its first records (KIP-890), v13 topic ids.
 
 Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; KIP-32, KIP-467.
 Read next: `storage.append` for what is checked, `broker.group_commit` for the wait.
@@ -25,6 +26,7 @@ from broker.error_mapping import REFUSALS, error_code
 from broker.errors import ConnectionMustClose, InternalTopic
 from broker.pending import Pending
 from broker.topics import is_internal
+from broker.transactions.entry import transactional_producer
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -45,6 +47,7 @@ ACKS_NONE = 0
 ACKS_WRITTEN = 1
 ACKS_DURABLE = -1
 
+_JOINS_TXN_SINCE = 12
 _TOPIC_IDS_SINCE = 13
 _NO_OFFSET = -1
 _ADMIN_CLIENT_ID = "__admin_client"
@@ -56,7 +59,21 @@ def handle(
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
     """Append every partition's records, then answer as `acks` asks."""
     if message.acks not in (ACKS_NONE, ACKS_WRITTEN, ACKS_DURABLE):
-        return _refuse_acks(message)
+        return _refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS)
+    if (
+        message.transactional_id is not None
+        and request.api_version >= _JOINS_TXN_SINCE
+        and message.acks == ACKS_DURABLE
+    ):
+        producer, partitions = _transactional(context, request, message)
+        if producer is not None and not context.transactions.is_admitted(producer, partitions):
+            return _join_transaction(context, request, message, producer, partitions)
+    return _append_all(context, request, message)
+
+
+def _append_all(
+    context: Context, request: RequestContext, message: ProduceRequest
+) -> ProduceResponse | Pending[ProduceResponse] | None:
     wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
     response = ProduceResponse()
     for topic in message.topic_data:
@@ -82,6 +99,56 @@ def handle(
     if wait is not None:
         return wait.answer(response, message.timeout_ms)
     return response
+
+
+def _transactional(
+    context: Context, request: RequestContext, message: ProduceRequest
+) -> tuple[tuple[int, int] | None, list[tuple[str, int]]]:
+    """The producer of the request's transactional batches, and the partitions they are for."""
+    producer = None
+    partitions = []
+    for topic in message.topic_data:
+        name = _topic_name(context, request, topic)
+        found = None if name is None else context.topics.find(name)
+        for data in topic.partition_data:
+            identity = transactional_producer(data.records)
+            if identity is not None and found is not None and data.index < len(found.partitions):
+                producer = identity
+                partitions.append((found.name, data.index))
+    return producer, partitions
+
+
+def _join_transaction(
+    context: Context,
+    request: RequestContext,
+    message: ProduceRequest,
+    producer: tuple[int, int],
+    partitions: list[tuple[str, int]],
+) -> Pending[ProduceResponse]:
+    """Append once every partition is part of the transaction, which has to be durable first.
+
+    The records leave the request's frame, which belongs to the connection, for that time.
+    """
+    assert message.transactional_id is not None, "asked before"
+    pending: Pending[ProduceResponse] = Pending()
+    for topic in message.topic_data:
+        for data in topic.partition_data:
+            data.records = None if data.records is None else memoryview(bytearray(data.records))
+
+    def admitted(error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            reply = _append_all(context, request, message)
+        else:
+            is_fenced = error is ErrorCode.PRODUCER_FENCED
+            reply = _refuse_all(message, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error)
+        if isinstance(reply, Pending):
+            reply.subscribe(lambda done: pending.resolve(done.result()))
+        else:
+            assert reply is not None, "with acks=all there is an answer"
+            pending.resolve(reply)
+
+    context.transactions.admit(message.transactional_id, producer, partitions, admitted)
+    return pending
 
 
 def _topic_name(context: Context, request: RequestContext, topic: TopicProduceData) -> str | None:
@@ -152,8 +219,8 @@ def _reject(
             ]
 
 
-def _refuse_acks(message: ProduceRequest) -> ProduceResponse:
-    """`acks` is not a value that means anything: nothing is appended."""
+def _refuse_all(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+    """Nothing is appended, for a reason that has to do with no partition alone."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -162,7 +229,7 @@ def _refuse_acks(message: ProduceRequest) -> ProduceResponse:
                 partition_responses=[
                     PartitionProduceResponse(
                         index=partition.index,
-                        error_code=ErrorCode.INVALID_REQUIRED_ACKS,
+                        error_code=error,
                         base_offset=_NO_OFFSET,
                     )
                     for partition in topic.partition_data

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (key 28, versions 0-4): offsets that count only if the transaction commits.
+"""TxnOffsetCommit (key 28, versions 0-5): offsets that count only if the transaction commits.
 
 Versions: v2 leader epoch, v3 flexible, with member and generation (KIP-447), v4
-TRANSACTION_ABORTABLE.
+TRANSACTION_ABORTABLE, v5 transaction version 2: the group joins the transaction by this request.
 
 Source: Kafka `OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447.
 Read next: `broker.groups.commits`.
@@ -21,11 +21,56 @@ from protocol.api.txn_offset_commit import (
 )
 from protocol.error_codes import ErrorCode
 
+_JOINS_SINCE = 5
+
 
 def handle(
     context: Context, request: RequestContext, message: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
     """Keep the offsets as part of the producer's transaction."""
+    if request.api_version < _JOINS_SINCE or not message.group_id:
+        return _commit(context, message)
+    pending: Pending[TxnOffsetCommitResponse] = Pending()
+
+    def admitted(error: ErrorCode) -> None:
+        if error is ErrorCode.PRODUCER_FENCED:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        reply = _refuse(message, error) if error else _commit(context, message)
+        if isinstance(reply, Pending):
+            reply.subscribe(lambda done: pending.resolve(done.result()))
+        else:
+            pending.resolve(reply)
+
+    context.transactions.admit(
+        message.transactional_id,
+        (message.producer_id, message.producer_epoch),
+        [context.groups.offsets_partition(message.group_id)],
+        admitted,
+    )
+    return pending
+
+
+def _refuse(message: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same error for every partition."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _commit(
+    context: Context, message: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
     error = _request_error(context, message)
     now_ms = context.clock.wall_ms()
     offsets: list[tuple[TopicPartition, CommittedOffset]] = []

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +33,7 @@ from broker.groups.offset_records import UnknownRecord
 from broker.groups.steady_time import SteadyTime
 from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.transactions import records, state
+from broker.transactions.entry import Admission, Answer, Entry, transactional_producer
 from broker.transactions.producer_ids import ProducerIds
 from broker.transactions.state import (
     PREPARED,
@@ -44,15 +44,7 @@ from broker.transactions.state import (
     TxnState,
 )
 from protocol.error_codes import ErrorCode
-from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_end_txn_marker
-from protocol.records.layout import (
-    ATTRIBUTES_AT,
-    BATCH_OVERHEAD,
-    MAGIC_AT,
-    MAGIC_V2,
-    TRANSACTIONAL_BIT,
-)
 from storage.errors import InvalidProducerEpoch, InvalidTxnState
 
 if TYPE_CHECKING:
@@ -61,29 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Answer = Callable[[ErrorCode], object]
-
 _EXPIRY_INTERVAL_MS: Final = 3_600_000
 _NOBODY: Final = (-1, -1)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Entry:
-    """One transactional id at work.
-
-    Attributes:
-        now: what is durable.
-        is_busy: a decision is being stored.
-        missing: partitions whose marker is not durable yet.
-        refused: some of them did not take it; they are tried again by `tick`.
-        waiting: the answer to whoever ended the transaction.
-    """
-
-    now: TxnSnapshot
-    is_busy: bool = False
-    missing: set[TopicPartition] = field(default_factory=set)
-    refused: set[TopicPartition] = field(default_factory=set)
-    waiting: Answer | None = None
 
 
 class TransactionCoordinator:
@@ -109,8 +80,8 @@ class TransactionCoordinator:
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
             },
         )
-        self._entries: dict[str, _Entry] = {}
-        self._by_producer: dict[int, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
+        self._by_producer: dict[int, Entry] = {}
         self._open: set[str] = set()
         self._time = SteadyTime(services.clock)
         self._next_expiry_ms = 0
@@ -230,6 +201,54 @@ class TransactionCoordinator:
         partition = self._groups.offsets_partition(group_id)
         self.add_partitions(transactional_id, producer, [partition], answer)
 
+    def admit(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+        answer: Answer,
+    ) -> None:
+        """Let a producer of transaction version 2 write: what it writes to joins its transaction.
+
+        Answered at once when the partitions are part of it already. Requests that have to wait
+        go on in the order in which they came, or the sequence of the producer's batches breaks.
+        """
+        entry = self._entries.get(transactional_id)
+        if entry is None:
+            answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return
+        entry.admissions.append(Admission(producer, frozenset(partitions), answer))
+        if len(entry.admissions) == 1:
+            self._admit_next(entry)
+
+    def is_admitted(
+        self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+    ) -> bool:
+        """Whether the producer may write now: all partitions are in, and nobody waits before it."""
+        entry = self._by_producer.get(producer[0])
+        if entry is None or entry.admissions:
+            return False
+        return all(self.append_error(producer, tp) is ErrorCode.NONE for tp in partitions)
+
+    def _admit_next(self, entry: Entry) -> None:
+        """Go through those who wait, oldest first, until a decision has to be stored."""
+        while entry.admissions:
+            producer, partitions, answer = entry.admissions[0]
+            plan = Plan(error=_not_ready(entry, producer))
+            if plan.error is ErrorCode.NONE:
+                plan = state.plan_add_partitions(
+                    entry.now, producer, partitions, self._time.now_ms()
+                )
+            if plan.next is not None:
+                self._store(entry, plan.next, partial(self._admitted, entry))
+                return
+            entry.admissions.popleft()
+            answer(plan.error)
+
+    def _admitted(self, entry: Entry, error: ErrorCode) -> None:
+        entry.admissions.popleft().answer(error)
+        self._admit_next(entry)
+
     def end(
         self,
         transactional_id: str,
@@ -237,20 +256,32 @@ class TransactionCoordinator:
         *,
         is_commit: bool,
         answer: Answer,
+        bumps_epoch: bool = False,
     ) -> None:
-        """Commit or abort; answered when every reachable partition has its marker."""
+        """Commit or abort; answered when every reachable partition has its marker.
+
+        With `bumps_epoch` (transaction version 2) the producer goes on as `next_producer` of the
+        snapshot that `find` gives when it is answered.
+        """
         entry = self._entries.get(transactional_id)
-        error = _not_ready(entry, producer)
-        if entry is None or error is not ErrorCode.NONE:
-            answer(error)
+        if entry is None:
+            answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             return
-        plan: Plan = state.plan_end(
-            entry.now, producer, is_commit=is_commit, now_ms=self._time.now_ms()
+        plan = state.plan_end(
+            entry.now,
+            producer,
+            is_commit=is_commit,
+            now_ms=self._time.now_ms(),
+            allocate=self._producer_ids.allocate if bumps_epoch else None,
         )
         if plan.next is None:
             answer(plan.error)
-        else:
+        elif entry.is_busy:
+            answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        elif plan.next.state in PREPARED:
             self._prepare_end(entry, plan.next, answer)
+        else:
+            self._store(entry, plan.next, answer)
 
     def append_error(self, producer: ProducerIdAndEpoch, partition: TopicPartition) -> ErrorCode:
         """NONE when this producer's transaction is open and covers the partition (KIP-890).
@@ -276,19 +307,17 @@ class TransactionCoordinator:
             InvalidProducerEpoch: another producer has the transactional id now.
             InvalidTxnState: the producer has no open transaction that covers the partition.
         """
-        if data is None or len(data) < BATCH_OVERHEAD or data[MAGIC_AT] != MAGIC_V2:
+        producer = transactional_producer(data)
+        if producer is None:
             return
-        if not data[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
-            return
-        batch = RecordBatch(data)
-        error = self.append_error((batch.producer_id, batch.producer_epoch), (topic, partition))
+        error = self.append_error(producer, (topic, partition))
         if error is ErrorCode.INVALID_PRODUCER_EPOCH:
             raise InvalidProducerEpoch(
-                f"producer {batch.producer_id} with epoch {batch.producer_epoch} has been replaced"
+                f"producer {producer[0]} with epoch {producer[1]} has been replaced"
             )
         if error is not ErrorCode.NONE:
             raise InvalidTxnState(
-                f"producer {batch.producer_id} has no open transaction with {topic}-{partition}"
+                f"producer {producer[0]} has no open transaction with {topic}-{partition}"
             )
 
     def append_marker(self, log: Log, marker: bytes, answer: Answer) -> None:
@@ -312,26 +341,26 @@ class TransactionCoordinator:
 
     # -- storing -------------------------------------------------------------------------------
 
-    def _create(self, transactional_id: str, timeout_ms: int) -> _Entry:
+    def _create(self, transactional_id: str, timeout_ms: int) -> Entry:
         snapshot = TxnSnapshot(
             transactional_id=transactional_id,
             producer_id=self._producer_ids.allocate(),
             timeout_ms=timeout_ms,
         )
-        entry = self._entries[transactional_id] = _Entry(now=snapshot)
+        entry = self._entries[transactional_id] = Entry(now=snapshot)
         return entry
 
     def _restore(self, key: bytes, value: bytes) -> None:
         try:
             transactional_id = records.decode_key(key)
-            entry = _Entry(now=records.decode_value(transactional_id, value))
+            entry = Entry(now=records.decode_value(transactional_id, value))
         except UnknownRecord as error:
             logger.warning("a record of the transaction log is not understood: %s", error)
             return
         self._entries[transactional_id] = entry
         self._index(entry)
 
-    def _store(self, entry: _Entry, snapshot: TxnSnapshot, when_done: Answer) -> None:
+    def _store(self, entry: Entry, snapshot: TxnSnapshot, when_done: Answer) -> None:
         """Make `snapshot` durable, then true, then call `when_done`."""
         assert not entry.is_busy, snapshot.transactional_id
         entry.is_busy = True
@@ -349,7 +378,7 @@ class TransactionCoordinator:
         record = (records.encode_key(transactional_id), records.encode_value(snapshot))
         self._topic.append(self._topic.partition_of(transactional_id), [record], stored)
 
-    def _index(self, entry: _Entry) -> None:
+    def _index(self, entry: Entry) -> None:
         self._by_producer[entry.now.producer_id] = entry
         if entry.now.state is TxnState.ONGOING or entry.now.state in PREPARED:
             self._open.add(entry.now.transactional_id)
@@ -358,7 +387,7 @@ class TransactionCoordinator:
 
     # -- ending --------------------------------------------------------------------------------
 
-    def _prepare_end(self, entry: _Entry, prepared: TxnSnapshot, answer: Answer | None) -> None:
+    def _prepare_end(self, entry: Entry, prepared: TxnSnapshot, answer: Answer | None) -> None:
         def stored(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 if answer is not None:
@@ -369,14 +398,14 @@ class TransactionCoordinator:
 
         self._store(entry, prepared, stored)
 
-    def _write_markers(self, entry: _Entry) -> None:
+    def _write_markers(self, entry: Entry) -> None:
         entry.missing = set(entry.now.partitions)
         if entry.missing:
             self._write_to(entry, sorted(entry.missing))
         else:
             self._complete(entry)
 
-    def _write_to(self, entry: _Entry, partitions: list[TopicPartition]) -> None:
+    def _write_to(self, entry: Entry, partitions: list[TopicPartition]) -> None:
         """Write the marker to these partitions; the last one to take it completes the end."""
         entry.refused.clear()
         snapshot = entry.now
@@ -398,7 +427,7 @@ class TransactionCoordinator:
     def _coordinator_epoch(self, transactional_id: str) -> int:
         return self._topic.log(self._topic.partition_of(transactional_id)).leader_epoch
 
-    def _marker_done(self, entry: _Entry, tp: TopicPartition, error: ErrorCode) -> None:
+    def _marker_done(self, entry: Entry, tp: TopicPartition, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             entry.refused.add(tp)
             self._answer_end(entry)
@@ -410,7 +439,7 @@ class TransactionCoordinator:
         if not entry.missing and entry.now.state in PREPARED and not entry.is_busy:
             self._complete(entry)
 
-    def _complete(self, entry: _Entry) -> None:
+    def _complete(self, entry: Entry) -> None:
         def stored(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 logger.warning("%s: end not recorded yet", entry.now.transactional_id)
@@ -419,7 +448,7 @@ class TransactionCoordinator:
         self._store(entry, state.plan_complete(entry.now, self._time.now_ms()), stored)
 
     @staticmethod
-    def _answer_end(entry: _Entry) -> None:
+    def _answer_end(entry: Entry) -> None:
         answer, entry.waiting = entry.waiting, None
         if answer is not None:
             answer(ErrorCode.NONE)
@@ -432,7 +461,7 @@ class TransactionCoordinator:
             if not entry.is_busy and state.is_expired(entry.now, now_ms, expiration_ms):
                 self._forget(entry)
 
-    def _forget(self, entry: _Entry) -> None:
+    def _forget(self, entry: Entry) -> None:
         transactional_id = entry.now.transactional_id
         entry.is_busy = True
 
@@ -446,7 +475,7 @@ class TransactionCoordinator:
         self._topic.append(self._topic.partition_of(transactional_id), [tombstone], stored)
 
 
-def _not_ready(entry: _Entry | None, producer: ProducerIdAndEpoch) -> ErrorCode:
+def _not_ready(entry: Entry | None, producer: ProducerIdAndEpoch) -> ErrorCode:
     """Why nothing can be decided now: an unknown id, the wrong producer, or a decision pending."""
     if entry is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -16,7 +16,7 @@ snapshot and only then takes it for the truth.
 Invariants: (producer id, epoch) only grows, so an older producer can always be told apart; a
 prepared end is never reversed, whatever happens after it.
 
-Times are wall-clock ms, as stored. Source: KIP-98, KIP-360, KIP-588; Kafka's
+Times are wall-clock ms, as stored. Source: KIP-98, KIP-360, KIP-588, KIP-890; Kafka's
 `TransactionMetadata` and `TransactionCoordinator`.
 Read next: `broker.transactions.coordinator`.
 """
@@ -34,6 +34,9 @@ from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMEST
 EPOCH_MAX: Final = 2**15 - 1
 _EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
 """From here on a new id is given out; the last epoch is kept for fencing."""
+
+BUMPING_VERSION: Final = 2
+"""The transaction version of clients that expect another epoch for each transaction."""
 
 TopicPartition: TypeAlias = tuple[str, int]
 ProducerIdAndEpoch: TypeAlias = tuple[int, int]
@@ -67,7 +70,9 @@ class TxnSnapshot:
 
     `last_producer_id` and `last_producer_epoch` are those before the latest `InitProducerId` of
     a client that named them, by which its retry is recognised. `started_ms` is NO_TIMESTAMP
-    while no transaction is open or ending.
+    while no transaction is open or ending. `next_producer_id` is set while a transaction ends
+    that has used up the epochs of its producer id. `client_version` is the transaction version of
+    the client that ended the last one.
     """
 
     transactional_id: str
@@ -80,6 +85,15 @@ class TxnSnapshot:
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NO_TIMESTAMP
     updated_ms: int = NO_TIMESTAMP
+    next_producer_id: int = NO_PRODUCER_ID
+    client_version: int = 0
+
+    @property
+    def next_producer(self) -> ProducerIdAndEpoch:
+        """The identity under which the producer goes on once this transaction has ended."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return self.next_producer_id, 0
+        return self.producer_id, self.producer_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +131,7 @@ def plan_init(
         partitions=frozenset(),
         started_ms=NO_TIMESTAMP,
         updated_ms=now_ms,
+        client_version=0,
     )
     is_expected = expected is None or expected[1] == now.producer_epoch
     if now.producer_epoch >= _EPOCH_EXHAUSTED and is_expected:
@@ -193,9 +208,18 @@ def plan_add_partitions(
 
 
 def plan_end(
-    now: TxnSnapshot, producer: ProducerIdAndEpoch, *, is_commit: bool, now_ms: int
+    now: TxnSnapshot,
+    producer: ProducerIdAndEpoch,
+    *,
+    is_commit: bool,
+    now_ms: int,
+    allocate: Callable[[], int] | None = None,
 ) -> Plan:
-    """The producer commits or aborts.
+    """The producer commits or aborts; with `allocate` one of transaction version 2 (KIP-890).
+
+    Such a producer has another epoch for each transaction, so the end is marked with the next
+    one and nothing of the old epoch, however late, can get into the next transaction. It may
+    abort what it cannot know never began. Its retry comes under the epoch before.
 
     | state           | commit                  | abort                   |
     |-----------------|-------------------------|-------------------------|
@@ -206,18 +230,43 @@ def plan_end(
     | COMPLETE_COMMIT | done already            | INVALID_TXN_STATE       |
     | COMPLETE_ABORT  | INVALID_TXN_STATE       | done already            |
     """
-    error = producer_error(now, producer)
-    if error is not ErrorCode.NONE:
-        return Plan(error=error)
     prepared = TxnState.PREPARE_COMMIT if is_commit else TxnState.PREPARE_ABORT
     complete = TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
+    is_retry = allocate is not None and _has_just_ended(now, producer)
+    error = producer_error(now, producer)
+    if error is not ErrorCode.NONE and not is_retry:
+        return Plan(error=error)
     if now.state is TxnState.ONGOING:
-        return Plan(next=replace(now, state=prepared, updated_ms=now_ms))
-    if now.state is complete:
+        ended = replace(now, state=prepared, updated_ms=now_ms, client_version=0)
+        return Plan(next=ended if allocate is None else _bumped(ended, allocate))
+    if allocate is not None and not is_retry and now.state in SETTLED and not is_commit:
+        aborted = _bumped(replace(now, state=TxnState.PREPARE_ABORT), allocate)
+        return Plan(next=plan_complete(aborted, now_ms))
+    if now.state is complete and (allocate is None or is_retry):
         return Plan()
     if now.state is prepared:
         return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
     return Plan(error=ErrorCode.INVALID_TXN_STATE)
+
+
+def _has_just_ended(now: TxnSnapshot, producer: ProducerIdAndEpoch) -> bool:
+    """Whether this producer's transaction is the one that ends or has ended last."""
+    if now.state in (TxnState.EMPTY, TxnState.ONGOING):
+        return False
+    return producer == (now.last_producer_id, now.last_producer_epoch)
+
+
+def _bumped(ended: TxnSnapshot, allocate: Callable[[], int]) -> TxnSnapshot:
+    """The end of a transaction under the next epoch; a new producer id when there is none left."""
+    is_exhausted = ended.producer_epoch >= _EPOCH_EXHAUSTED
+    return replace(
+        ended,
+        producer_epoch=ended.producer_epoch + 1,
+        last_producer_id=ended.producer_id,
+        last_producer_epoch=ended.producer_epoch,
+        next_producer_id=allocate() if is_exhausted else NO_PRODUCER_ID,
+        client_version=BUMPING_VERSION,
+    )
 
 
 def plan_fence(now: TxnSnapshot, now_ms: int) -> TxnSnapshot:
@@ -233,6 +282,7 @@ def plan_fence(now: TxnSnapshot, now_ms: int) -> TxnSnapshot:
         producer_epoch=now.producer_epoch + 1,
         last_producer_epoch=NO_PRODUCER_EPOCH,
         updated_ms=now_ms,
+        client_version=0,
     )
 
 
@@ -240,8 +290,12 @@ def plan_complete(now: TxnSnapshot, now_ms: int) -> TxnSnapshot:
     """All markers are written: nothing of the transaction is open any more."""
     assert now.state in PREPARED, now.state
     is_commit = now.state is TxnState.PREPARE_COMMIT
+    producer_id, epoch = now.next_producer
     return replace(
         now,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        next_producer_id=NO_PRODUCER_ID,
         state=TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT,
         partitions=frozenset(),
         updated_ms=now_ms,

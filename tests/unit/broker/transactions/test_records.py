@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -80,3 +81,41 @@ def test_does_noise_never_raise_anything_else(data: bytes) -> None:
         decode_key(data)
     with contextlib.suppress(UnknownRecord):
         decode_value("x", data)
+
+
+VERSION_2 = replace(
+    ONGOING,
+    last_producer_id=7,
+    last_producer_epoch=1,
+    partitions=frozenset({("t", 5)}),
+    client_version=2,
+)
+VALUE_2 = bytes.fromhex(
+    "0001 0000000000000007 0002 0000ea60 01 02"
+    "02 74 02 00000005 00"
+    "0000000000000004 0000000000000003"
+    "02 00 08 0000000000000007 02 02 0002"
+)
+
+
+def test_what_is_a_value_of_transaction_version_2() -> None:
+    assert encode_value(VERSION_2) == VALUE_2
+    assert decode_value("x", VALUE_2) == VERSION_2
+
+
+def test_is_the_change_to_a_new_producer_id_stored() -> None:
+    ending = replace(
+        VERSION_2, state=TxnState.PREPARE_COMMIT, producer_epoch=32767,
+        last_producer_epoch=32766, next_producer_id=8,
+    )  # fmt: skip
+    assert decode_value("x", encode_value(ending)) == ending
+    ended = replace(
+        VERSION_2, producer_id=8, producer_epoch=0, last_producer_epoch=32766,
+        partitions=frozenset(), state=TxnState.COMPLETE_COMMIT,
+    )  # fmt: skip
+    assert decode_value("x", encode_value(ended)) == ended
+
+
+def test_is_a_tag_of_another_size_unknown() -> None:
+    with pytest.raises(UnknownRecord):
+        decode_value("x", VALUE_2[:-4] + bytes.fromhex("02 01 02"))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from broker.transactions import state
 from broker.transactions.state import Plan, TxnSnapshot, TxnState
 from protocol.error_codes import ErrorCode
+from protocol.records.layout import NO_PRODUCER_ID
 
 NEW = TxnSnapshot(transactional_id="x", producer_id=1, timeout_ms=60_000)
 EMPTY = replace(NEW, producer_epoch=3, last_producer_epoch=2)
@@ -222,3 +223,60 @@ def test_do_id_and_epoch_only_grow(steps: list[str]) -> None:
         if plan.next is not None:
             assert (plan.next.producer_id, plan.next.producer_epoch) >= me
             now = plan.next
+
+
+# -- transaction version 2 (KIP-890) ---------------------------------------------------------------
+
+
+def _end2(now: TxnSnapshot, producer: tuple[int, int], *, is_commit: bool = True) -> Plan:
+    return state.plan_end(now, producer, is_commit=is_commit, now_ms=300, allocate=lambda: 99)
+
+
+def test_is_an_end_marked_with_the_next_epoch() -> None:
+    prepared = _end2(ONGOING, (1, 3)).next
+    assert prepared is not None
+    assert (prepared.state, prepared.producer_epoch) == (TxnState.PREPARE_COMMIT, 4)
+    assert prepared.next_producer == (1, 4)
+    complete = state.plan_complete(prepared, 400)
+    assert (complete.producer_id, complete.producer_epoch) == (1, 4)
+    assert _end2(complete, (1, 3)) == Plan()
+    assert _end2(complete, (1, 3), is_commit=False).error is ErrorCode.INVALID_TXN_STATE
+    assert _end2(prepared, (1, 3)).error is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_is_a_producer_id_with_no_epoch_left_followed_by_a_new_one() -> None:
+    last = replace(ONGOING, producer_epoch=state.EPOCH_MAX - 1)
+    prepared = _end2(last, (1, state.EPOCH_MAX - 1)).next
+    assert prepared is not None
+    assert (prepared.producer_id, prepared.producer_epoch) == (1, state.EPOCH_MAX)
+    assert prepared.next_producer == (99, 0)
+    complete = state.plan_complete(prepared, 400)
+    assert (complete.producer_id, complete.producer_epoch) == (99, 0)
+    assert complete.next_producer_id == NO_PRODUCER_ID
+    assert _end2(complete, (1, state.EPOCH_MAX - 1)) == Plan(), "its retry is recognised"
+    assert _end2(complete, (1, state.EPOCH_MAX)).error is not ErrorCode.NONE
+
+
+def test_is_an_end_of_the_epoch_before_fenced_once_the_next_has_begun() -> None:
+    prepared = _end2(ONGOING, (1, 3)).next
+    assert prepared is not None
+    complete = state.plan_complete(prepared, 400)
+    begun = state.plan_add_partitions(complete, (1, 4), frozenset({("t", 0)}), 500).next
+    assert begun is not None
+    assert _end2(begun, (1, 3)).error is ErrorCode.PRODUCER_FENCED
+    empty = _init(complete).next
+    assert empty is not None
+    assert _end2(empty, (1, 3)).error is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("now", [EMPTY, replace(EMPTY, state=TxnState.COMPLETE_COMMIT)])
+def test_may_what_never_began_be_aborted_but_not_committed(now: TxnSnapshot) -> None:
+    aborted = _end2(now, (1, 3), is_commit=False).next
+    assert aborted is not None
+    assert (aborted.state, aborted.producer_epoch) == (TxnState.COMPLETE_ABORT, 4)
+    assert _end2(now, (1, 3)).error is ErrorCode.INVALID_TXN_STATE
+
+
+def test_is_a_timed_out_producer_fenced() -> None:
+    fenced = state.plan_complete(state.plan_fence(ONGOING, 200), 300)
+    assert _end2(fenced, (1, 3)).error is ErrorCode.PRODUCER_FENCED

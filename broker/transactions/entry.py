@@ -1,0 +1,70 @@
+"""One transactional id at work: what is durable of it, and who waits for what.
+
+Owns the mutable part beside the frozen snapshot, and the question whose transaction a batch
+belongs to. Read next: `broker.transactions.coordinator`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from broker.transactions.state import ProducerIdAndEpoch, TopicPartition, TxnSnapshot
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import RecordBatch
+from protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+)
+
+if TYPE_CHECKING:
+    from protocol.records.checksums import Buffer
+
+Answer: TypeAlias = Callable[[ErrorCode], object]
+
+
+class Admission(NamedTuple):
+    """A request of a producer that names the partitions it needs only by writing to them."""
+
+    producer: ProducerIdAndEpoch
+    partitions: frozenset[TopicPartition]
+    answer: Answer
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Entry:
+    """One transactional id at work.
+
+    Attributes:
+        now: what is durable.
+        is_busy: a decision is being stored.
+        missing: partitions whose marker is not durable yet.
+        refused: some of them did not take it; they are tried again by `tick`.
+        waiting: the answer to whoever ended the transaction.
+        admissions: producers' requests that wait for their partitions to be part of it, in order.
+    """
+
+    now: TxnSnapshot
+    is_busy: bool = False
+    missing: set[TopicPartition] = field(default_factory=set)
+    refused: set[TopicPartition] = field(default_factory=set)
+    waiting: Answer | None = None
+    admissions: deque[Admission] = field(default_factory=deque)
+
+
+def transactional_producer(data: Buffer | None) -> ProducerIdAndEpoch | None:
+    """Whose transaction the records belong to, by what the first batch says; None for nobody's.
+
+    Records that are no batch at all are for the log to refuse.
+    """
+    if data is None or len(data) < BATCH_OVERHEAD or data[MAGIC_AT] != MAGIC_V2:
+        return None
+    if not data[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+        return None
+    batch = RecordBatch(data)
+    return batch.producer_id, batch.producer_epoch
