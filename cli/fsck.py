@@ -1,9 +1,11 @@
 """``tidelog fsck``: is everything in a data directory true, and does it agree?
 
 The rules and the reading are `storage.fsck`; this command shows findings and progress. It only
-reads. On a directory that a broker has open it reports what is being written at that moment.
+reads, unless ``--accept-loss`` says what may be given up (`storage.accept_loss`). On a directory
+that a broker has open it reports what is being written at that moment.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -12,21 +14,32 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
 from cli.output import Progress, format_size, print_json
+from storage.accept_loss import accept_loss
+from storage.errors import DataDirLocked
+from storage.file_names import parse_partition_directory_name
 from storage.files import RealFiles
 from storage.fsck import AuditReport, audit_directory
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--accept-loss",
+    "quarantined",
+    metavar="TOPIC-PARTITION",
+    help="Take this partition out of quarantine: give up what is damaged, keep all the rest.",
+)
 @click.option("--quick", is_flag=True, help="Do not decode every record.")
 @json_option
-def command(*, directory: Path, quick: bool, as_json: bool) -> int:
-    """Audit a data directory that no broker has open. Changes nothing.
+def command(*, directory: Path, quarantined: str | None, quick: bool, as_json: bool) -> int:
+    """Audit a data directory that no broker has open. Changes nothing, unless told to.
 
     Exit code 6 says that there are errors. Warnings are what the next start repairs.
     """
     if not directory.is_dir():
         raise CommandFailed(f"{directory} is no directory", ExitCode.NOT_FOUND)
+    if quarantined is not None:
+        return _accept_loss(directory, quarantined, as_json=as_json)
     with Progress("auditing partitions", None) as progress:
         report = audit_directory(
             str(directory),
@@ -39,6 +52,26 @@ def command(*, directory: Path, quick: bool, as_json: bool) -> int:
     else:
         _print(report)
     return ExitCode.DAMAGED if report.errors else ExitCode.OK
+
+
+def _accept_loss(directory: Path, name: str, *, as_json: bool) -> int:
+    key = parse_partition_directory_name(name)
+    if key is None or not (directory / name).is_dir():
+        raise CommandFailed(f"{directory} has no partition {name}", ExitCode.NOT_FOUND)
+    try:
+        report = accept_loss(str(directory), *key, RealFiles())
+    except DataDirLocked as error:
+        raise CommandFailed(str(error), ExitCode.FAILED) from error
+    if as_json:
+        print_json({"partition": name, **asdict(report)})
+        return ExitCode.OK
+    for lost in report.lost:
+        kept = f"; the bytes are kept as {lost.kept_as}" if lost.kept_as else ""
+        click.echo(f"{name}: lost offsets {lost.first_offset} to {lost.next_offset - 1}{kept}")
+    if not report.lost:
+        click.echo(f"{name}: nothing is damaged, nothing was changed")
+    click.echo(f"{name}: the log ends at {report.log_end_offset}")
+    return ExitCode.OK
 
 
 def _print(report: AuditReport) -> None:

@@ -142,7 +142,9 @@ class PartitionAudit:
         self._directory = directory
         self._files = files
         self._clean = stopped_cleanly
-        self._is_compacted = is_compacted
+        manifest = Manifest(directory, files)
+        known_gaps = max(manifest.cleaned_offset, manifest.lost_offset) != NO_OFFSET
+        self._is_compacted = is_compacted or known_gaps
         self._deep = deep
         self._producers = ProducerState(expiration_ms=2**63)
         self._snapshots: dict[int, bytes] = {}

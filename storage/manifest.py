@@ -13,7 +13,8 @@ closed or the log's start moves, and the file is rewritten without the outdated 
 
 A `durable` line says that everything below the offset had been synced when the line was written;
 recovery judges damage by it: behind that offset a torn tail is expected, before it never. A
-`cleaned` line says that compaction has compared everything below the offset.
+`cleaned` line says that compaction has compared everything below the offset, a `lost` line that an
+operator has given up records from there on (`storage.accept_loss`).
 
 Each line ends with the CRC-32C of the text before it, in hexadecimal. Of several lines about one
 segment the last one counts; a line whose checksum is wrong ends the reading, since only a torn tail
@@ -43,6 +44,7 @@ _SEGMENT: Final = "segment"
 _START: Final = "start"
 _DURABLE: Final = "durable"
 _CLEANED: Final = "cleaned"
+_LOST: Final = "lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ class Manifest:
         "durable_offset",
         "facts",
         "log_start_offset",
+        "lost_offset",
     )
 
     def __init__(self, directory: str, files: Files) -> None:
@@ -106,6 +109,7 @@ class Manifest:
         self.log_start_offset = NO_OFFSET
         self.durable_offset = NO_OFFSET
         self.cleaned_offset = NO_OFFSET
+        self.lost_offset = NO_OFFSET
         if files.exists(self._path):
             self._read(files.read_all(self._path))
 
@@ -136,6 +140,11 @@ class Manifest:
             self.cleaned_offset = cleaned_offset
             self._append(_offset_line(_CLEANED, cleaned_offset))
 
+    def remember_lost(self, first_offset: int) -> None:
+        """Append that records from here on were given up as lost. Raises OSError."""
+        self.lost_offset = first_offset
+        self._append(_offset_line(_LOST, first_offset))
+
     def forget(self, base_offsets: Iterable[int]) -> None:
         """Drop segments that are gone; the file follows at the next `rewrite`."""
         for base_offset in base_offsets:
@@ -159,6 +168,8 @@ class Manifest:
             lines.append(_offset_line(_DURABLE, self.durable_offset))
         if self.cleaned_offset != NO_OFFSET:
             lines.append(_offset_line(_CLEANED, self.cleaned_offset))
+        if self.lost_offset != NO_OFFSET:
+            lines.append(_offset_line(_LOST, self.lost_offset))
         self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
         self._is_suspect = False
 
@@ -197,6 +208,8 @@ class Manifest:
                 self.durable_offset = values["offset"]
             elif kind == _CLEANED and "offset" in values:
                 self.cleaned_offset = values["offset"]
+            elif kind == _LOST and "offset" in values:
+                self.lost_offset = values["offset"]
 
 
 def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:

@@ -1,0 +1,219 @@
+"""Taking a log out of quarantine: the operator accepts that what is damaged is lost.
+
+A log whose synced bytes are no longer what was written opens read-only up to the damage and stays
+so (`storage.recovery`), because what to give up is not the broker's decision. Here somebody has
+decided. What is lost is made as small as it can be: the damaged bytes up to the next sound batch
+are taken out, everything behind them stays, at its offsets. In the place of the lost records goes
+a batch without records that covers their offsets, so that the log has no hole and consumers step
+over it.
+
+| found                                    | done                                               |
+|------------------------------------------|----------------------------------------------------|
+| damage, and a sound batch behind it      | the stretch between is replaced by an empty batch  |
+| damage up to the end of a closed segment | an empty batch up to the next segment              |
+| damage up to the end of the log          | cut off                                            |
+| a gap between two segments               | an empty batch at the end of the first             |
+| a log that ends below what was durable   | the log ends there from now on                     |
+
+The damaged bytes are kept beside the log as `<base>.log.damaged-<position>`, for whoever can read
+more in them. The broker must not be running; the data directory's lock sees to that. Interrupted,
+it can be run again.
+
+Source: ours. Read next: `storage.recovery`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.records.builder import assemble_batch
+from protocol.records.layout import (
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+)
+from protocol.records.scan import scan_checked
+from storage.checkpoints import (
+    RECOVERY_POINT_FILE,
+    CorruptCheckpoint,
+    read_offsets,
+    write_offsets,
+)
+from storage.data_dir_start import LOCK_FILE
+from storage.errors import DataDirLocked
+from storage.file_names import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    parse_segment_file_name,
+    partition_directory_name,
+    segment_file_path,
+)
+from storage.files import Files
+from storage.manifest import Manifest
+
+DAMAGED_SUFFIX: Final = ".damaged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRange:
+    """Offsets `[first_offset, next_offset)` that are gone; `kept_as` has their bytes, if any."""
+
+    first_offset: int
+    next_offset: int
+    kept_as: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class LossReport:
+    """What was given up in one partition, and where its log ends now."""
+
+    lost: list[LostRange] = field(default_factory=list)
+    log_end_offset: int = 0
+
+
+def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> LossReport:
+    """Make the log of one partition whole without what is damaged in it.
+
+    Raises:
+        DataDirLocked: a broker has the directory open.
+        OSError: the partition does not exist, or something could not be read or written.
+    """
+    try:
+        lock = files.lock(f"{data_dir}/{LOCK_FILE}")
+    except BlockingIOError:
+        raise DataDirLocked(
+            "a broker is using the data directory", path=data_dir, cure="stop it first"
+        ) from None
+    try:
+        directory = f"{data_dir}/{partition_directory_name(topic, partition)}"
+        report = _Repair(directory, files).run()
+        _lower_recovery_point(data_dir, (topic, partition), report.log_end_offset, files)
+        return report
+    finally:
+        lock.release()
+
+
+class _Repair:
+    """One run over one partition directory."""
+
+    def __init__(self, directory: str, files: Files) -> None:
+        self._directory = directory
+        self._files = files
+        self._manifest = Manifest(directory, files)
+        self._report = LossReport()
+
+    def run(self) -> LossReport:
+        parsed = map(parse_segment_file_name, self._files.list_directory(self._directory))
+        bases = sorted(
+            name.base_offset
+            for name in parsed
+            if name is not None and name.kind == LOG_SUFFIX and not name.stage
+        )
+        for base, following in zip(bases, [*bases[1:], None], strict=True):
+            self._report.log_end_offset = self._mend(base, following)
+        if self._manifest.durable_offset > self._report.log_end_offset:
+            self._manifest.durable_offset = self._report.log_end_offset
+            self._manifest.rewrite()
+        return self._report
+
+    def _mend(self, base: int, following: int | None) -> int:
+        """Make one segment sound up to the next one's base; its end."""
+        path = segment_file_path(self._directory, base, LOG_SUFFIX)
+        data = self._files.read_all(path)
+        sound: list[bytes] = []
+        next_offset, position, is_changed = base, 0, False
+        while True:
+            checked = scan_checked(data, position)
+            for entry in checked.entries:
+                next_offset = entry.next_offset
+            sound.append(data[position : checked.end_position])
+            resume, resume_offset = _next_sound(data, checked.end_position, next_offset)
+            if resume_offset is None:
+                resume_offset = following
+            damaged = data[checked.end_position : resume]
+            if resume_offset is not None and resume_offset > next_offset:
+                self._note(base, checked.end_position, damaged, next_offset, resume_offset)
+                sound.append(_empty_batch(next_offset, resume_offset))
+                is_changed, next_offset = True, resume_offset
+            elif damaged:
+                self._note(base, checked.end_position, damaged, next_offset, next_offset)
+                is_changed = True
+            position = resume
+            if position >= len(data):
+                break
+        if is_changed:
+            self._replace(base, path, b"".join(sound))
+        return next_offset
+
+    def _note(self, base: int, position: int, damaged: bytes, first: int, following: int) -> None:
+        kept_as = None
+        if damaged:
+            kept_as = segment_file_path(self._directory, base, LOG_SUFFIX)
+            kept_as += f"{DAMAGED_SUFFIX}-{position}"
+            self._files.replace_atomically(kept_as, damaged)
+        self._report.lost.append(
+            LostRange(first_offset=first, next_offset=following, kept_as=kept_as)
+        )
+        self._manifest.remember_lost(first)
+
+    def _replace(self, base: int, path: str, content: bytes) -> None:
+        """The indexes go first: none may stay that speaks of other bytes."""
+        self._manifest.forget([base])
+        self._manifest.rewrite()
+        for suffix in INDEX_SUFFIXES:
+            index = segment_file_path(self._directory, base, suffix)
+            if self._files.exists(index):
+                self._files.unlink(index)
+        self._files.sync_directory(self._directory)
+        self._files.replace_atomically(path, content)
+
+
+def _next_sound(data: bytes, start: int, next_offset: int) -> tuple[int, int | None]:
+    """Where the next sound batch behind damage begins, and its first offset; the end if none.
+
+    Only batches of magic 2 are looked for: a false find among older ones could not be ruled out.
+    """
+    at = data.find(bytes([MAGIC_V2]), start + MAGIC_AT + 1)
+    while at >= 0:
+        position = at - MAGIC_AT
+        size = int.from_bytes(data[position + 8 : position + LOG_OVERHEAD], "big") + LOG_OVERHEAD
+        base_offset = int.from_bytes(data[position : position + 8], "big")
+        if base_offset >= next_offset and position + size <= len(data):
+            checked = scan_checked(data, position, position + size)
+            if checked.entries and checked.end_position == position + size:
+                return position, base_offset
+        at = data.find(bytes([MAGIC_V2]), at + 1)
+    return len(data), None
+
+
+def _empty_batch(first_offset: int, next_offset: int) -> bytes:
+    """A batch without records that covers the offsets."""
+    return assemble_batch(
+        b"",
+        base_offset=first_offset,
+        leader_epoch=NO_LEADER_EPOCH,
+        attributes=0,
+        last_offset_delta=next_offset - first_offset - 1,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer=(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE),
+        records_count=0,
+    )
+
+
+def _lower_recovery_point(
+    data_dir: str, key: tuple[str, int], log_end_offset: int, files: Files
+) -> None:
+    try:
+        offsets = dict(read_offsets(data_dir, RECOVERY_POINT_FILE, files))
+    except CorruptCheckpoint:
+        # Taken for empty by the next start, which then verifies everything.
+        return
+    if offsets.get(key, NO_OFFSET) > log_end_offset:
+        offsets[key] = log_end_offset
+        write_offsets(data_dir, RECOVERY_POINT_FILE, offsets, files)

@@ -1,0 +1,51 @@
+"""`tidelog fsck`: what it gives up, when told to."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.exit_codes import ExitCode
+from cli.main import run
+from config import load
+from storage.data_dir import DataDir
+from storage.files import RealFiles
+from tests.support.logs import batch
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A directory with one partition of three batches of 100 bytes."""
+    data_dir = DataDir.open(str(tmp_path), files=RealFiles(), broker_config=load(), now_ms=NOW_MS)
+    log = data_dir.create_topic("t", 1, {}, NOW_MS).partitions[0]
+    for number in range(3):
+        log.append(memoryview(batch(NOW_MS + number, size=100)), now_ms=NOW_MS)
+    data_dir.close(NOW_MS)
+    return tmp_path
+
+
+def test_a_damaged_batch_is_given_up_and_named(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = directory / "t-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[180] ^= 1
+    log.write_bytes(data)
+    assert run(["fsck", str(directory)]) == ExitCode.DAMAGED
+    capsys.readouterr()
+    assert run(["fsck", "--accept-loss", "t-0", str(directory)]) == ExitCode.OK
+    shown = capsys.readouterr().out
+    assert "t-0: lost offsets 1 to 1; the bytes are kept as" in shown
+    assert "the log ends at 3" in shown
+    assert run(["fsck", "--accept-loss", "t-0", "--json", str(directory)]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["lost"] == []
+
+
+def test_an_unknown_partition_is_not_found(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["fsck", "--accept-loss", "u-0", str(directory)]) == ExitCode.NOT_FOUND
+    assert run(["fsck", "--accept-loss", "t", str(directory)]) == ExitCode.NOT_FOUND
+    assert "has no partition" in capsys.readouterr().err
