@@ -88,7 +88,7 @@ def _shown(values: list[float] | None) -> str:
 def _rows(broker: brokers.Running, wanted: str) -> Iterator[Row]:
     speaks_kafka = not broker.name.startswith("limit")
     one, many = f"cost-{uuid.uuid4().hex[:8]}", f"cost-{uuid.uuid4().hex[:8]}"
-    rows = [*_produce_rows(one, many), *(_read_rows(one) if speaks_kafka else ())]
+    rows = [*_produce_rows(one, many), *(read_rows(one) if speaks_kafka else ())]
     if speaks_kafka:
         loads.create_topic(broker.bootstrap, one, 1, retention_bytes="2000000000")
         loads.create_topic(broker.bootstrap, many, 16, retention_bytes="200000000")
@@ -107,20 +107,21 @@ def _produce_rows(one: str, many: str) -> Iterator[Row]:
     yield Row(title="Produce 1 record of 100 B", frame=_produce(one, [_batch(1, 100)]))
 
 
-def _read_rows(topic: str) -> Iterator[Row]:
+def read_rows(topic: str) -> Iterator[Row]:
+    """The requests that read: a topic that exists, times that do not matter."""
     now_ms = int(time.time() * 1000)
     for size in (KIB_BATCH + 1_000, MIB_BATCH):
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=size)
         asked = FetchTopic(topic=topic, partitions=[partition])
         fetch = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50_000_000, topics=[asked])
-        yield Row(title=f"Fetch {size // 1_000} KB", frame=_frame(fetch, FETCH_V))
+        yield Row(title=f"Fetch {size // 1_000} KB", frame=framed(fetch, FETCH_V))
     time_asked = ListOffsetsPartition(partition_index=0, timestamp=now_ms)
     lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[time_asked])])
-    yield Row(title="ListOffsets at a time", frame=_frame(lookup, LIST_OFFSETS_V))
+    yield Row(title="ListOffsets at a time", frame=framed(lookup, LIST_OFFSETS_V))
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-    yield Row(title="Metadata of one topic", frame=_frame(metadata, METADATA_V))
+    yield Row(title="Metadata of one topic", frame=framed(metadata, METADATA_V))
     heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    yield Row(title="Heartbeat", frame=_frame(heartbeat, HEARTBEAT_V))
+    yield Row(title="Heartbeat", frame=framed(heartbeat, HEARTBEAT_V))
 
 
 def _batch(count: int, size: int) -> bytes:
@@ -131,10 +132,11 @@ def _batch(count: int, size: int) -> bytes:
 def _produce(topic: str, batches: Sequence[bytes]) -> bytes:
     data = [PartitionProduceData(index=i, records=batch) for i, batch in enumerate(batches)]
     topics = [TopicProduceData(name=topic, partition_data=data)]
-    return _frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), PRODUCE_V)
+    return framed(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), PRODUCE_V)
 
 
-def _frame(message: object, version: int) -> bytes:
+def framed(message: object, version: int) -> bytes:
+    """A whole request frame of a protocol message."""
     header = RequestHeader(
         api_key=message_spec(type(message)).api_key,
         api_version=version,

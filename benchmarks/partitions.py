@@ -1,0 +1,121 @@
+"""Ten thousand partitions: start, describe, a produce to each, and what they hold of memory.
+
+Topics of 500 partitions, one request each. Measured are creating them, describing them (one
+Metadata request), one record to every partition with acks=all in a request per topic, the memory
+after that, and a clean stop and start on the data, until an ApiVersions request is answered.
+`python -m benchmarks.partitions [--brokers a,b] [--partitions N]`
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import brokers, loads, machine, report, wire
+from benchmarks.request_cost import framed
+from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
+from protocol.headers import decode_response_header
+from protocol.registry import decode_response
+
+PER_TOPIC = 500
+PRODUCE_V, METADATA_V = 11, 12
+START_TIMEOUT_S = 120
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.partitions", description=__doc__)
+    parser.add_argument("--brokers", default="kafka,tidelog,tidelog-synced")
+    parser.add_argument("--partitions", type=int, default=10_000)
+    options = parser.parse_args(arguments)
+    names = options.brokers.split(",")
+    with tempfile.TemporaryDirectory(prefix="bench-partitions-") as name:
+        folder = Path(name)
+        rows = [_row(brokers.BY_NAME[each], folder / each, options.partitions) for each in names]
+        facts = machine.markdown(machine.describe(folder))
+    head = ["broker", "create", "describe", "produce to each", "memory", "CPU", "start again"]
+    print(f"{facts}\n\n{options.partitions:,} partitions.\n\n{report.table(head, rows)}")
+    return 0
+
+
+def _row(contender: brokers.Contender, folder: Path, partitions: int) -> list[str]:
+    with contender.start(folder) as running:
+        began = time.perf_counter()
+        topics = [f"partitions-{number}" for number in range(partitions // PER_TOPIC)]
+        for topic in topics:
+            loads.create_topic(running.bootstrap, topic, PER_TOPIC)
+        created = time.perf_counter()
+        connection = wire.Connection(running.bootstrap)
+        _describe(connection, topics)
+        described = time.perf_counter()
+        _produce_to_each(connection, topics)
+        produced = time.perf_counter()
+        connection.close()
+        memory, cpu = running.resident_bytes(), running.cpu_seconds()
+    with contender.start(folder) as running:
+        connection = _answering(running)
+        started = time.perf_counter()
+        _describe(connection, topics)
+        connection.close()
+    return [
+        contender.title,
+        f"{created - began:.2f} s",
+        f"{(described - created) * 1e3:,.0f} ms",
+        f"{produced - described:.2f} s",
+        f"{memory / 1e6:,.0f} MB",
+        f"{cpu:.1f} s",
+        f"{started - running.spawned_at:.2f} s",
+    ]
+
+
+def _describe(connection: wire.Connection, topics: Sequence[str]) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
+    answer = connection.ask(framed(request, METADATA_V))
+    _, position = decode_response_header(answer, ApiKey.METADATA, METADATA_V)
+    found = decode_response(ApiKey.METADATA, METADATA_V, memoryview(answer), position)
+    described = sum(len(topic.partitions) for topic in found.topics)
+    if described != len(topics) * PER_TOPIC:
+        raise loads.LoadFailed(f"{described} partitions were described")
+
+
+def _produce_to_each(connection: wire.Connection, topics: Sequence[str]) -> None:
+    batch = wire.record_batch([b"x" * 100], [int(time.time() * 1000)])
+    for topic in topics:
+        data = [PartitionProduceData(index=index, records=batch) for index in range(PER_TOPIC)]
+        written = TopicProduceData(name=topic, partition_data=data)
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[written])
+        frame = framed(request, PRODUCE_V)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while refusals := _refusals(connection.ask(frame)):
+            # Kafka refuses for a while after the topic was created.
+            if time.monotonic() > deadline:
+                raise loads.LoadFailed(f"refused with errors {refusals}")
+            time.sleep(0.05)
+
+
+def _refusals(answer: bytes) -> set[int]:
+    _, position = decode_response_header(answer, ApiKey.PRODUCE, PRODUCE_V)
+    found = decode_response(ApiKey.PRODUCE, PRODUCE_V, memoryview(answer), position)
+    codes = {response.error_code for response in found.responses[0].partition_responses}
+    return codes - {ErrorCode.NONE}
+
+
+def _answering(running: brokers.Running) -> wire.Connection:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            connection = wire.Connection(running.bootstrap)
+            connection.ask(wire.api_versions_request())
+            return connection
+        time.sleep(0.005)
+    raise loads.LoadFailed(f"{running.name} did not answer within {START_TIMEOUT_S} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
