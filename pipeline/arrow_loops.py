@@ -187,7 +187,7 @@ def fill_rows(  # noqa: C901 - one loop: a call for each step would cost more th
 
     A run is (start, end, records, base offset, base timestamp, append timestamp): uncompressed
     records in `buffer[start:end]`; an append timestamp other than -1 stands for every record's
-    own. `limits` are (first offset, end offset, oldest ms, newest ms), the ends exclusive.
+    own. `limits` are (first offset, end offset, oldest ms, newest ms); only the end is exclusive.
     `fixed` is (offsets i64, micros i64, micros bitmap); `key_out` and `value_out` are (ends i32,
     bitmap, bytes); `header_out` is (list ends i32, list bitmap, key ends i32, keys, value ends
     i32, value bitmap, values).
@@ -286,7 +286,7 @@ def fill_rows(  # noqa: C901 - one loop: a call for each step would cost more th
                 offset < first_offset
                 or offset >= end_offset
                 or timestamp < oldest
-                or timestamp >= newest
+                or timestamp > newest
             ):
                 position = body_end
                 continue

@@ -140,6 +140,9 @@ class PartitionDecoder:
         self.partition = partition
         self.next_offset = start
         self._end = end
+        # Without an upper end even the largest number is inside, to be judged with the others.
+        unbounded = rules.newest_ms == INT64_MAX
+        self._newest_ms = INT64_MAX if unbounded else rules.newest_ms - 1
         self._rules = rules
         self._schema = rules.schema
         self._wanted = (
@@ -282,7 +285,7 @@ class PartitionDecoder:
         rules = self._rules
         try:
             columns.fill(
-                data, runs, (self.next_offset, self._end, rules.oldest_ms, rules.newest_ms)
+                data, runs, (self.next_offset, self._end, rules.oldest_ms, self._newest_ms)
             )
         except CorruptData as error:
             raise CorruptData(self._at(f"near offset {runs[0][3]}: {error}")) from error
@@ -340,7 +343,7 @@ class PartitionDecoder:
                 record
                 for record in iter_records(entry_bytes)
                 if self.next_offset <= record.offset < self._end
-                and rules.oldest_ms <= record.timestamp < rules.newest_ms
+                and rules.oldest_ms <= record.timestamp <= self._newest_ms
             ]
         except RecordsError as error:
             raise CorruptData(self._at(str(error))) from error

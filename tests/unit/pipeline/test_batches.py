@@ -232,3 +232,9 @@ def test_large_fetches_come_out_in_batches_of_the_asked_size() -> None:
     decoder = PartitionDecoder("t", 0, 0, 1 << 40, DecodeRules(columns=ALL, rows_per_batch=100))
     rows = [one.num_rows for one in decoder.feed(memoryview(batch(0, 250)))]
     assert rows == [100, 100, 50]
+
+
+def test_the_largest_number_of_all_is_judged_and_not_dropped() -> None:
+    data = build_batch([record(0, 2**63 - 1)])
+    with pytest.raises(MalformedTimestamp):
+        decode(data)
