@@ -262,8 +262,12 @@ class Wire(RawClient):
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
         )
-        (got,) = self.ask(ApiKey.LIST_OFFSETS, request, 0).topics[0].partitions
-        return got.error_code, list(got.old_style_offsets)
+
+        def attempt() -> tuple[int, list[int]]:
+            (got,) = self.ask(ApiKey.LIST_OFFSETS, request, 0).topics[0].partitions
+            return got.error_code, list(got.old_style_offsets)
+
+        return _settle(attempt, lambda found: found[0], topic, must_settle=False)
 
     def delete_before(self, topic: str, offset: int, *, partition: int = 0) -> None:
         """DeleteRecords."""
