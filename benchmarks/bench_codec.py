@@ -6,7 +6,7 @@ a run only ever makes it slower. `python -m benchmarks.bench_codec`
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.bench_records import best_us
@@ -39,10 +39,9 @@ def _measured(message: Any, version: int) -> list[float]:
     cls = type(message)
     spec = message_spec(cls)
     data = memoryview(encode_request(message, version))
-    if spec.direction is Direction.REQUEST:
-        decode, encode = decode_request, encode_request
-    else:
-        decode, encode = decode_response, encode_response
+    is_request = spec.direction is Direction.REQUEST
+    decode = decode_request if is_request else decode_response
+    encode: Callable[[Any, int], object] = encode_request if is_request else encode_response
     return [
         best_us(lambda: decode(spec.api_key, version, data, 0)),
         best_us(lambda: encode(message, version)),

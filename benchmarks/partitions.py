@@ -49,9 +49,11 @@ def _row(contender: brokers.Contender, folder: Path, partitions: int) -> list[st
         began = time.perf_counter()
         topics = [f"partitions-{number}" for number in range(partitions // PER_TOPIC)]
         for topic in topics:
-            loads.create_topic(running.bootstrap, topic, PER_TOPIC)
-        created = time.perf_counter()
+            with contextlib.suppress(loads.LoadFailed):  # not visible yet: see below
+                loads.create_topic(running.bootstrap, topic, PER_TOPIC)
         connection = wire.Connection(running.bootstrap)
+        _until_described(connection, topics)
+        created = time.perf_counter()
         _describe(connection, topics)
         described = time.perf_counter()
         _produce_to_each(connection, topics)
@@ -72,6 +74,15 @@ def _row(contender: brokers.Contender, folder: Path, partitions: int) -> list[st
         f"{cpu:.1f} s",
         f"{started - running.spawned_at:.2f} s",
     ]
+
+
+def _until_described(connection: wire.Connection, topics: Sequence[str]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(loads.LoadFailed):
+            return _describe(connection, topics)
+        time.sleep(0.05)
+    raise loads.LoadFailed("the topics did not become visible")
 
 
 def _describe(connection: wire.Connection, topics: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ clients and a large group look like to a broker.
 
 import argparse
 import contextlib
+import itertools
 import multiprocessing
 import sys
 import tempfile
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     work = [(running.bootstrap, row.frame, options.requests)] * PARALLEL
                     pool.starmap(_ask, work)  # warm-up
                     before, started = running.cpu_seconds(), time.perf_counter()
-                    times = sorted(sum(pool.starmap(_ask, work), []))
+                    times = sorted(itertools.chain(*pool.starmap(_ask, work)))
                     elapsed = time.perf_counter() - started
                     cost = (running.cpu_seconds() - before) / len(times) * 1e6
                     rows.append([
