@@ -1,5 +1,6 @@
 """The command line as a user meets it: a process, its output and its exit code."""
 
+import contextlib
 import json
 import os
 import signal
@@ -220,7 +221,13 @@ def test_following_shows_new_records_and_ends_cleanly_with_ctrl_c(server: Runnin
     ok("topic", "create", "follow", server=server)
     words = [sys.executable, "-m", "tidelog", "consume", "follow", "--format", "{value}"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, env=environment(server), bufsize=0, **pipes) as process:
+    # A test run in the background of a shell ignores SIGINT, and its children inherit that.
+    pipes["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with (
+        subprocess.Popen(words, env=environment(server), bufsize=0, **pipes) as process,
+        contextlib.ExitStack() as at_last,
+    ):
+        at_last.callback(process.kill)
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         seen = b""
@@ -231,6 +238,7 @@ def test_following_shows_new_records_and_ends_cleanly_with_ctrl_c(server: Runnin
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         errors = process.stderr.read()
+        process.wait(30)
     assert b"hello\n" in seen
     assert (process.returncode, errors) == (ExitCode.INTERRUPTED, b"")
 
