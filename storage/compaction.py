@@ -20,7 +20,7 @@ Damage is not carried over: an entry whose checksum is wrong ends the round with
 old segments stay.
 
 Differs from Kafka: keys are compared in full, not by their MD5; every rewritten segment keeps its
-last batch, at least as a header; see docs/adr/0011.
+last batch, at least as a header; see docs/adr/0013.
 
 Source: KIP-280's ancestor, Kafka `Cleaner`; KIP-534 (tombstones).
 Read next: `storage.compaction_plan`, `storage.compaction_filter`.
