@@ -94,7 +94,8 @@ def test_non_matching_starting_timestamp_fails_or_waits(broker: Broker, run: Run
         run(topic, name="fails", **late)
     assert run(topic, startingOffsetsByTimestampStrategy="latest", **late) == []
     broker.produce(topic, 0, 3)
-    assert run(topic, startingOffsetsByTimestampStrategy="latest", **late) == [(0, 3)]
+    batches = run(topic, startingOffsetsByTimestampStrategy="latest", **late)
+    assert [count for _, count in batches] == [3]
 
 
 def test_max_offsets_per_trigger_is_shared_out(broker: Broker, run: Run) -> None:
@@ -138,7 +139,8 @@ def test_partitions_added_while_stopped_are_read_from_their_beginning(
     with broker.cluster() as cluster:
         cluster.any_connection().call(
             CreatePartitionsRequest(
-                topics=[CreatePartitionsTopic(name=topic, count=2)], timeout_ms=10_000
+                topics=[CreatePartitionsTopic(name=topic, count=2, assignments=None)],
+                timeout_ms=10_000,
             ),
             1,
         )
@@ -170,9 +172,7 @@ def test_topic_made_anew_between_batches(
     with pytest.raises(StreamingQueryException, match="deleted and made anew"):
         run(topic)
     run(topic, failOnDataLoss="false")
-    assert seen(spark, tmp_path / "q") == sorted(
-        numbers((0, 4), (100, 106)), key=lambda text: int(text[1:])
-    ) or set(seen(spark, tmp_path / "q")) == set(numbers((0, 4), (100, 106)))
+    assert sorted(seen(spark, tmp_path / "q")) == sorted(numbers((0, 4), (100, 106)))
 
 
 def test_the_initial_offset_survives_a_crash_before_the_first_batch(
@@ -186,7 +186,8 @@ def test_the_initial_offset_survives_a_crash_before_the_first_batch(
     assert kept["offset"]["offsets"] == {topic: {"0": 5}}
     broker.produce(topic, 0, 5, first=5)
     # What a crash between the plan and the first commit leaves: no checkpoint, but the journal.
-    (tmp_path / "q" / "checkpoint").rename(tmp_path / uuid.uuid4().hex)
+    for folder in ("checkpoint", "out"):
+        (tmp_path / "q" / folder).rename(tmp_path / uuid.uuid4().hex)
     assert sum(count for _, count in run(topic, startingOffsets="latest")) == 5
 
 
