@@ -150,8 +150,8 @@ class Sender:
             self._expire(queue, now)
             delay_s = self._delay_of(queue, now)
             if delay_s is None:
-                continue
-            if delay_s > 0:
+                delays += self._delay_to_expiry(queue, now)
+            elif delay_s > 0:
                 delays.append(delay_s)
             elif (node_id := await self._leader_of(queue)) is not None:
                 due.setdefault(node_id, []).append(queue)
@@ -185,6 +185,13 @@ class Sender:
             return 0
         return max(0, first.created_at + self._options.linger_ms / 1000 - now)
 
+    def _delay_to_expiry(self, queue: PartitionQueue, now: float) -> list[float]:
+        """Seconds until a queue that waits for an event has to be looked at all the same."""
+        if not queue.waiting:
+            return []
+        limit_s = self._options.delivery_timeout_ms / 1000
+        return [max(0, queue.waiting[0].created_at + limit_s - now)]
+
     async def _leader_of(self, queue: PartitionQueue) -> int | None:
         try:
             return await self._cluster.leader(queue.partition)
@@ -196,10 +203,12 @@ class Sender:
 
     def _expire(self, queue: PartitionQueue, now: float) -> None:
         limit_s = self._options.delivery_timeout_ms / 1000
-        while queue.waiting and now - queue.waiting[0].created_at > limit_s:
+        while queue.waiting and now >= queue.waiting[0].created_at + limit_s:
             batch = queue.waiting.popleft()
             if batch.is_in_doubt and self._identity is not None:
                 self._identity.is_stale = True
+                # What waits behind it waits for a new identity now, and nothing else may come.
+                self.wake()
             elif batch.sequence != NO_SEQUENCE:
                 queue.renumber_from(batch.sequence)
             fate = "it may or may not be stored" if batch.is_in_doubt else "it was not stored"

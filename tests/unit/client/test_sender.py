@@ -208,6 +208,21 @@ async def test_time_up_with_unknown_fate_says_so_and_takes_a_new_identity() -> N
     assert broker.sent[-1] == (101, 0, [b"b"])
 
 
+async def test_what_waits_behind_a_batch_of_unknown_fate_is_sent_by_itself() -> None:
+    """Nothing else happens then: the sender has to wake itself."""
+    broker = FakeBroker(*[LOST] * 1000)
+    async with sending(broker, delivery_timeout_ms=200) as send:
+        first = send(b"a")
+        await asyncio.sleep(0.1)
+        second = send(b"b")
+        with pytest.raises(BrokerUnreachable, match="may or may not be stored"):
+            await first
+        broker.script.clear()
+        async with asyncio.timeout(2):
+            await second
+    assert broker.sent[-1] == (101, 0, [b"b"])
+
+
 async def test_records_errors_name_the_guilty() -> None:
     broker = FakeBroker(ErrorCode.INVALID_TIMESTAMP)
     broker.record_errors = [
