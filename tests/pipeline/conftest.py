@@ -1,26 +1,29 @@
 """One broker and one Spark session for all tests here; both on loopback, both small."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("pyspark")
-
-from pyspark.sql import DataFrame, SparkSession
-
-from pipeline.cluster import Cluster
-from pipeline.options import parse_sink_options
-from pipeline.producing import TaskProducer
-from pipeline.session import session as make_session
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.create_topics import CreatableTopicConfig as TopicConfigEntry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.cluster import Cluster
+
+# Without the extra there is nothing to collect here; `make spark-test` installs it.
+collect_ignore_glob = [] if find_spec("pyspark") else ["*"]
 
 START_MS = 1_700_000_000_000
 
@@ -72,6 +75,9 @@ class Broker:
         return name
 
     def cluster(self) -> Cluster:
+        from pipeline.cluster import Cluster
+        from pipeline.options import parse_sink_options
+
         return Cluster(parse_sink_options({**self.options, "topic": "x"}).connection)
 
     def produce(
@@ -89,6 +95,9 @@ class Broker:
         **options: str,
     ) -> None:
         """Append `count` records with values v0, v1, ... a step of time apart."""
+        from pipeline.options import parse_sink_options
+        from pipeline.producing import TaskProducer
+
         parsed = parse_sink_options({**self.options, "topic": topic, **options})
         with self.cluster() as cluster:
             producer = TaskProducer(cluster, parsed, transactional_id=transactional_id)
@@ -115,6 +124,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    from pipeline.session import session as make_session
+
     # Two tries for a task: what fails once must not fail a query, and the tests kill tasks.
     running = make_session(
         "local[2,2]",

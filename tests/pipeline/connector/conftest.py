@@ -5,6 +5,8 @@ newest release that is; the pair below is known to work on PySpark 4.2 and 4.3. 
 fetching (`spark.jars.packages`) is not used: it does not honour Maven's settings.
 """
 
+from __future__ import annotations
+
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
