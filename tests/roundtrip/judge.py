@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 from storage.file_names import parse_partition_directory_name, parse_segment_file_name
+from storage.kraft_metadata import METADATA_DIRECTORY
 from tests.roundtrip.workload import GROUP, TXN_GROUP, probe_times
 from tests.support.kafka_peer import tool_command
 from tests.support.wire import READ_COMMITTED, Found, Seen, Wire
@@ -52,6 +53,19 @@ def findings(directory: Path) -> list[str]:
         *_dump(indexes, "--index-sanity-check"),
         *_dump(files, "--deep-iteration"),
     ]
+
+
+def metadata_problems(directory: Path) -> list[str]:
+    """What the tool has against an exported snapshot of the cluster's metadata."""
+    (snapshot,) = (directory / METADATA_DIRECTORY).iterdir()
+    command = tool_command(DUMP, "--cluster-metadata-decoder", "--files", str(snapshot))
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DUMP_TIMEOUT_S, check=False
+    )
+    lines = done.stdout.splitlines()
+    assert any('"type":"TOPIC_RECORD"' in line for line in lines), done.stdout[:1000]
+    marks = ("isvalid: false", "rror", "xception", "invalid", "unknown")
+    return [line for line in lines if any(mark in line for mark in marks)]
 
 
 def _dump(files: Iterable[str], *options: str) -> list[str]:

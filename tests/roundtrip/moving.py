@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.kafka_peer import KafkaPeer
+from tests.support.kafka_peer import KafkaPeer, tool_command
 
 
 def tidelog(*words: object) -> dict[str, Any]:
@@ -24,6 +24,15 @@ def tidelog_fails(*words: object) -> str:
     done = _run(words)
     assert done.returncode != 0, done.stdout
     return done.stderr
+
+
+def raise_features(bootstrap: str) -> None:
+    """The command that an export tells its reader to run, so that 4.x uses what it can."""
+    tool = "org.apache.kafka.tools.FeatureCommand"
+    words = ["--bootstrap-server", bootstrap, "upgrade", "--release-version", "4.3"]
+    command = tool_command(tool, *words)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _run(words: Sequence[object]) -> subprocess.CompletedProcess[str]:

@@ -14,8 +14,8 @@ from storage.files import RealFiles
 from storage.fsck import audit_directory
 from tests.compat.brokers import TidelogProcess
 from tests.roundtrip import workload
-from tests.roundtrip.judge import differences, findings, view
-from tests.roundtrip.moving import peer_on, tidelog
+from tests.roundtrip.judge import differences, findings, metadata_problems, view
+from tests.roundtrip.moving import peer_on, raise_features, tidelog
 from tests.support.kafka_peer import LAST_WITH_OLD_PROTOCOLS, NEWEST
 from tests.support.wire import Produced, Wire
 
@@ -80,9 +80,12 @@ def test_kafka_starts_on_what_tidelog_wrote_and_serves_the_same(
     report = tidelog("export-kraft", ours, theirs)
     assert report["partitions"] >= sum(count for count, _ in made.values())
 
+    assert metadata_problems(theirs) == []
     with peer_on(tmp_path / "kafka", theirs, version) as peer, Wire(peer.bootstrap) as wire:
         assert differences(before, view(wire)) == INTENDED
         _goes_on(wire)
+        if version == NEWEST:
+            raise_features(peer.bootstrap)
     assert not list(theirs.glob("*-stray")), "Kafka knew every directory"
 
     back = tmp_path / "back"
