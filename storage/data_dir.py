@@ -38,6 +38,7 @@ from storage import data_dir_start
 from storage.checkpoints import (
     write_clean_shutdown,
 )
+from storage.closing import RunAll, close_logs, run_in_order
 from storage.data_dir_start import Claim, RandomBytes, Survey
 from storage.errors import DataDirNotWritable, StorageError, StorageFailed
 from storage.files import Files
@@ -299,10 +300,12 @@ class DataDir:
         removed = self._directories.remove_due(now_ms)
         return removed + sum(log.delete_pending_files(now_ms) for log in self._logs())
 
-    def close(self, now_ms: int) -> None:
+    def close(self, now_ms: int, *, run_all: RunAll | None = None) -> None:
         """Stop cleanly: all on the medium, then the marker that says so, then the lock.
 
-        If any log cannot be closed the marker is not written, so the next start recovers.
+        The last syncs are waited for by `run_all`, some dozens of logs at a time; without it, one
+        after the other. If any log cannot be closed the marker is not written, so the next start
+        recovers.
 
         Raises:
             StorageFailed: something could not be written. The lock is released all the same.
@@ -311,7 +314,7 @@ class DataDir:
             return
         self._is_closed = True
         try:
-            failures = self._close_logs(now_ms)
+            failures = self._close_logs(now_ms, run_all or run_in_order)
             self.checkpoint()
             self._journal.close()
             if not failures:
@@ -475,14 +478,8 @@ class DataDir:
         for log in topic.partitions:
             log.reconfigure(config)
 
-    def _close_logs(self, now_ms: int) -> list[StorageError]:
-        failures = []
-        for log in self._logs():
-            try:
-                log.close(now_ms)
-            except StorageError as error:
-                failures.append(error)
-        return failures
+    def _close_logs(self, now_ms: int, run_all: RunAll) -> list[StorageError]:
+        return close_logs(list(self._logs()), now_ms, run_all)
 
     def _logs(self) -> Iterator[Log]:
         return (log for topic in self.topics.values() for log in topic.partitions)

@@ -89,9 +89,9 @@ def marker_first(patch: Patch) -> None:
     """The marker is written before the logs are closed."""
     original = data_dir.DataDir._close_logs
 
-    def close_logs(self: Any, now_ms: int) -> Any:
+    def close_logs(self: Any, *arguments: Any) -> Any:
         checkpoints.write_clean_shutdown(self.path, self._files)
-        return original(self, now_ms)
+        return original(self, *arguments)
 
     patch.setattr(data_dir.DataDir, "_close_logs", close_logs)
 
