@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from config.topic import canonical_topic_key
 from config.topic_keys import TOPIC_KEYS
 from storage.checkpoints import (
     CLEANER_FILE,
@@ -155,6 +156,7 @@ def settings_for_kafka(
 ) -> dict[str, str]:
     """The topic's own settings as Kafka 4.x takes them; what it does not take is noted."""
     carried = {}
+    overrides = {canonical_topic_key(name): value for name, value in overrides.items()}
     for name, value in overrides.items():
         if name == _DIFFERENCE:
             # Gone in 4.0; its two successors say the same.
