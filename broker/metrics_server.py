@@ -1,4 +1,4 @@
-"""The metrics port: /metrics, /healthz and /readyz over a minimal HTTP/1.1.
+"""The metrics port: /metrics, /healthz, /readyz and /explain over a minimal HTTP/1.1.
 
 Runs in the broker's loop, one small answer per connection.  It reads one request of at most 8 KiB,
 knows GET and HEAD, and closes.  A full HTTP server would be more code than the broker's dispatch.
@@ -8,6 +8,7 @@ knows GET and HEAD, and closes.  A full HTTP server would be more code than the 
 | /metrics | always                                    |                           |
 | /healthz | the event loop runs (there is an answer)  | a partition is offline    |
 | /readyz  | clients are being accepted                | starting, or stopping     |
+| /explain | a lookup was explained: `broker.explain`  | its partition is offline  |
 """
 
 import asyncio
@@ -29,15 +30,28 @@ _REASONS = {
 _TEXT = "text/plain; charset=utf-8"
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 
+_JSON = "application/json"
+
 Probe = Callable[[], str | None]
 """A check: None when all is well, else the reason."""
+
+Explain = Callable[[str], tuple[int, bytes]]
+"""From a query string to HTTP status and JSON."""
 
 
 class MetricsServer:
     """The HTTP listener for operators; `start` gives the port, `stop` closes it."""
 
-    def __init__(self, render: Callable[[], bytes], *, healthy: Probe, ready: Probe) -> None:
-        """Serve the exposition that `render` makes and the two probes."""
+    def __init__(
+        self,
+        render: Callable[[], bytes],
+        *,
+        healthy: Probe,
+        ready: Probe,
+        explain: Explain | None = None,
+    ) -> None:
+        """Serve the exposition that `render` makes, the two probes and the explanations."""
+        self._explain = explain
         self._render = render
         self._healthy = healthy
         self._ready = ready
@@ -87,7 +101,10 @@ class MetricsServer:
             return 400, _TEXT, b"not an HTTP request\n"
         if words[0] not in (b"GET", b"HEAD"):
             return 405, _TEXT, b"GET or HEAD\n"
-        path = words[1].split(b"?", 1)[0]
+        path, _, query = words[1].partition(b"?")
+        if path == b"/explain" and self._explain is not None:
+            status, body = self._explain(query.decode("latin-1"))
+            return status, _JSON, body
         if path == b"/metrics":
             return 200, _EXPOSITION, self._render()
         if path == b"/healthz":

@@ -5,10 +5,12 @@ from typing import Any
 import click
 
 from cli.exit_codes import ExitCode
+from cli.explanation import show_explanations
 from cli.failures import CommandFailed
 from cli.options import TimeType, bootstrap_option, json_option, run_async
 from cli.output import RIGHT, print_json, print_table, time_fields
 from client.admin import Admin
+from client.explain import explain_lookup
 from client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from client.times import format_duration, format_time
 from client.types import OffsetAndTimestamp, TopicPartition
@@ -23,6 +25,12 @@ Hits = dict[TopicPartition, OffsetAndTimestamp | None]
 @click.option("--latest", "which", flag_value="latest", help="One past the last offset.")
 @click.option("--max-timestamp", "which", flag_value="max", help="The newest record by time.")
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option(
+    "--explain",
+    "metrics_url",
+    metavar="HOST:PORT",
+    help="With --at: what the lookup did, from the broker's metrics port.",
+)
 @bootstrap_option
 @json_option
 def command(
@@ -31,6 +39,7 @@ def command(
     at_ms: int | None,
     which: str | None,
     partition: int | None,
+    metrics_url: str | None,
     bootstrap: str,
     as_json: bool,
 ) -> None:
@@ -42,6 +51,15 @@ def command(
     """
     if at_ms is not None and which is not None:
         raise click.UsageError(f"--at and --{which} ask two things: give one of them")
+    if metrics_url is not None:
+        if at_ms is None:
+            raise click.UsageError("--explain needs --at: a lookup by time is what it explains")
+        found = run_async(_explain(bootstrap, topic, partition, at_ms, metrics_url))
+        if as_json:
+            print_json({"topic": topic, "at_ms": at_ms, "partitions": found})
+        else:
+            show_explanations(found)
+        return
     if at_ms is None and which is None:
         _show_ends(run_async(_ends(bootstrap, topic, partition)), topic, as_json)
         return
@@ -63,6 +81,14 @@ async def _lookup(bootstrap: str, topic: str, partition: int | None, timestamp: 
     async with Admin(bootstrap) as admin:
         partitions = await _partitions(admin, topic, partition)
         return await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+
+
+async def _explain(
+    bootstrap: str, topic: str, partition: int | None, timestamp: int, metrics_url: str
+) -> list[dict[str, Any]]:
+    async with Admin(bootstrap) as admin:
+        partitions = await _partitions(admin, topic, partition)
+    return [await explain_lookup(metrics_url, topic, tp.partition, timestamp) for tp in partitions]
 
 
 async def _ends(bootstrap: str, topic: str, partition: int | None) -> tuple[Hits, Hits]:

@@ -1,0 +1,60 @@
+"""A lookup by time, told step by step: the text of ``tidelog offsets --at T --explain``."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from client.times import format_time
+
+
+def show_explanations(explanations: Iterable[dict[str, Any]]) -> None:
+    """Print what was done in each partition, and what lies on both sides of the answer."""
+    for explanation in explanations:
+        for line in lines(explanation):
+            click.echo(line)
+
+
+def lines(explanation: dict[str, Any]) -> Iterable[str]:
+    """One explanation as sentences."""
+    found, searched = explanation["found"], explanation["searched"]
+    yield f"{explanation['topic']}-{explanation['partition']}: {_answer(explanation)}"
+    yield (
+        f"  {len(searched)} of {explanation['segments']} segments searched, "
+        f"{explanation['bytes_read']:,} bytes of log read"
+    )
+    for search in searched:
+        entry, start = search["time_entry"], search["offset_entry"]
+        yield (f"  segment {search['base_offset']}, newest record {_time(search['max_timestamp'])}")
+        yield (
+            f"    time index: nothing up to offset {entry['offset']} is newer than "
+            f"{_time(entry['timestamp'])}"
+            if entry["timestamp"] >= 0
+            else "    time index: no entry before the time"
+        )
+        yield f"    offset index: offset {start['offset']} is at or behind byte {start['position']}"
+        yield (
+            f"    scanned from there: {search['batches_scanned']} batches, "
+            f"{search['records_scanned']} records, {search['bytes_read']:,} bytes"
+        )
+    if found is not None:
+        for name in ("before", "after"):
+            record = explanation[name]
+            where = "none" if record is None else _record(record)
+            yield f"  {name}: {where}"
+
+
+def _answer(explanation: dict[str, Any]) -> str:
+    found = explanation["found"]
+    if found is None:
+        return f"no record at or after {_time(explanation['timestamp'])}"
+    hidden = "" if explanation["visible"] else ", not visible to consumers yet"
+    return f"{_record(found)}{hidden}"
+
+
+def _record(record: dict[str, int]) -> str:
+    return f"offset {record['offset']}, {_time(record['timestamp'])}"
+
+
+def _time(timestamp_ms: int) -> str:
+    return f"{format_time(timestamp_ms)} ({timestamp_ms})" if timestamp_ms >= 0 else "no time"

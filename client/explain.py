@@ -1,0 +1,60 @@
+"""Why a lookup by time answered as it did: asks a broker's metrics port.
+
+Kafka's protocol has no such request, so this goes to the HTTP port that also serves the metrics. It
+owns the question and nothing of the answer, which is passed on as the broker gave it.
+"""
+
+import asyncio
+import json
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
+
+TIMEOUT_S: Final = 30.0
+
+
+async def explain_lookup(
+    metrics_url: str, topic: str, partition: int, timestamp_ms: int
+) -> dict[str, Any]:
+    """What the lookup of `timestamp_ms` did: segments, index entries, bytes, the neighbours.
+
+    `metrics_url` is `http://host:port` of the broker's metrics port. The keys are those of the
+    broker's `LookupExplanation`; times are ms, `found`, `before` and `after` are None or have
+    `timestamp`, `offset` and `leader_epoch`.
+
+    Raises:
+        BrokerUnreachable: nothing answered there.
+        InvalidUse: the broker refused the question; the sentence says why.
+        UnsupportedByBroker: what answered explains nothing.
+    """
+    url = urlsplit(metrics_url if "//" in metrics_url else f"//{metrics_url}")
+    if url.hostname is None or url.port is None:
+        raise InvalidUse(f"{metrics_url} is no address of a metrics port: write host:port")
+    path = f"/explain?topic={quote(topic)}&partition={partition}&at={timestamp_ms}"
+    request = f"GET {path} HTTP/1.1\r\nHost: {url.hostname}\r\nConnection: close\r\n\r\n"
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(url.hostname, url.port)
+            try:
+                writer.write(request.encode("ascii"))
+                answer = await reader.read()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError) as error:
+        raise BrokerUnreachable(
+            f"no metrics port answered at {url.hostname}:{url.port}: {error}",
+            broker=f"{url.hostname}:{url.port}",
+        ) from error
+    return _decode(answer)
+
+
+def _decode(answer: bytes) -> dict[str, Any]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    try:
+        document: dict[str, Any] = json.loads(body)
+    except ValueError:
+        raise UnsupportedByBroker("what answered there is no Tidelog metrics port") from None
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise InvalidUse(str(document.get("error", "the question was refused")))
+    return document
