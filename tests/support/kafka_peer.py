@@ -34,7 +34,7 @@ FIRST_WITH_TIME_INDEX = "0.10.2.2"
 LAST_BEFORE_KRAFT = "2.8.2"
 """Magic 2 with conversion to both older formats, topic ids, ZooKeeper."""
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 120
 
 _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
