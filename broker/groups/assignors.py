@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.groups.consumer_values import RANGE, UNIFORM, Partition, Partitions, TopicImage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignedMember:
+class AssignedMember(NamedTuple):
     """A member as an assignor sees it.
 
     Attributes:
@@ -115,18 +113,15 @@ def _kept(
     targets: dict[str, set[Partition]] = {}
     seen: set[Partition] = set()
     for member_id in _in_order(members):
-        own = [p for p in sorted(members[member_id].target) if p in known and p not in seen]
-        if is_even:
+        own: set[Partition] = set(members[member_id].target & known) - seen
+        if not is_even:
+            own = {partition for partition in own if partition[0] in wanted_ids[member_id]}
+        elif len(own) > share:
             quota = share + (more > 0)
-            if len(own) > share and more > 0:
-                more -= 1
-            else:
-                quota = share
-            own = own[:quota]
-        else:
-            own = [p for p in own if p[0] in wanted_ids[member_id]]
-        seen.update(own)
-        targets[member_id] = set(own)
+            more -= more > 0
+            own = set(sorted(own)[:quota])
+        seen |= own
+        targets[member_id] = own
     return targets
 
 

@@ -29,7 +29,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Final
 
 from broker.groups import topic_pattern
 from broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, AssignedMember, assign
@@ -42,6 +43,7 @@ from broker.groups.consumer_values import (
     ChangeKind,
     ConsumerGroupState,
     ConsumerLimits,
+    ConsumerMember,
     CurrentAssignment,
     HeartbeatAnswer,
     HeartbeatRefused,
@@ -54,19 +56,13 @@ from broker.groups.consumer_values import (
     Subscription,
     Topics,
 )
+from broker.groups.reconciliation import next_assignment
 from broker.groups.subscribed_topics import SubscribedTopics
 from protocol.error_codes import ErrorCode
 
-
-@dataclass(slots=True, kw_only=True)
-class ConsumerMember:
-    """One member. Deadlines are monotonic ms, None while there is none."""
-
-    member_id: str
-    subscription: Subscription
-    current: CurrentAssignment
-    session_due_ms: int | None = None
-    rebalance_due_ms: int | None = None
+_SMALL_SIZE: Final = 50
+_PAUSE_PER_MEMBER_MS: Final = 1
+_SOON_MS: Final = 500
 
 
 class ConsumerGroup:
@@ -88,6 +84,7 @@ class ConsumerGroup:
         self._static_ids: dict[str, str] = {}
         self._owner_of: dict[Partition, str] = {}
         self._view = SubscribedTopics()
+        self._assigned_ms: int | None = None
         self._changes: list[Change] = []
 
     @property
@@ -184,7 +181,10 @@ class ConsumerGroup:
     # -- leaving -------------------------------------------------------------------------------
 
     def _leave(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatAnswer:
-        member = self._find_leaving(request)
+        if request.instance_id is None:
+            member = self._get(request.member_id)
+        else:
+            member = self._get_static(request.instance_id, request.member_id)
         if request.member_epoch == LEAVE_STATIC_EPOCH:
             away = replace(member.current, member_epoch=LEAVE_STATIC_EPOCH)
             self._set_current(member, away)
@@ -193,11 +193,6 @@ class ConsumerGroup:
         else:
             self._remove(member)
         return HeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
-
-    def _find_leaving(self, request: HeartbeatRequest) -> ConsumerMember:
-        if request.instance_id is None:
-            return self._get(request.member_id)
-        return self._get_static(request.instance_id, request.member_id)
 
     def _remove(self, member: ConsumerMember) -> None:
         """Let a member go: what it had is free, and the others get a new target."""
@@ -233,7 +228,8 @@ class ConsumerGroup:
         has_changed = self._take_subscription(member, request)
         if has_changed or is_new or self._have_topics_changed(topics):
             self._bump()
-        if self.epoch > self.assignment_epoch:
+        if self.epoch > self.assignment_epoch and self._may_assign(now_ms):
+            self._assigned_ms = now_ms
             self._assign(topics)
         self._reconcile(member, request.owned, now_ms)
         self._expect(member, now_ms)
@@ -244,7 +240,7 @@ class ConsumerGroup:
         return HeartbeatAnswer(
             member_id=member.member_id,
             member_epoch=member.current.member_epoch,
-            heartbeat_interval_ms=self._limits.heartbeat_interval_ms,
+            heartbeat_interval_ms=self._interval_ms(member),
             assigned=member.current.assigned if tells else None,
         )
 
@@ -396,6 +392,26 @@ class ConsumerGroup:
             self._view = SubscribedTopics()
             self._changes.append(Change(ChangeKind.ASSIGNMENT_EPOCH, None, self.epoch))
 
+    def _may_assign(self, now_ms: int) -> bool:
+        """Whether it is time for a new target: the larger the group, the less often.
+
+        A thousand members that join one after the other would otherwise cost a thousand targets.
+        """
+        size = len(self.members)
+        if self._assigned_ms is None or size <= _SMALL_SIZE:
+            return True
+        return now_ms - self._assigned_ms >= size * _PAUSE_PER_MEMBER_MS
+
+    def _interval_ms(self, member: ConsumerMember) -> int:
+        """When the member shall come again: soon, if something is on its way to it."""
+        is_waiting = (
+            self.epoch > self.assignment_epoch or member.current.state is MemberState.UNRELEASED
+        )
+        if not is_waiting:
+            return self._limits.heartbeat_interval_ms
+        soon_ms = max(_SOON_MS, len(self.members) * _PAUSE_PER_MEMBER_MS)
+        return min(soon_ms, self._limits.heartbeat_interval_ms)
+
     def _assign(self, topics: Topics) -> None:
         """Compute the target of the present epoch; only what differs is stored."""
         self._view.look(topics, self._subscriptions())
@@ -434,34 +450,19 @@ class ConsumerGroup:
         )
         if is_settled or is_holding:
             return
-        after = self._next(member, owned)
+        member_id = member.member_id
+        after = next_assignment(
+            current,
+            self.targets.get(member_id, NO_PARTITIONS),
+            owned=owned,
+            epoch=self.assignment_epoch,
+            is_free=lambda tp: self._owner_of.get(tp, member_id) == member_id,
+        )
         if after != current:
-            self._disown(member.member_id, current)
+            self._disown(member_id, current)
             self._set_current(member, after)
-            self._own(member.member_id, after)
+            self._own(member_id, after)
         self._limit_revocation(member, now_ms)
-
-    def _next(self, member: ConsumerMember, owned: Partitions | None) -> CurrentAssignment:
-        current = member.current
-        target = self.targets.get(member.member_id, NO_PARTITIONS)
-        kept = current.assigned & target
-        revoked = current.assigned - target
-        if revoked and (owned is None or owned & revoked):
-            return replace(
-                current, state=MemberState.UNREVOKED, assigned=kept, pending_revocation=revoked
-            )
-        free = frozenset(
-            partition
-            for partition in target - kept
-            if self._owner_of.get(partition, member.member_id) == member.member_id
-        )
-        is_whole = kept | free == target
-        return CurrentAssignment(
-            member_epoch=self.assignment_epoch,
-            previous_epoch=current.member_epoch,
-            state=MemberState.STABLE if is_whole else MemberState.UNRELEASED,
-            assigned=kept | free,
-        )
 
     def _set_current(self, member: ConsumerMember, current: CurrentAssignment) -> None:
         member.current = current

@@ -131,6 +131,17 @@ class CurrentAssignment:
 
 
 @dataclass(slots=True, kw_only=True)
+class ConsumerMember:
+    """One member. Deadlines are monotonic ms, None while there is none."""
+
+    member_id: str
+    subscription: Subscription
+    current: CurrentAssignment
+    session_due_ms: int | None = None
+    rebalance_due_ms: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
 class StoredConsumerGroup:
     """A group as found in the log."""
 

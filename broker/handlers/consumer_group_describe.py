@@ -9,8 +9,8 @@ Source: KIP-848, KIP-1099; Kafka `ConsumerGroup.asDescribedGroup`.
 
 from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from broker.context import Context, RequestContext
-from broker.groups.consumer_group import ConsumerGroup, ConsumerMember
-from broker.groups.consumer_values import NO_PARTITIONS, Partitions
+from broker.groups.consumer_group import ConsumerGroup
+from broker.groups.consumer_values import NO_PARTITIONS, ConsumerMember, Partitions
 from protocol.api.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,

@@ -175,6 +175,7 @@ def _append(
             raise InternalTopic(f"Topic {name!r} is written by the broker only.")
         records = data.records
         context.transactions.check_append(records, name, data.index)
+        context.space.check(log.path, 0 if records is None else len(records))
         result = log.append(
             memoryview(b"" if records is None else records),
             now_ms=context.clock.wall_ms(),

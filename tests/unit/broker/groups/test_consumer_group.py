@@ -310,6 +310,20 @@ def test_an_empty_group_leaves_no_record_when_it_is_erased() -> None:
     assert set(table.log.values()) == {None}
 
 
+def test_a_large_group_computes_its_target_now_and_then() -> None:
+    table = Table(a=200)
+    table.group = ConsumerGroup("g", ConsumerLimits(heartbeat_interval_ms=5_000))
+    for index in range(100):
+        answer = table.join(f"m{index}")
+    assert (table.group.epoch, table.group.assignment_epoch) == (100, 50)
+    assert (answer.member_epoch, answer.assigned) == (50, NO_PARTITIONS)
+    assert answer.heartbeat_interval_ms == 500, "it shall come again soon"
+    table.now_ms += 100
+    answer = table.beat("m99", 50)
+    assert (answer.member_epoch, table.group.assignment_epoch) == (100, 100)
+    assert {len(target) for target in table.group.targets.values()} == {2}
+
+
 class Client:
     """A member as a real client behaves: it gives up what it is told to, a heartbeat later."""
 
