@@ -22,6 +22,7 @@ import random
 import socket
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from broker.clock import Clock, SystemClock
@@ -31,9 +32,10 @@ from broker.context import Context, Endpoint
 from broker.coordinator_services import Coordinator, CoordinatorServices
 from broker.dispatch import Dispatcher
 from broker.errors import AddressUnavailable, DataDirUnusable
+from broker.explain import explain
 from broker.fetch_sessions import FetchSessions
 from broker.fetch_waiters import FetchWaiters
-from broker.group_commit import GroupCommit
+from broker.group_commit import THREADS, GroupCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.lag import GroupLag
 from broker.housekeeping import Housekeeping
@@ -46,6 +48,7 @@ from config import BrokerConfig, Listener
 from storage.data_dir import DataDir
 from storage.errors import DataDirError, StorageError
 from storage.files import Files, RealFiles
+from storage.flush import FlushTicket
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +189,7 @@ class Broker:
 
     def _close_data_dir(self) -> None:
         try:
-            self.data_dir.close(self.clock.wall_ms())
+            self.data_dir.close(self.clock.wall_ms(), run_all=_run_in_threads)
         except StorageError as error:
             logger.error("the data directory was not closed cleanly: %s", error)
 
@@ -297,7 +300,10 @@ class Broker:
             GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
         )
         server = MetricsServer(
-            lambda: render(collector), healthy=self._offline_partition, ready=self._why_not_ready
+            lambda: render(collector),
+            healthy=self._offline_partition,
+            ready=self._why_not_ready,
+            explain=lambda query: explain(self.topics, query),
         )
         try:
             await server.start(listener.host, listener.port)
@@ -333,6 +339,13 @@ class Broker:
             metrics=self.metrics,
         )
         self.upkeep.schedule(self.housekeeping)
+
+
+def _run_in_threads(tickets: Sequence[FlushTicket]) -> None:
+    """The last syncs of a stop, in as many threads as serve group commits."""
+    with ThreadPoolExecutor(THREADS, "close") as pool:
+        for _ in pool.map(FlushTicket.run, tickets):
+            pass
 
 
 def _bound_socket(listener: Listener) -> socket.socket:
