@@ -160,6 +160,7 @@ def measure(
     for number in range(rounds):
         for name, run in runs.items():
             cost = costed(lambda run=run, number=number: run(number))  # type: ignore[misc]
+            print(f"... {name}: {cost.wall_s:.2f} s, CPU {cost.cpu_s:.2f} s", file=sys.stderr)
             if name not in table or cost.wall_s < table[name].wall_s:
                 table[name] = cost
     return table
