@@ -7,7 +7,6 @@ or TOML, told apart by its name. In the environment `TIDELOG_LOG_RETENTION_MS` s
 """
 
 import io
-import tomllib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -91,6 +90,8 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
 
 def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[str, Setting]]:
     if name.endswith(".toml"):
+        import tomllib  # as with `javaproperties` below: a start without a file is quicker
+
         try:
             pairs = list(_flatten("", tomllib.loads(text)))
         except tomllib.TOMLDecodeError as error:

@@ -3,6 +3,7 @@
 import builtins
 import importlib.util
 from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
@@ -13,7 +14,7 @@ from protocol.records.checksums import crc32, crc32c
 
 def without_hardware(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module as it comes up where the crc32c package cannot be imported."""
-    ordinary = builtins.__import__
+    ordinary_import, ordinary_find = builtins.__import__, importlib.util.find_spec
 
     def refuse(
         name: str,
@@ -24,9 +25,13 @@ def without_hardware(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     ) -> ModuleType:
         if name == "crc32c":
             raise ImportError(name)
-        return ordinary(name, globals, locals, fromlist, level)
+        return ordinary_import(name, globals, locals, fromlist, level)
+
+    def not_found(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "crc32c" else ordinary_find(name, package)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setattr(importlib.util, "find_spec", not_found)
     spec = importlib.util.spec_from_file_location("portable_checksums", checksums.__file__)
     assert spec is not None
     assert spec.loader is not None
