@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker.group_commit import GroupCommit
     from broker.groups.coordinator import GroupCoordinator
     from broker.metrics import Metrics
+    from broker.space import SpaceGuard
     from broker.topics import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
     from config import BrokerConfig
@@ -53,6 +54,7 @@ class Context:
     random: random.Random
     topics: "TopicRegistry"
     commits: "GroupCommit"
+    space: "SpaceGuard"
     fetch_waiters: "FetchWaiters"
     fetch_sessions: "FetchSessions"
     metrics: "Metrics"

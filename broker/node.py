@@ -41,6 +41,7 @@ from broker.groups.lag import GroupLag
 from broker.housekeeping import Housekeeping
 from broker.metrics import BrokerCollector, Metrics, import_exporter, render
 from broker.metrics_server import MetricsServer
+from broker.space import SpaceGuard
 from broker.topics import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.upkeep import Upkeep
@@ -97,6 +98,7 @@ class Broker:
         self.commits = GroupCommit(self.fetch_waiters, self.metrics.commits)
         self.housekeeping = Housekeeping(self.clock, self._random, self.metrics)
         self.data_dir: DataDir
+        self.space: SpaceGuard
         self.topics: TopicRegistry
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
@@ -184,6 +186,7 @@ class Broker:
         except DataDirError as error:
             raise DataDirUnusable(str(error), "") from error
         self._stack.callback(self._close_data_dir)
+        self.space = SpaceGuard(self.data_dir.path, self.config.log_reserved_bytes)
         self.topics = TopicRegistry(self.data_dir, config=self.config, clock=self.clock)
         self.topics.when_deleted(self._forget_topic)
 
@@ -207,6 +210,7 @@ class Broker:
             random=self._random,
             topics=self.topics,
             commits=self.commits,
+            space=self.space,
             fetch_waiters=self.fetch_waiters,
             fetch_sessions=FetchSessions(
                 self.config.max_incremental_fetch_session_cache_slots,

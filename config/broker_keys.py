@@ -176,6 +176,14 @@ _LOG = (
         wide=True,
     ),
     number(
+        "log.reserved.bytes",
+        64 * 1024 * 1024,
+        "Tidelog's own. Appends of clients are refused while less than this is free on the disk, "
+        "so that retention, commits and checkpoints can go on; at most a twentieth of the disk.",
+        low=0,
+        wide=True,
+    ),
+    number(
         "log.initial.task.delay.ms",
         30_000,
         "How long after start the first background job runs.",

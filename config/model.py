@@ -113,6 +113,7 @@ class BrokerConfig:
     default_replication_factor: int
     max_partitions: int
     log_retention_check_interval_ms: int
+    log_reserved_bytes: int
     log_initial_task_delay_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int

@@ -3,6 +3,7 @@
 `SYSCALL_KILLS=1000` kills at every changing call of a start instead of at a sample of them.
 """
 
+import asyncio
 import os
 import random
 import shutil
@@ -195,3 +196,27 @@ async def test_full_disk_refuses_appends_until_there_is_space(small_disk: Path) 
     with broker_process(data) as broker:
         async with talking(broker) as client:
             assert await read(client, "t") == [*kept, b"space"]
+
+
+async def test_retention_empties_a_full_disk(small_disk: Path) -> None:
+    """The reserve is for those who make space: without it retention fails for want of space."""
+    data = small_disk / "data"
+    settings = {"log_retention_check_interval_ms": "500", "log_initial_task_delay_ms": "4000"}
+    with broker_process(data, **settings) as broker:
+        async with talking(broker) as client:
+            await create_topic(
+                client,
+                "t",
+                retention_bytes="4000000",
+                segment_bytes="1048576",
+                file_delete_delay_ms="100",
+            )
+            while await append(client, "t", "x" * 300_000) == ErrorCode.NONE:
+                pass
+            free = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize
+            assert DISK_BYTES // 20 - 300_000 < free < DISK_BYTES // 20 + 600_000
+            async with asyncio.timeout(30):
+                while await append(client, "t", "space") != ErrorCode.NONE:
+                    await asyncio.sleep(0.1)
+        assert broker.stop() == 0
+    assert audit(str(data), RealFiles()) == []
