@@ -9,6 +9,8 @@
 | 16   | any                 | a subscription to clients' metrics: none, they are not taken  |
 | 32   | group               | a group's timings: the broker's, the same for every group     |
 
+Differs from Kafka: groups have no settings of their own, and clients' metrics are not collected.
+
 Owns the finding of a resource, its current overrides and the replacement of them.  The settings
 themselves, their types and texts are `config`'s.
 

@@ -10,6 +10,8 @@
 A level is here only when its semantics are served: the last one changes what producers send.
 There is no other release in the cluster to agree with, so the levels are fixed.
 
+Differs from Kafka: the levels cannot be changed; there they can be lowered and raised.
+
 Source: KIP-584, KIP-1022; Kafka `MetadataVersion`, `GroupVersion`, `TransactionVersion`.
 """
 

@@ -8,6 +8,9 @@ meanwhile; nobody else is told of it earlier, because whatever follows from a ch
 behind it. When the log refuses, the member is sent away to ask again, and a restart falls back to
 what was stored: members then hear FENCED_MEMBER_EPOCH and join again.
 
+Differs from Kafka: a heartbeat to a group that does not exist is UNKNOWN_MEMBER_ID, upon which its
+member joins again; Kafka's GROUP_ID_NOT_FOUND ends the Java client.
+
 Source: KIP-848; Kafka's `GroupCoordinatorService`, `GroupMetadataManager`.
 Read next: `broker.groups.consumer_group`.
 """

@@ -14,11 +14,11 @@ changes to store; the answer counts once they are durable.
           └─────────────────────────────────────────────────┴────────┘
 ```
 
-Nobody stops for anybody: a member goes to the new epoch as soon as it has given up what it must,
-and takes what others have released.
-
 Invariants: a partition is assigned to, or still held by, one member at a time; epochs only grow; a
 member's epoch never passes the assignment's. `wake_ms` is never later than the earliest deadline.
+
+Differs from Kafka: a member that waits for others, or for the target of a large group, is asked to
+come again within half a second, not after the heartbeat interval.
 
 All times are ms of one monotonic clock. Source: KIP-848; Kafka's `GroupMetadataManager`,
 `CurrentAssignmentBuilder`, `TargetAssignmentBuilder`.

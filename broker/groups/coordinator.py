@@ -7,6 +7,9 @@ durability.
 
 A name belongs to one protocol at a time; an empty group changes sides with its next member.
 
+Differs from Kafka: a group has members of one protocol at a time; Kafka lets classic members into a
+group of the consumer protocol while it is moved over.
+
 Heartbeats move deadlines later and touch no timer, so a thousand members cost a thousand dictionary
 look-ups per heartbeat interval and nothing else. A member's connection may vanish without
 consequence; only its session ends it.

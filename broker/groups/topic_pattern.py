@@ -7,6 +7,9 @@ around and back references. What people write for topic names passes.
 
 A pattern means the names that it matches from end to end; internal topics are never meant.
 
+Differs from Kafka: a pattern must not repeat a repetition and has at most three open-ended ones;
+Kafka takes what RE2/J takes.
+
 Source: KIP-848, KIP-1043; Kafka's `TopicRegexResolver`.
 """
 

@@ -394,3 +394,71 @@ async def test_are_strange_records_in_the_log_skipped() -> None:
     )
     again = await Coordinated.start(c.world)
     assert [found.transactional_id for found in again.txns.snapshots()] == ["x"]
+
+
+# -- transaction version 2 -------------------------------------------------------------------------
+
+
+async def test_do_those_who_wait_go_on_in_the_order_they_came() -> None:
+    c = await Coordinated.start()
+    me = c.init()
+    c.world.commits.is_holding = True
+    told: list[tuple[str, ErrorCode]] = []
+
+    def admit(name: str, *partitions: tuple[str, int]) -> None:
+        c.txns.admit("x", me, partitions, lambda error: told.append((name, error)))
+
+    admit("first", T0)
+    admit("second", T0)
+    admit("third", T1)
+    admit("fourth", T0)
+    assert told == []
+    assert not c.txns.is_admitted(me, [T0])
+    c.world.commits.flush(1)
+    assert told == [("first", NONE), ("second", NONE)], "the third has to be stored first"
+    assert not c.txns.is_admitted(me, [T0]), "the fourth is still before whoever asks now"
+    c.world.commits.flush(1)
+    assert told[2:] == [("third", NONE), ("fourth", NONE)]
+    assert c.txns.is_admitted(me, [T0, T1])
+
+
+async def test_is_nobody_admitted_when_the_log_refuses() -> None:
+    c = await Coordinated.start()
+    me = c.init()
+    c.world.commits.is_holding = True
+    told: list[ErrorCode] = []
+    c.txns.admit("x", me, [T0], told.append)
+    c.world.commits.fail()
+    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert not c.txns.is_admitted(me, [T0])
+    c.world.commits.is_holding = False
+    c.txns.admit("x", me, [T0], told.append)
+    assert told[1:] == [NONE]
+
+
+async def test_is_a_transaction_of_version_2_whole_after_a_crash_at_any_step() -> None:
+    """The disk stops after each sync of a run; the producer comes back with what it was told."""
+    for synced in range(8):
+        c = await Coordinated.start()
+        me = c.init()
+        c.world.commits.is_holding = True
+        admitted: list[ErrorCode] = []
+        ended: list[ErrorCode] = []
+        c.txns.admit("x", me, [T0, T1], admitted.append)
+        c.world.commits.flush(1)
+        c.txns.end("x", me, is_commit=True, answer=ended.append, bumps_epoch=True)
+        c.world.commits.flush(synced)
+        c.world.commits.held.clear()
+        c.world.commits.is_holding = False
+        again = await Coordinated.start(c.world)
+        answers: list[ErrorCode] = []
+        again.txns.end("x", me, is_commit=True, answer=answers.append, bumps_epoch=True)
+        assert answers == [NONE], synced
+        found = again.txns.find("x")
+        assert found is not None
+        assert found.next_producer == (me[0], me[1] + 1)
+        for log in (again.log("t", 0), again.log("t", 1)):
+            assert {marker[1:] for marker in log.markers()} == {(me[1] + 1, True)}
+        late: list[ErrorCode] = []
+        again.txns.end("x", me, is_commit=False, answer=late.append, bumps_epoch=True)
+        assert late == [ErrorCode.INVALID_TXN_STATE]
