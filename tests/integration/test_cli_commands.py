@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,18 +81,39 @@ def test_offsets_of_a_partition_that_is_not_there_are_refused_at_once(
     assert time.monotonic() - started < 10
 
 
-def test_the_readmes_example_shows_its_record(server: RunningBroker) -> None:
+def test_the_readmes_commands_show_their_record(server: RunningBroker) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^ {4}((?:echo .* \| )?tidelog .*)$", text, re.M)
+    assert len(commands) == 3
+    directory = Path(sys.executable).parent
+    shown = [
+        subprocess.run(
+            ["bash", "-c", f"PATH={directory}:$PATH; {command}"],
+            capture_output=True,
+            env=environment(server),
+            timeout=60,
+            check=True,
+        ).stdout.decode()
+        for command in commands
+    ]
+    assert "1h 0m" in shown[1] or "59m" in shown[1]
+    assert shown[2].endswith("high water\n")
+
+
+def test_the_readmes_snippet_shows_its_record(server: RunningBroker) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     snippet = text.partition("```python\n")[2].partition("```")[0]
     assert "127.0.0.1:9092" in snippet
+    snippet = snippet.replace("127.0.0.1:9092", server.bootstrap).replace("harbour", "snippet")
     done = subprocess.run(
-        [sys.executable, "-c", snippet.replace("127.0.0.1:9092", server.bootstrap)],
+        [sys.executable, "-c", snippet],
         capture_output=True,
         env=environment(server),
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout.decode()) == (0, "1767290000000 b'low water'\n")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(rb"\d{13} b'low water'\n", done.stdout)
 
 
 def test_json_output_is_json_input(server: RunningBroker) -> None:
