@@ -103,6 +103,10 @@ demo: setup ## 336,776 flights: produce, search by time with five clients, consu
 crash: setup ## a long campaign of simulated power cuts (STATES=, default 100000)
 	$(BIN)/python -m tests.crash.campaign --states $(or $(STATES),100000)
 
+.PHONY: kill9
+kill9: setup ## kill -9 a broker under load 50 times (CYCLES=) and read back all that was acknowledged
+	KILL9_CYCLES=$(or $(CYCLES),50) $(PYTEST) -q -s --timeout 7200 tests/crash/test_kill9.py
+
 .PHONY: compose-test
 compose-test: setup ## the integration tests in containers (needs a Docker engine and Compose)
 	$(BIN)/python -m tests.compose.run
