@@ -35,6 +35,8 @@ _QUIET: Final = {"log.retention.check.interval.ms": "3600000", "log.cleaner.enab
 
 
 _STOP_TIMEOUT_S: Final = 180
+_STOPPED_CLEANLY: Final = (0, 128 + signal.SIGTERM)
+"""Exit statuses after SIGTERM: ours, and that of a Java which ran its shutdown hooks."""
 
 
 class Difference(NamedTuple):
@@ -56,7 +58,7 @@ def compare(version: str, directory: Path) -> list[Difference]:
     partitions = max(len(some) for some in chosen.values())
     default_partitions = {"num.partitions": str(partitions), "log.index.interval.bytes": "200"}
     ours_dir = directory / "tide"
-    tide = TidelogProcess(ours_dir, settings=default_partitions)
+    tide = TidelogProcess(ours_dir, settings={**default_partitions, "metrics.listener": ""})
     ours = _observe(tide, ours_dir, reach, chosen)
     peer = KafkaPeer(
         directory / "kafka",
@@ -93,7 +95,8 @@ def _observe(
         assert broker.process is not None
         broker.process.send_signal(signal.SIGTERM)
         # More than a thousand partitions to close; a broker that is killed leaves other files.
-        broker.process.wait(_STOP_TIMEOUT_S)
+        status = broker.process.wait(_STOP_TIMEOUT_S)
+        assert status in _STOPPED_CLEANLY, f"{type(broker).__name__} ended with {status}"
     if reach.has_batches:
         for topic, some in chosen.items():
             for partition, case in enumerate(some):
