@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 
 from client.cluster import Cluster, CoordinatorType
 from client.descriptions import GroupInfo, GroupListing, GroupMemberInfo
-from client.errors import BrokerRefused, ClientError
+from client.errors import BrokerRefused, ClientError, UnsupportedByBroker
 from client.subscription import PROTOCOL_TYPE, decode_assignment
 from client.types import TopicPartition
+from protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.describe_groups import (
     DescribedGroup,
@@ -59,6 +60,10 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupInfo:
         code = group.error_code
         if code == ErrorCode.NONE and group.group_state == "Dead":
             code = ErrorCode.GROUP_ID_NOT_FOUND
+        if code == ErrorCode.GROUP_ID_NOT_FOUND:
+            consumers = await _describe_consumers(cluster, group_id)
+            if consumers is not None:
+                return consumers
         if code != ErrorCode.NONE:
             raise BrokerRefused(f"describing group {group_id}", code, broker=address)
         return _group_info(group)
@@ -86,6 +91,38 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
 
 def _forget(cluster: Cluster, group_id: str) -> Callable[[ClientError], None]:
     return lambda _: cluster.forget_coordinator(CoordinatorType.GROUP, group_id)
+
+
+async def _describe_consumers(cluster: Cluster, group_id: str) -> GroupInfo | None:
+    """A group of the consumer protocol (KIP-848); None when it is none, or the broker has none."""
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+    try:
+        response, _ = await cluster.call_coordinator(CoordinatorType.GROUP, group_id, request)
+    except UnsupportedByBroker:
+        return None
+    group = response.groups[0]
+    if group.error_code != ErrorCode.NONE:
+        return None
+    return GroupInfo(
+        group_id=group.group_id,
+        state=group.group_state,
+        protocol_type=PROTOCOL_TYPE,
+        assignor=group.assignor_name,
+        members=tuple(
+            GroupMemberInfo(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                partitions=tuple(
+                    TopicPartition(topic.topic_name, index)
+                    for topic in member.assignment.topic_partitions
+                    for index in topic.partitions
+                ),
+            )
+            for member in group.members
+        ),
+    )
 
 
 def _group_info(group: DescribedGroup) -> GroupInfo:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from client.admin import Admin
 from protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.api.delete_groups import DeleteGroupsRequest
@@ -252,3 +253,16 @@ async def test_an_empty_group_changes_sides_and_keeps_its_offsets(tmp_path: Path
     async with running_broker(tmp_path / "data") as running:
         groups = await listed(await running.client())
         assert [(kind, name) for name, _, kind in groups] == [("classic", "g")]
+
+
+async def test_our_own_admin_client_describes_it_like_any_group(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "data") as running:
+        client = await running.client()
+        await create_topic(client, "t", 2)
+        await join(client)
+        async with Admin(running.bootstrap) as admin:
+            info = await admin.describe_group("g")
+            (listing,) = await admin.groups()
+        (member,) = info.members
+        assert (info.state, info.assignor, listing.group_type) == ("Stable", "uniform", "consumer")
+        assert [(tp.topic, tp.partition) for tp in member.partitions] == [("t", 0), ("t", 1)]
