@@ -10,7 +10,15 @@ from tests.tidy.tree import PACKAGES, ROOT, body_lines, python_files, source, tr
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
-BROAD_EXCEPTS_MAX = 3  # the request, job and command boundaries
+BOUNDARIES = {  # where anything may arrive: of a request, of a job, of a command
+    "broker/dispatch.py",
+    "broker/housekeeping.py",
+    "cli/main.py",
+    "pipeline/launch.py",
+}
+LONG_LOOPS = {  # compiled loops in which a call for each step would cost more than the step
+    "pipeline/arrow_loops.py fill_rows": 181,
+}
 
 _CODE = python_files(*PACKAGES)
 _ALL = python_files(*PACKAGES, "tests", "benchmarks", "demo")
@@ -38,7 +46,7 @@ def test_functions_fit_on_a_screen() -> None:
         f"{path}:{function.lineno} {function.name} has {body_lines(function)} lines"
         for path in _CODE
         for function in _functions(path)
-        if body_lines(function) > FUNCTION_LINES_MAX
+        if body_lines(function) > LONG_LOOPS.get(f"{path} {function.name}", FUNCTION_LINES_MAX)
     ]
     assert long == []
 
@@ -91,7 +99,8 @@ def test_broad_excepts_stand_only_at_the_boundaries() -> None:
         and (node.type is None or _names(node.type) & {"Exception", "BaseException"})
         and not isinstance(node.body[-1], ast.Raise)
     ]
-    assert len(places) <= BROAD_EXCEPTS_MAX, places
+    assert {place.partition(":")[0] for place in places} <= BOUNDARIES, places
+    assert len(places) <= len(BOUNDARIES), places
 
 
 def _names(node: ast.expr) -> set[str]:
