@@ -6,8 +6,8 @@ batch, a topic that stamps or recompresses, a header whose max timestamp is not 
 through `storage.append`, which names the fault and knows the order in which faults count. A
 property test holds the two against each other: a plan made here is the plan made there.
 
-It costs a third of the general way, for a batch of 16 KB 4 us in place of 11 with 1 us of either
-spent on the CRC; see docs/performance.md. Read next: `storage.append`.
+It costs half of the general way for a batch of 16 KB and a quarter for a small one; see
+docs/performance.md. Read next: `storage.append`.
 """
 
 from __future__ import annotations
