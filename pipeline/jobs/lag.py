@@ -27,12 +27,8 @@ from pipeline.cluster import LATEST, MAX_TIMESTAMP, Cluster
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.marks import committed, groups
-from pipeline.options import (
-    ConnectionOptions,
-    OptionReader,
-    TopicPartition,
-    parse_connection,
-)
+from pipeline.option_reader import OptionReader
+from pipeline.options import ConnectionOptions, TopicPartition, parse_connection
 from pipeline.reading import RangeReader
 from pipeline.splits import OffsetRange
 

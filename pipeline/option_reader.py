@@ -1,0 +1,139 @@
+"""Options by name, without case, each with its form; what is wrong is collected and raised at once.
+
+Owns the forms (number, size, duration, choice) and what becomes of names: known, unused but
+harmless, settings of the Java client that cannot be had, and near misses. Which options there are,
+and what they mean, is `options`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from pipeline.errors import BadOptions
+
+_T = TypeVar("_T")
+_UNUSED_NAMES: Final = frozenset(
+    {
+        "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms",
+        "groupidprefix", "usedeprecatedoffsetfetching", "checkpointlocation", "path", "queryname",
+        "kafkaconsumer.usedeprecatedoffsetfetching",
+    }
+)  # fmt: skip
+"""Options of Kafka's source, and of Spark itself, that mean nothing here and do no harm."""
+
+_REFUSED_KAFKA: Final = {
+    "kafka.group.id": "",
+    "kafka.auto.offset.reset": "use startingOffsets or startingTimestamp",
+    "kafka.key.deserializer": "keys are bytes; cast them in the query",
+    "kafka.value.deserializer": "values are bytes; cast them in the query",
+    "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint, not in a group",
+    "kafka.interceptor.classes": "there is no Java client here to intercept",
+}
+_USED_KAFKA: Final = (
+    "kafka.bootstrap.servers", "kafka.security.protocol", "kafka.client.id",
+    "kafka.request.timeout.ms", "kafka.isolation.level", "kafka.sasl.mechanism",
+    "kafka.sasl.jaas.config", "kafka.ssl.truststore.location", "kafka.ssl.keystore.location",
+)  # fmt: skip
+
+
+class OptionReader:
+    """Takes options out of a mapping by name, without case, and collects what is wrong."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Read from `options`; names are matched without case."""
+        self._values = {name.lower(): str(value).strip() for name, value in options.items()}
+        self.problems: list[str] = []
+
+    def text(self, name: str, default: str = "") -> str:
+        """The value of `name`."""
+        return self._values.get(name.lower(), default)
+
+    def has(self, name: str) -> bool:
+        """Whether `name` was given."""
+        return name.lower() in self._values
+
+    def refuse(self, name: str, allowed: str) -> None:
+        """Note that the value of `name` is not one of `allowed`."""
+        shown = "***" if "jaas" in name or "password" in name else repr(self.text(name))
+        self.problems.append(f"option {name}={shown}: {allowed}")
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        """One of `allowed`, without case."""
+        value = self.text(name, default)
+        for word in allowed:
+            if value.lower() == word.lower():
+                return word
+        self.refuse(name, f"write {' or '.join(allowed)}")
+        return default
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        return self.choice(name, ("true", "false"), str(default)).lower() == "true"
+
+    def number(self, name: str, default: _T, lowest: int = 1) -> int | _T:
+        """A whole number not below `lowest`."""
+        if not self.has(name):
+            return default
+        try:
+            value = int(self.text(name))
+        except ValueError:
+            value = lowest - 1
+        if value < lowest:
+            self.refuse(name, f"write a whole number of at least {lowest}")
+            return default
+        return value
+
+    def size(self, name: str, default: _T) -> int | _T:
+        """A number of bytes, with k, m, g (or kb, KiB, ...) for powers of 1024."""
+        match = re.fullmatch(r"(\d+)\s*([kmg]?)(i?b)?", self.text(name), re.IGNORECASE)
+        if not self.has(name):
+            return default
+        if match is None or int(match[1]) == 0:
+            self.refuse(name, "write a size such as 64m, 1g or 1048576")
+            return default
+        return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
+
+    def duration(self, name: str, default: int) -> int:
+        """Milliseconds, with ms, s, m or h."""
+        match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|)", self.text(name), re.IGNORECASE)
+        if not self.has(name):
+            return default
+        if match is None:
+            self.refuse(name, "write a duration such as 500ms, 30s, 15m or 1h")
+            return default
+        return (
+            int(match[1])
+            * {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}[match[2].lower()]
+        )
+
+    def check_names(self, known: tuple[str, ...], others: tuple[str, ...]) -> None:
+        """Refuse names outside `known`; `others` are good names of the other direction."""
+        lowered = {name.lower() for name in known}
+        ignored = _UNUSED_NAMES | {name.lower() for name in others}
+        for name, cure in _REFUSED_KAFKA.items():
+            if cure and self.has(name):
+                self.refuse(name, f"this setting of the Java client is not available: {cure}")
+        for name in self._values:
+            if name.startswith("kafka."):
+                self._check_kafka_name(name)
+            elif name not in lowered and name not in ignored:
+                near = difflib.get_close_matches(name, lowered, n=1)
+                proper = next((word for word in known if near and word.lower() == near[0]), "")
+                hint = f"did you mean {proper}?" if proper else f"known are {', '.join(known)}"
+                self.problems.append(f"option {name} is not known: {hint}")
+
+    def _check_kafka_name(self, name: str) -> None:
+        """Refuse a near miss of a Kafka setting that is used here; others pass unused."""
+        if name in _USED_KAFKA:
+            return
+        near = difflib.get_close_matches(name, _USED_KAFKA, n=1, cutoff=0.93)
+        if near and abs(len(near[0]) - len(name)) <= 1:
+            self.problems.append(f"option {name} is not known: did you mean {near[0]}?")
+
+    def raise_problems(self) -> None:
+        """Raise what was collected, if anything."""
+        if self.problems:
+            raise BadOptions(self.problems)
