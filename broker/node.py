@@ -166,15 +166,6 @@ class Broker:
             notices=(*self.config.notices, *self.data_dir.notices),
         )
 
-    async def _start_coordinator(self, coordinator: Coordinator) -> None:
-        try:
-            await coordinator.start()
-        except StorageError as error:
-            raise DataDirUnusable(
-                str(error), "repair or remove that directory, or start on another one"
-            ) from error
-        self._stack.push_async_callback(coordinator.stop)
-
     def _open_data_dir(self) -> None:
         try:
             self.data_dir = DataDir.open(
