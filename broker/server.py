@@ -59,10 +59,10 @@ async def serve(config: BrokerConfig, *, announce: Callable[[ReadyInfo], None]) 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    announce(ready)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    announce(ready)
     try:
         await stop.wait()
     finally:

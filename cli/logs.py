@@ -8,7 +8,6 @@ and message, and the traceback where there is one.
 import json
 import logging
 from datetime import UTC, datetime
-from logging.handlers import WatchedFileHandler
 
 from cli.failures import CommandFailed
 
@@ -38,10 +37,16 @@ def set_up(*, level: str, form: str, file: str | None) -> None:
     Raises:
         CommandFailed: the file cannot be opened.
     """
-    handler: logging.Handler
-    try:
-        handler = logging.StreamHandler() if file is None else WatchedFileHandler(file)
-    except OSError as error:
-        raise CommandFailed(f"cannot write the log file {file}: {error.strerror}") from None
+    handler: logging.Handler = logging.StreamHandler() if file is None else _watched(file)
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _watched(file: str) -> logging.Handler:
+    # Imported only for those who log to a file: it pulls in sockets' servers and pickles.
+    from logging.handlers import WatchedFileHandler
+
+    try:
+        return WatchedFileHandler(file)
+    except OSError as error:
+        raise CommandFailed(f"cannot write the log file {file}: {error.strerror}") from None
