@@ -78,7 +78,6 @@ def _row(contender: brokers.Contender, data: str, starts: Sequence[Start]) -> li
 def _start(contender: brokers.Contender, folder: Path) -> Start:
     """Starts, produces one record, waits, stops."""
     new = not folder.exists()
-    new = not folder.exists()
     with contextlib.ExitStack() as stack:
         running = stack.enter_context(contender.start(folder))
         connection = _answering(running.bootstrap)
