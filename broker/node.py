@@ -1,11 +1,13 @@
 """The composition of a broker: which parts there are, in which order they start and stop.
 
     start                                        stop
-    1 data directory: lock, recover, open        1 close listeners, stop housekeeping
-    2 group commit, topics, coordinators         2 answer what is parked, let requests finish
-    3 listeners are bound                        3 cut what is left, stop coordinators
+    1 listeners are bound, none listens yet      1 close listeners, stop housekeeping
+    2 data directory: lock, recover, open        2 answer what is parked, let requests finish
+    3 group commit, topics, coordinators         3 cut what is left, stop coordinators
     4 metrics port                               4 group commit syncs what is dirty
     5 housekeeping; clients are accepted         5 metrics port, data directory: clean marker
+
+Ports come first: a start that fails for a taken one has touched no directory and recovered nothing.
 
 Every part is made here and handed its collaborators; nothing looks anything up by itself.  A start
 that fails half-way undoes what it did, so the directory is unlocked and no port stays taken.
@@ -124,6 +126,7 @@ class Broker:
         logger.info("stopped")
 
     async def _start(self) -> ReadyInfo:
+        sockets = [(listener, self._bind(listener)) for listener in self.config.listeners]
         self._open_data_dir()
         self.commits.start()
         self._stack.push_async_callback(self.commits.stop)
@@ -145,7 +148,6 @@ class Broker:
             ) from error
         self._stack.push_async_callback(self.groups.stop)
         self._stack.push_async_callback(self.transactions.stop)
-        sockets = [(listener, self._bind(listener)) for listener in self.config.listeners]
         context = self._context(sockets[0][0], sockets[0][1])
         metrics_port = await self._start_metrics(context)
         self._schedule_upkeep((self.groups, self.transactions))

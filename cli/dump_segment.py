@@ -26,7 +26,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
-from cli.output import json_line
+from cli.output import format_count, json_line
 from cli.record_format import text_of
 from client.times import format_time
 from protocol.errors import ProtocolError
@@ -102,11 +102,14 @@ def command(*, file: Path, with_records: bool, summary: bool, as_json: bool) -> 
         facts = _dump_log(file, show, with_records=with_records)
         problems = [*facts.problems, *_check_siblings(file, facts, parsed.base_offset)]
         show.end(
-            file, problems, f"{len(facts.positions):,} batches, {facts.records_count:,} records"
+            file,
+            problems,
+            f"{format_count(len(facts.positions), 'batch', 'batches')}, "
+            f"{format_count(facts.records_count, 'record')}",
         )
     else:
         problems, count = _dump_index(file, suffix, parsed.base_offset, show)
-        show.end(file, problems, f"{count:,} entries")
+        show.end(file, problems, format_count(count, "entry", "entries"))
     return ExitCode.DAMAGED if problems else ExitCode.OK
 
 

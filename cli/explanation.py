@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from cli.output import format_count
 from client.times import format_time
 
 
@@ -34,8 +35,10 @@ def lines(explanation: dict[str, Any]) -> Iterable[str]:
         )
         yield f"    offset index: offset {start['offset']} is at or behind byte {start['position']}"
         yield (
-            f"    scanned from there: {search['batches_scanned']} batches, "
-            f"{search['records_scanned']} records, {search['bytes_read']:,} bytes"
+            f"    scanned from there: "
+            f"{format_count(search['batches_scanned'], 'batch', 'batches')}, "
+            f"{format_count(search['records_scanned'], 'record')}, "
+            f"{format_count(search['bytes_read'], 'byte')}"
         )
     if found is not None:
         for name in ("before", "after"):

@@ -13,7 +13,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
-from cli.output import Progress, format_size, print_json
+from cli.output import Progress, format_count, format_size, print_json
 from storage.accept_loss import accept_loss
 from storage.errors import DataDirLocked
 from storage.file_names import parse_partition_directory_name
@@ -85,10 +85,11 @@ def _print(report: AuditReport) -> None:
         else click.style("sound", fg="green", bold=True)
     )
     click.echo(
-        f"{report.path}: {verdict}, {report.errors} errors, {warnings} warnings; "
-        f"{len(logs)} partitions, {sum(log.segments for log in logs):,} segments, "
-        f"{sum(log.batches for log in logs):,} batches, "
-        f"{sum(log.records for log in logs):,} records, "
+        f"{report.path}: {verdict}, {format_count(report.errors, 'error')}, "
+        f"{format_count(warnings, 'warning')}; {format_count(len(logs), 'partition')}, "
+        f"{format_count(sum(log.segments for log in logs), 'segment')}, "
+        f"{format_count(sum(log.batches for log in logs), 'batch', 'batches')}, "
+        f"{format_count(sum(log.records for log in logs), 'record')}, "
         f"{format_size(sum(log.size_bytes for log in logs))}; "
         f"stopped {'cleanly' if report.stopped_cleanly else 'uncleanly or still running'}"
     )

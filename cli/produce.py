@@ -12,10 +12,12 @@ import click
 
 from cli.failures import CommandFailed
 from cli.options import TimeType, bootstrap_option, now_ms, run_async
-from cli.output import Progress, format_size, note
+from cli.output import Progress, format_count, format_size, note
 from cli.record_format import Outgoing, field_of, from_json, read_time
+from client.admin import Admin
 from client.errors import InvalidUse
 from client.producer import Producer
+from client.times import format_duration, format_time
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -127,7 +129,9 @@ def command(
     if not files and sys.stdin.isatty() and not quiet:
         note("Reading records from the terminal, one on each line; Ctrl-D ends.")
     producer = Producer(bootstrap, acks=acks, compression=compression, linger_ms=20)
-    run_async(_produce(producer, topic, files, rules, is_quiet=quiet))
+    oldest_ms = run_async(_produce(producer, topic, files, rules, is_quiet=quiet))
+    if oldest_ms is not None and not quiet:
+        run_async(_warn_of_retention(bootstrap, topic, oldest_ms))
 
 
 def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
@@ -142,9 +146,11 @@ def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
 
 async def _produce(
     producer: Producer, topic: str, files: tuple[Path, ...], rules: LineRules, *, is_quiet: bool
-) -> None:
+) -> int | None:
+    """Send everything; the oldest timestamp that the input gave, None where it gave none."""
     started = time.monotonic()
     count = size_bytes = 0
+    oldest_ms: int | None = None
     total = sum(path.stat().st_size for path in files) if files else None
     async with producer:
         with Progress(f"producing to {topic}", total, is_quiet=is_quiet or not files) as progress:
@@ -162,15 +168,38 @@ async def _produce(
                 except InvalidUse as error:
                     await producer.flush()
                     raise CommandFailed(
-                        f"{name}, line {number}: {error} ({count:,} records before it were sent)"
+                        f"{name}, line {number}: {error} "
+                        f"({format_count(count, 'record')} sent before it)"
                     ) from None
                 count += 1
                 size_bytes += len(line)
+                if record.timestamp_ms is not None:
+                    oldest_ms = min(record.timestamp_ms, oldest_ms or record.timestamp_ms)
                 producer.raise_failure()
         await producer.flush()
     if not is_quiet:
         seconds = time.monotonic() - started
-        note(f"{count:,} records, {format_size(size_bytes)} to {topic} in {seconds:.1f} s")
+        note(
+            f"{format_count(count, 'record')}, {format_size(size_bytes)} to {topic} "
+            f"in {seconds:.1f} s"
+        )
+    return oldest_ms
+
+
+async def _warn_of_retention(bootstrap: str, topic: str, oldest_ms: int) -> None:
+    """Say so when records were old enough to be deleted: retention runs on their timestamps."""
+    async with Admin(bootstrap) as admin:
+        configs = await admin.topic_configs(topic)
+    retention_ms = int(configs["retention.ms"].value or -1)
+    is_deleting = "delete" in (configs["cleanup.policy"].value or "")
+    is_own_time = configs["message.timestamp.type"].value == "CreateTime"
+    age_ms = now_ms() - oldest_ms
+    if is_deleting and is_own_time and 0 <= retention_ms < age_ms:
+        note(
+            f"Warning: the oldest record is of {format_time(oldest_ms)}, and {topic} keeps "
+            f"{format_duration(retention_ms)} (retention.ms = {retention_ms}): what is older will "
+            f"soon be deleted. To keep it: tidelog topic alter {topic} --set retention.ms=-1"
+        )
 
 
 async def _lines(

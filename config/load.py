@@ -8,6 +8,7 @@ or TOML, told apart by its name. In the environment `TIDELOG_LOG_RETENTION_MS` s
 
 import io
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -154,7 +155,7 @@ def _accept(
     name = BROKER_ALIASES.get(given, given)
     reason = reason_not_applicable(name)
     if name in BROKER_KEYS:
-        settings[name] = setting
+        settings[name] = replace(setting, written_as="" if given == name else given)
     elif name in REFUSED:
         problems.append(_problem(given, setting.text, setting.origin, *REFUSED[name]))
     elif reason is not None:
@@ -210,7 +211,8 @@ def _parse(key: Key, setting: Setting, problems: list[Problem]) -> Value:
         return key.parse(setting.text)
     except InvalidValue as error:
         cure = f"give {key.allowed()}"
-        problems.append(_problem(key.name, setting.text, setting.origin, str(error), cure))
+        name = setting.written_as or key.name
+        problems.append(_problem(name, setting.text, setting.origin, str(error), cure))
         return key.default
 
 
@@ -225,7 +227,13 @@ def _addresses(
             text = setting.text if setting else str(values[name])
             cure = "write NAME://HOST:PORT" if "listeners" in name else "see docs/configuration.md"
             problems.append(
-                _problem(name, text, setting.origin if setting else "", str(error), cure)
+                _problem(
+                    (setting and setting.written_as) or name,
+                    text,
+                    setting.origin if setting else "",
+                    str(error),
+                    cure,
+                )
             )
             return ()
 

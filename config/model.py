@@ -18,6 +18,8 @@ class Setting:
 
     text: str
     origin: str
+    written_as: str = ""
+    """The alias that was written instead of the key's own name; empty for the name itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

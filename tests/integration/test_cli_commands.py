@@ -324,3 +324,11 @@ def test_a_taken_port_is_told(server: RunningBroker, tmp_path: Path) -> None:
     done = tidelog("serve", "--data-dir", str(tmp_path), "--listen", server.bootstrap)
     assert done.returncode == ExitCode.FAILED
     assert f"{server.bootstrap} is taken" in done.stderr
+
+
+def test_records_older_than_the_retention_are_warned_of(server: RunningBroker) -> None:
+    old = ("produce", "old", "--timestamp", NOON)
+    assert "retention.ms=-1" in tidelog(*old, server=server, given="1\n").stderr
+    ok("topic", "alter", "old", "--set", "retention.ms=-1", server=server)
+    assert "Warning" not in tidelog(*old, server=server, given="2\n").stderr
+    assert "Warning" not in tidelog("produce", "new", server=server, given="3\n").stderr

@@ -68,9 +68,10 @@ async def test_acknowledged_batches_survive_stop_and_kill(tmp_path: Path) -> Non
 def test_taken_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        line = start_failure(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port}")
+        line = start_failure(tmp_path / "new", listeners=f"PLAINTEXT://127.0.0.1:{port}")
     assert f"127.0.0.1:{port} is taken" in line
     assert "choose another port" in line
+    assert not (tmp_path / "new").exists()
 
 
 def test_address_of_another_machine(tmp_path: Path) -> None:

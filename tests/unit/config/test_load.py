@@ -166,3 +166,9 @@ def test_only_dynamic_settings_change_at_run_time(name: str) -> None:
 def test_a_bad_dynamic_value_is_refused() -> None:
     with pytest.raises(ConfigErrors, match="whole number"):
         with_dynamic(load(), {"log.retention.ms": "soon"})
+
+
+def test_a_problem_names_the_alias_that_was_written() -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        load(command_line={"log.dir": "a,b"})
+    assert raised.value.problems[0].key == "log.dir"
