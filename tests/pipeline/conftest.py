@@ -123,29 +123,53 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark_settings() -> dict[str, str]:
+    """Spark settings of the session; the connector's tests add its JARs."""
+    return {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+
+
+@pytest.fixture(scope="session")
+def source_format() -> str:
+    """The word for `format(...)` in `read`."""
+    return "tidelog"
+
+
+@pytest.fixture(scope="session")
+def spark(spark_settings: dict[str, str]) -> Iterator[SparkSession]:
     from pipeline.session import session as make_session
 
     # Two tries for a task: what fails once must not fail a query, and the tests kill tasks.
-    running = make_session(
-        "local[2,2]",
-        settings={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
-    )
+    running = make_session("local[2,2]", settings=spark_settings)
     yield running
     running.stop()
 
 
 @pytest.fixture
-def read(spark: SparkSession, broker: Broker) -> Any:
+def read(spark: SparkSession, broker: Broker, source_format: str) -> Any:
     """`read(topic, option=value, ...)`: a batch frame; `__` in a name stands for a dot."""
 
     def make(topic: str = "", **options: str) -> DataFrame:
         named = {name.replace("__", "."): value for name, value in options.items()}
         if topic:
             named.setdefault("subscribe", topic)
-        return spark.read.format("tidelog").options(**broker.options, **named).load()
+        return spark.read.format(source_format).options(**broker.options, **named).load()
 
     return make
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> str:
+    """Partition 0: v0-v9 from START_MS, 1: v10-v19 from 10 s later, 2: v20 at 20 s."""
+    name = broker.topic(3)
+    broker.produce(name, 0, 10)
+    broker.produce(name, 1, 10, first=10)
+    broker.produce(name, 2, 1, first=20)
+    return name
+
+
+def expected(*spans: tuple[int, int]) -> list[str]:
+    """The values v{first} to v{end - 1} of each span."""
+    return [f"v{number}" for first, end in spans for number in range(first, end)]
 
 
 def values(frame: DataFrame) -> list[str]:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.journal import Journal
 from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.api.delete_topics import DeleteTopicsRequest
-from tests.pipeline.conftest import START_MS, Broker, offsets_json
+from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json
 
 Run = Callable[..., list[tuple[int, int]]]
 
@@ -50,10 +50,6 @@ def run(spark: SparkSession, broker: Broker, tmp_path: Path) -> Run:
 def seen(spark: SparkSession, path: Path) -> list[str]:
     rows = spark.read.parquet(str(path / "out")).orderBy("partition", "offset").collect()
     return [row["value"] for row in rows]
-
-
-def numbers(*spans: tuple[int, int]) -> list[str]:
-    return [f"v{number}" for first, end in spans for number in range(first, end)]
 
 
 @pytest.mark.parametrize("how", ["subscribe", "subscribePattern", "assign"])
@@ -146,7 +142,7 @@ def test_partitions_added_while_stopped_are_read_from_their_beginning(
         )
     broker.produce(topic, 1, 3, first=50)
     assert run(topic) == [(1, 3)]
-    assert seen(spark, tmp_path / "q") == numbers((0, 4), (50, 53))
+    assert seen(spark, tmp_path / "q") == expected((0, 4), (50, 53))
 
 
 def test_topic_made_anew_between_batches(
@@ -172,7 +168,7 @@ def test_topic_made_anew_between_batches(
     with pytest.raises(StreamingQueryException, match="deleted and made anew"):
         run(topic)
     run(topic, failOnDataLoss="false")
-    assert sorted(seen(spark, tmp_path / "q")) == sorted(numbers((0, 4), (100, 106)))
+    assert sorted(seen(spark, tmp_path / "q")) == sorted(expected((0, 4), (100, 106)))
 
 
 def test_the_initial_offset_survives_a_crash_before_the_first_batch(

@@ -13,23 +13,9 @@ from protocol.api.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.pipeline.conftest import START_MS, Broker, offsets_json, values
+from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json, values
 
 FAILURES = (AnalysisException, PythonException)
-
-
-def expected(*spans: tuple[int, int]) -> list[str]:
-    return [f"v{number}" for first, end in spans for number in range(first, end)]
-
-
-@pytest.fixture(scope="module")
-def topic(broker: Broker) -> str:
-    """Partition 0: v0-v9 from START_MS, 1: v10-v19 from 10 s later, 2: v20 at 20 s."""
-    name = broker.topic(3)
-    broker.produce(name, 0, 10)
-    broker.produce(name, 1, 10, first=10)
-    broker.produce(name, 2, 1, first=20)
-    return name
 
 
 def test_explicit_earliest_to_latest_offsets(topic: str, read: Any) -> None:

@@ -8,18 +8,11 @@ fetching (`spark.jars.packages`) is not used: it does not honour Maven's setting
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
-
-from pyspark.sql import DataFrame, SparkSession
-
-from pipeline.session import prepare_environment, session
-from tests.pipeline.conftest import Broker
 
 JARS = Path(__file__).parents[3] / ".cache" / "spark-kafka-jars"
 ARTIFACTS = (
@@ -58,29 +51,10 @@ def _copy(coordinates: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    jars = ",".join(map(str, fetch_jars()))
-    prepare_environment()
-    running = session(
-        "local[2,2]",
-        settings={
-            "spark.jars": jars,
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": "2",
-        },
-    )
-    yield running
-    running.stop()
+def spark_settings(spark_settings: dict[str, str]) -> dict[str, str]:
+    return {**spark_settings, "spark.jars": ",".join(map(str, fetch_jars()))}
 
 
-@pytest.fixture
-def read(spark: SparkSession, broker: Broker) -> Any:
-    """`read(topic, option=value)` through `format("kafka")`; `__` in a name stands for a dot."""
-
-    def make(topic: str = "", **options: str) -> DataFrame:
-        named = {name.replace("__", "."): value for name, value in options.items()}
-        if topic:
-            named.setdefault("subscribe", topic)
-        return spark.read.format("kafka").options(**broker.options, **named).load()
-
-    return make
+@pytest.fixture(scope="session")
+def source_format() -> str:
+    return "kafka"
