@@ -13,6 +13,7 @@ knows GET and HEAD, and closes.  A full HTTP server would be more code than the 
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ Explain = Callable[[str], tuple[int, bytes]]
 
 
 class MetricsServer:
-    """The HTTP listener for operators; `start` gives the port, `stop` closes it."""
+    """The HTTP listener for operators; `start` opens it, `stop` closes it."""
 
     def __init__(
         self,
@@ -56,19 +57,14 @@ class MetricsServer:
         self._healthy = healthy
         self._ready = ready
         self._server: asyncio.Server | None = None
-        self.port = 0
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; the port actually taken.
+    async def start(self, bound: socket.socket) -> None:
+        """Listen on a bound socket.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: another process listens there.
         """
-        self._server = await asyncio.start_server(
-            self._serve, host or None, port, limit=REQUEST_BYTES_MAX
-        )
-        self.port = int(self._server.sockets[0].getsockname()[1])
-        return self.port
+        self._server = await asyncio.start_server(self._serve, sock=bound, limit=REQUEST_BYTES_MAX)
 
     async def stop(self) -> None:
         """Close the listener."""

@@ -127,6 +127,7 @@ class Broker:
 
     async def _start(self) -> ReadyInfo:
         sockets = [(listener, self._bind(listener)) for listener in self.config.listeners]
+        metrics_socket = self._bind_metrics()
         self._open_data_dir()
         self.commits.start()
         self._stack.push_async_callback(self.commits.stop)
@@ -149,7 +150,8 @@ class Broker:
         self._stack.push_async_callback(self.groups.stop)
         self._stack.push_async_callback(self.transactions.stop)
         context = self._context(sockets[0][0], sockets[0][1])
-        metrics_port = await self._start_metrics(context)
+        if metrics_socket is not None:
+            await self._start_metrics(context, metrics_socket)
         self._schedule_upkeep((self.groups, self.transactions))
         self._stack.push_async_callback(self._finish_requests)
         for listener, bound in sockets:
@@ -161,7 +163,7 @@ class Broker:
         return ReadyInfo(
             host=sockets[0][0].host or context.endpoint.host,
             port=int(sockets[0][1].getsockname()[1]),
-            metrics_port=metrics_port,
+            metrics_port=None if metrics_socket is None else metrics_socket.getsockname()[1],
             node_id=context.endpoint.node_id,
             cluster_id=context.cluster_id,
             data_dir=self.data_dir.path,
@@ -244,11 +246,14 @@ class Broker:
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
         dispatcher = Dispatcher(own)
         self._dispatchers.append(dispatcher)
-        server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(dispatcher, self.connections),
-            sock=bound,
-            backlog=self.config.socket_listen_backlog_size,
-        )
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: Connection(dispatcher, self.connections),
+                sock=bound,
+                backlog=self.config.socket_listen_backlog_size,
+            )
+        except OSError as error:  # another process bound it too and was the first to listen
+            raise _address_error(listener, error) from error
         self._servers.append(server)
 
     def _start_warm_up(self) -> None:
@@ -283,11 +288,31 @@ class Broker:
         for connection in self.connections:
             connection.cut("the broker stops")
 
-    async def _start_metrics(self, context: Context) -> int | None:
-        """Open the metrics port; the one taken, None when none is wanted."""
+    def _bind_metrics(self) -> socket.socket | None:
+        """The socket of the metrics port, None when none is wanted.
+
+        The setting in force is then the address taken: who describes this broker finds the port.
+        """
         listener = self.config.metrics_listener
         if listener is None:
             return None
+        try:
+            bound = _bound_socket(listener)
+        except OSError as error:
+            if self.config.is_set("metrics.listener") or error.errno != errno.EADDRINUSE:
+                raise _address_error(listener, error) from error
+            bound = _bound_socket(dataclasses.replace(listener, port=0))
+            logger.warning(
+                "metrics port %d is taken; serving metrics on port %d",
+                listener.port,
+                bound.getsockname()[1],
+            )
+        self._stack.callback(bound.close)
+        self.config = self.config.with_metrics_port(bound.getsockname()[1])
+        return bound
+
+    async def _start_metrics(self, context: Context, bound: socket.socket) -> None:
+        """Serve metrics, probes and explanations."""
         collector = BrokerCollector(
             self.metrics,
             self.topics,
@@ -302,17 +327,8 @@ class Broker:
             ready=self._why_not_ready,
             explain=lambda query: explain(self.topics, query),
         )
-        try:
-            await server.start(listener.host, listener.port)
-        except OSError as error:
-            if self.config.is_set("metrics.listener") or error.errno != errno.EADDRINUSE:
-                raise _address_error(listener, error) from error
-            await server.start(listener.host, 0)
-            logger.warning(
-                "metrics port %d is taken; serving metrics on port %d", listener.port, server.port
-            )
+        await server.start(bound)
         self._stack.push_async_callback(server.stop)
-        return server.port
 
     def _offline_partition(self) -> str | None:
         for log in self.topics.logs():

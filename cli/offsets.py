@@ -10,7 +10,6 @@ from cli.failures import CommandFailed
 from cli.options import TimeType, bootstrap_option, json_option, run_async
 from cli.output import RIGHT, print_json, print_table, time_fields
 from client.admin import Admin
-from client.explain import explain_lookup
 from client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from client.times import format_duration, format_time
 from client.types import OffsetAndTimestamp, TopicPartition
@@ -27,9 +26,15 @@ Hits = dict[TopicPartition, OffsetAndTimestamp | None]
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
 @click.option(
     "--explain",
+    "is_explained",
+    is_flag=True,
+    help="With --at: what the lookup did, and the records on both sides.",
+)
+@click.option(
+    "--metrics",
     "metrics_url",
     metavar="HOST:PORT",
-    help="With --at: what the lookup did, from the broker's metrics port.",
+    help="With --explain: the broker's metrics port, if it is not found by itself.",
 )
 @bootstrap_option
 @json_option
@@ -39,6 +44,7 @@ def command(
     at_ms: int | None,
     which: str | None,
     partition: int | None,
+    is_explained: bool,
     metrics_url: str | None,
     bootstrap: str,
     as_json: bool,
@@ -51,7 +57,9 @@ def command(
     """
     if at_ms is not None and which is not None:
         raise click.UsageError(f"--at and --{which} ask two things: give one of them")
-    if metrics_url is not None:
+    if metrics_url is not None and not is_explained:
+        raise click.UsageError("--metrics needs --explain: nothing else is asked there")
+    if is_explained:
         if at_ms is None:
             raise click.UsageError("--explain needs --at: a lookup by time is what it explains")
         found = run_async(_explain(bootstrap, topic, partition, at_ms, metrics_url))
@@ -84,11 +92,13 @@ async def _lookup(bootstrap: str, topic: str, partition: int | None, timestamp: 
 
 
 async def _explain(
-    bootstrap: str, topic: str, partition: int | None, timestamp: int, metrics_url: str
+    bootstrap: str, topic: str, partition: int | None, timestamp: int, metrics_url: str | None
 ) -> list[dict[str, Any]]:
     async with Admin(bootstrap) as admin:
-        partitions = await _partitions(admin, topic, partition)
-    return [await explain_lookup(metrics_url, topic, tp.partition, timestamp) for tp in partitions]
+        return [
+            await admin.explain_lookup(tp, timestamp, metrics_url=metrics_url)
+            for tp in await _partitions(admin, topic, partition)
+        ]
 
 
 async def _ends(bootstrap: str, topic: str, partition: int | None) -> tuple[Hits, Hits]:

@@ -24,6 +24,8 @@ from client.descriptions import (
     ResourceType,
 )
 from client.errors import BrokerRefused
+from client.explain import SETTING as METRICS_SETTING
+from client.explain import explain_lookup, metrics_address
 from client.offsets import (
     EARLIEST,
     LATEST,
@@ -325,6 +327,27 @@ class Admin:
             BrokerRefused: an unknown partition.
         """
         return await list_offsets(self._cluster, timestamps, isolation)
+
+    async def explain_lookup(
+        self, partition: TopicPartition, timestamp_ms: int, *, metrics_url: str | None = None
+    ) -> dict[str, Any]:
+        """What the leader's lookup of a time does: segments, index entries, bytes, neighbours.
+
+        Asked on the leader's metrics port, which is found by its settings unless `metrics_url`
+        (``host:port``) names another way to it. Keys as of `client.explain.explain_lookup`.
+
+        Raises:
+            BrokerRefused: there is no such partition.
+            BrokerUnreachable: nothing answers on the metrics port.
+            UnsupportedByBroker: it has none, or none that can be reached from here.
+        """
+        if metrics_url is None:
+            node_id = await self._cluster.leader(partition)
+            listener = (await self.broker_configs(node_id)).get(METRICS_SETTING)
+            metrics_url = metrics_address(
+                listener.value if listener else None, self._cluster.brokers[node_id].host
+            )
+        return await explain_lookup(metrics_url, partition.topic, partition.partition, timestamp_ms)
 
     async def offsets_for_time(
         self, topic: str, when: int | str

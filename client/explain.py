@@ -5,13 +5,20 @@ owns the question and nothing of the answer, which is passed on as the broker ga
 """
 
 import asyncio
+import ipaddress
 import json
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
+from client.types import format_address
+
+SETTING: Final = "metrics.listener"
+"""The broker setting that tells the port."""
 
 TIMEOUT_S: Final = 30.0
+
+_ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 
 async def explain_lookup(
@@ -47,6 +54,36 @@ async def explain_lookup(
             broker=f"{url.hostname}:{url.port}",
         ) from error
     return _decode(answer)
+
+
+def metrics_address(listener: str | None, broker_host: str) -> str:
+    """Where the metrics port of a broker is reached, from its setting and its advertised host.
+
+    Raises:
+        UnsupportedByBroker: it has none, or none that can be reached from other machines.
+    """
+    if not listener:
+        raise UnsupportedByBroker(
+            f"the broker at {broker_host} has no metrics port, which explains lookups "
+            f"(it is no Tidelog, or its {SETTING} is empty)"
+        )
+    url = urlsplit(f"//{listener}")
+    host = url.hostname or ""
+    if host in _ANY_HOST:
+        host = broker_host
+    elif _is_loopback(host) and not _is_loopback(broker_host):
+        raise UnsupportedByBroker(
+            f"the metrics port of {broker_host} listens on {listener}, for that machine only: "
+            f"ask there, or set {SETTING} to an address that others reach"
+        )
+    return format_address(host, url.port or 0)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _decode(answer: bytes) -> dict[str, Any]:

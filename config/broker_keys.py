@@ -142,8 +142,8 @@ _NETWORK = (
         type=ValueType.STRING,
         default="127.0.0.1:9464",
         doc=(
-            "Tidelog's own. HOST:PORT of /metrics, /healthz and /readyz; port 0 picks a free "
-            "one, empty serves none."
+            "Tidelog's own. HOST:PORT of /metrics, /healthz, /readyz and /explain; port 0 picks a "
+            "free one, empty serves none."
         ),
     ),
 )

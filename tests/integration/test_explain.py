@@ -8,8 +8,10 @@ import pytest
 
 from cli.exit_codes import ExitCode
 from cli.main import run
-from client.errors import BrokerUnreachable, InvalidUse
-from client.explain import explain_lookup
+from client.admin import Admin
+from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
+from client.explain import explain_lookup, metrics_address
+from client.types import TopicPartition
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, produce
 
@@ -63,9 +65,43 @@ async def test_the_command_tells_it_in_sentences(
     served: RunningBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["offsets", "t", "--at", "201", "--bootstrap", served.bootstrap]
-    code = await asyncio.to_thread(run, [*command, "--explain", url_of(served)])
+    code = await asyncio.to_thread(run, [*command, "--explain"])
     shown = capsys.readouterr().out
     assert code == ExitCode.OK
     assert "t-0: offset 1, " in shown
     assert "1 of 1 segments searched" in shown
     assert "before: offset 0" in shown
+
+
+async def test_the_admin_client_finds_the_port_by_itself(served: RunningBroker) -> None:
+    async with Admin(served.bootstrap) as admin:
+        told = await admin.explain_lookup(TopicPartition("t", 0), 201)
+        with pytest.raises(BrokerUnreachable):
+            await admin.explain_lookup(TopicPartition("t", 0), 201, metrics_url="127.0.0.1:1")
+    assert told["found"]["offset"] == 1
+
+
+async def test_a_broker_without_a_metrics_port_says_so(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as running:
+        await create_topic(await running.client(), "t")
+        async with Admin(running.bootstrap) as admin:
+            with pytest.raises(UnsupportedByBroker, match=r"metrics\.listener is empty"):
+                await admin.explain_lookup(TopicPartition("t", 0), 201)
+
+
+@pytest.mark.parametrize(
+    ("listener", "host", "address"),
+    [
+        ("127.0.0.1:9464", "localhost", "127.0.0.1:9464"),
+        ("0.0.0.0:9464", "broker-1", "broker-1:9464"),
+        ("[::]:9464", "2001:db8::1", "[2001:db8::1]:9464"),
+        ("10.0.0.7:9464", "broker-1", "10.0.0.7:9464"),
+    ],
+)
+def test_where_the_port_is_reached(listener: str, host: str, address: str) -> None:
+    assert metrics_address(listener, host) == address
+
+
+def test_a_port_for_its_own_machine_is_not_asked_from_another() -> None:
+    with pytest.raises(UnsupportedByBroker, match="for that machine only"):
+        metrics_address("127.0.0.1:9464", "broker-1")

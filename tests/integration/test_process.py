@@ -1,5 +1,6 @@
 """The broker as a process: ready soon, small, stopped cleanly, and one sentence when it cannot."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -10,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker import BrokerProcess, RawClient, batch, broker_process
+from config import load
+from tests.support.broker import (
+    BrokerProcess,
+    RawClient,
+    batch,
+    broker_process,
+    broker_settings,
+)
 from tests.support.requests import create_topic, fetch, produce, values_of
 
 READY_S_MAX = 3.0
@@ -128,15 +136,28 @@ def test_optimised_python_is_refused(tmp_path: Path) -> None:
 
 def test_default_metrics_port_moves_when_taken(tmp_path: Path) -> None:
     """Two brokers on one machine are a normal thing; only a port somebody asked for is law."""
-    first = BrokerProcess(tmp_path / "a")
-    second = BrokerProcess(tmp_path / "b", metrics_listener="127.0.0.1:0")
-    try:
-        first.wait_ready()
-        port = second.wait_ready()
-        assert port > 0
-    finally:
-        first.stop()
-        second.stop()
+    default = load().metrics_listener
+    assert default is not None
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # or somebody else has it, which is as good
+            stack.enter_context(socket.create_server((default.host, default.port)))
+        assert f"metrics port {default.port} is taken; serving" in log_of_a_start(tmp_path)
+
+
+def log_of_a_start(directory: Path) -> str:
+    """What a broker says that is told nothing about metrics."""
+    settings = broker_settings(directory, {})
+    del settings["metrics.listener"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker", *(f"{name}={text}" for name, text in settings.items())],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("ready")
+    process.terminate()
+    return process.communicate()[1]
 
 
 def test_metrics_port_that_was_asked_for_is_law(tmp_path: Path) -> None:
