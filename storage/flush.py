@@ -87,7 +87,15 @@ class Unsynced:
     Belongs to the log's writer thread.
     """
 
-    __slots__ = ("_created", "_directory", "_files", "_generation", "_to_sync", "ticket")
+    __slots__ = (
+        "_complete",
+        "_created",
+        "_directory",
+        "_files",
+        "_generation",
+        "_to_sync",
+        "ticket",
+    )
 
     def __init__(self, files: Files, directory: str) -> None:
         """Everything is durable."""
@@ -95,6 +103,7 @@ class Unsynced:
         self._files = files
         self._directory = directory
         self._to_sync: list[File] = []
+        self._complete: list[File] = []
         self._created = False
         self._generation = 0
 
@@ -112,6 +121,12 @@ class Unsynced:
         self._created = True
         if file is not None:
             self.add((file,))
+
+    def add_complete(self, file: File | None) -> None:
+        """As `add_created`; nobody uses `file` any more, so it is closed once it was synced."""
+        self.add_created(file)
+        if file is not None:
+            self._complete.append(file)
 
     def invalidate(self) -> None:
         """The log was truncated: the ticket that is out, if any, says nothing about its end."""
@@ -135,8 +150,19 @@ class Unsynced:
             end=end,
             generation=self._generation,
         )
+        # Pinned by the ticket: they close when it comes back.
+        self._close_complete()
         self._to_sync, self._created, self.ticket = [], False, ticket
         return ticket
+
+    def close(self) -> None:
+        """Give descriptors back that nobody else will."""
+        self._close_complete()
+
+    def _close_complete(self) -> None:
+        complete, self._complete = self._complete, []
+        for file in complete:
+            file.close()
 
     def end(self, ticket: FlushTicket) -> bool:
         """Take the ticket back; whether its end still means this log."""

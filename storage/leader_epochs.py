@@ -14,7 +14,9 @@ The file is text, replaced atomically::
     3 1500
 
 It is derived: magic 2 batches carry their epoch, so recovery rebuilds what is lost of it. A file
-that cannot be read is therefore treated as missing by recovery, not as an error of the log.
+that cannot be read is therefore treated as missing by recovery, not as an error of the log. That
+is also why the first entry of a log needs no sync of its own: it begins with the first batch that
+is not durable, and until a flush has covered both, recovery reads that batch again.
 
 Source: KIP-101, KIP-279; Kafka ``LeaderEpochFileCache``, ``LeaderEpochCheckpointFile``.
 Next: :mod:`storage.checkpoints` for the other text files.
@@ -27,7 +29,7 @@ from typing import Final, NamedTuple
 
 from protocol.records.layout import NO_LEADER_EPOCH, NO_OFFSET
 from storage.checkpoints import CorruptCheckpoint, format_checkpoint, parse_checkpoint
-from storage.files import Files
+from storage.files import File, Files
 
 LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 
@@ -52,8 +54,8 @@ UNKNOWN_EPOCH_END: Final = EpochEnd(NO_LEADER_EPOCH, NO_OFFSET)
 class LeaderEpochs:
     """The epochs of one partition, changed by its single writer.
 
-    With a ``directory``, each change is in the file and durable before the method returns; without
-    one the list lives in memory only.
+    With a ``directory``, each change is in the file and durable before the method returns, but for
+    `assign_unsynced`; without one the list lives in memory only.
     """
 
     __slots__ = ("_entries", "_files", "_path")
@@ -85,6 +87,13 @@ class LeaderEpochs:
         except FileNotFoundError:
             content = b""
         return cls(parse_leader_epochs(content), directory=directory, files=files)
+
+    @classmethod
+    def start_over(cls, directory: str, files: Files) -> "LeaderEpochs":
+        """No epochs, in the place of a file that cannot be read, and durably so."""
+        epochs = cls(directory=directory, files=files)
+        epochs._changed()
+        return epochs
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -121,6 +130,32 @@ class LeaderEpochs:
         self._entries.append(EpochStart(epoch, start_offset))
         self._changed()
         return True
+
+    def assign_unsynced(self, epoch: int, start_offset: int) -> File | None:
+        """As `assign`; the file returned has yet to be synced, with its directory.
+
+        For use while appends wait. None when nothing changed, and when there are older entries,
+        which a torn file would lose: then the change is durable already.
+
+        Raises:
+            OSError: the file could not be written; the epochs are unchanged.
+        """
+        if self._entries or self._path is None or self._files is None:
+            self.assign(epoch, start_offset)
+            return None
+        entries = [EpochStart(epoch, start_offset)]
+        if self._files.exists(self._path):
+            self._files.unlink(self._path)
+        file = self._files.create(self._path)
+        try:
+            file.append(format_leader_epochs(entries))
+        except OSError:
+            file.close()
+            with contextlib.suppress(OSError):
+                self._files.unlink(self._path)
+            raise
+        self._entries = entries
+        return file
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Where ``epoch`` ended, with the epoch that the answer is really about.
@@ -202,8 +237,11 @@ def parse_leader_epochs(content: bytes) -> list[EpochStart]:
     """The entries of a ``leader-epoch-checkpoint`` file; none for an empty file.
 
     Raises:
-        CorruptCheckpoint: wrong version, malformed line, wrong count, or not increasing.
+        CorruptCheckpoint: wrong version, malformed line, wrong count, not increasing, or cut off
+            in the middle of a line, whose number would be another one.
     """
+    if content and not content.endswith(b"\n"):
+        raise CorruptCheckpoint("the last line does not end")
     entries: list[EpochStart] = []
     for line in parse_checkpoint(content):
         fields = line.split(" ")

@@ -154,7 +154,8 @@ class Log(ReadableLog):
             )
         try:
             if self.leader_epochs.latest_epoch < self.leader_epoch:
-                self.leader_epochs.assign(self.leader_epoch, plan.first_offset)
+                begun = self.leader_epochs.assign_unsynced(self.leader_epoch, plan.first_offset)
+                self.local.unsynced.add_complete(begun)
             self._roll_if_due(plan, now_ms)
         except OSError as error:
             raise storage_failure("append", self.path, error) from error
@@ -237,7 +238,7 @@ class Log(ReadableLog):
             self._visible_end = self.local.end()
         if len(self.producers.state):
             snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
-            self.local.unsynced.add_created(snapshot)
+            self.local.unsynced.add_complete(snapshot)
 
     # --- durability -----------------------------------------------------------------------------
 
@@ -478,7 +479,7 @@ class Log(ReadableLog):
             if len(self.producers.state):
                 snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
                 if snapshot is not None:
-                    self.local.unsynced.add_created(snapshot)
+                    self.local.unsynced.add_complete(snapshot)
         except OSError as error:
             raise storage_failure("close", self.path, error) from error
         return self.begin_flush()

@@ -123,7 +123,7 @@ def _begin(
     except CorruptCheckpoint as error:
         # Derived: batches carry their epoch, and those that are read again are learned from.
         report.notes.append(f"{LEADER_EPOCHS_NAME} is not readable ({error}) and was started anew")
-        epochs = LeaderEpochs(directory=path, files=files)
+        epochs = LeaderEpochs.start_over(path, files)
     return Opening(
         files=files,
         path=path,

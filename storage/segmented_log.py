@@ -284,6 +284,7 @@ class SegmentedLog:
         for segment in self.segments:
             segment.close()
         self.manifest.close()
+        self.unsynced.close()
 
     def _bury(self, segments: Iterable[Segment], *, due_ms: int) -> None:
         gone = list(segments)

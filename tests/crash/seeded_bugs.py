@@ -242,6 +242,11 @@ def segment_names_not_synced(patch: Patch) -> None:
     patch.setattr(flush.FlushTicket, "__init__", init)
 
 
+def first_epoch_not_synced(patch: Patch) -> None:
+    """What is written beside the log before its first flush is left out of that flush."""
+    patch.setattr(flush.Unsynced, "add_complete", lambda self, file: self.add_created())
+
+
 def closed_segment_not_synced(patch: Patch) -> None:
     """After a roll only the new segment is synced."""
     patch.setattr(flush.Unsynced, "add", lambda self, files: None)
@@ -359,6 +364,7 @@ BUGS: dict[str, Callable[[Patch], None]] = {
         partition_names_not_synced,
         segment_names_not_synced,
         closed_segment_not_synced,
+        first_epoch_not_synced,
         log_start_not_stored,
         producer_ids_in_memory,
         deleted_topic_stays_in_journal,

@@ -1,9 +1,13 @@
 """Tickets: what they pin, in which order they sync, and what becomes of errors."""
 
+from pathlib import Path
+
 import pytest
 
+from storage.files import RealFiles
 from storage.flush import FlushTicket, Unsynced
 from storage.log_reader import LogPosition
+from storage.segment import Segment
 from storage.simulated_disk import Fault, Operation, SimulatedDisk
 from tests.support.logs import DIRECTORY, add_at_end, disk, new_segment
 
@@ -38,6 +42,30 @@ def test_closed_segments_then_the_active_one_then_the_directory() -> None:
     ]
     assert unsynced.end(ticket)
     assert not unsynced.is_dirty
+
+
+def test_complete_files_are_closed_once_they_were_synced(tmp_path: Path) -> None:
+    files = RealFiles()
+    directory = str(tmp_path)
+    segment = Segment.create(files, directory, 0, now_ms=0)
+    unsynced = Unsynced(files, directory)
+    complete = files.create(f"{directory}/leader-epoch-checkpoint")
+    complete.append(b"0\n0\n")
+    unsynced.add_complete(complete)
+    ticket = unsynced.begin(segment, END)
+    assert files.open_files == 2
+    ticket.run()
+    unsynced.end(ticket)
+    assert files.open_files == 1
+    segment.close()
+
+
+def test_complete_files_are_closed_with_the_log(tmp_path: Path) -> None:
+    files = RealFiles()
+    unsynced = Unsynced(files, str(tmp_path))
+    unsynced.add_complete(files.create(f"{tmp_path}/snapshot"))
+    unsynced.close()
+    assert files.open_files == 0
 
 
 def test_error_is_kept_in_the_ticket() -> None:

@@ -14,6 +14,7 @@ from storage.leader_epochs import (
     format_leader_epochs,
     parse_leader_epochs,
 )
+from storage.simulated_disk import Fault, Operation, SimulatedDisk
 
 
 def three_epochs() -> LeaderEpochs:
@@ -34,6 +35,7 @@ def test_file_bytes_are_kafkas() -> None:
         b"0\n1\n-1 0\n",
         b"0\n2\n3 0\n3 5\n",
         b"0\n2\n1 5\n2 5\n",
+        b"0\n1\n0 15",
     ],
 )
 def test_broken_file_is_reported(content: bytes) -> None:
@@ -128,6 +130,38 @@ def test_each_change_is_in_the_file(tmp_path: Path) -> None:
     assert LeaderEpochs.open(str(tmp_path), files).entries == epochs.entries
     epochs.clear()
     assert path.read_bytes() == b"0\n0\n"
+
+
+def test_first_epoch_is_written_without_a_sync(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    disk.make_directory("/t-0")
+    epochs = LeaderEpochs.open("/t-0", disk)
+    done: list[Operation] = []
+    disk.before_operation = lambda kind, _path: done.append(kind)
+    file = epochs.assign_unsynced(0, 7)
+    assert file is not None
+    assert not {Operation.SYNC, Operation.SYNC_DIRECTORY} & set(done)
+    assert disk.read_all("/t-0/leader-epoch-checkpoint") == b"0\n1\n0 7\n"
+    assert epochs.entries == (EpochStart(0, 7),)
+
+
+def test_later_epochs_are_durable_at_once(tmp_path: Path) -> None:
+    epochs = LeaderEpochs([EpochStart(0, 0)], directory=str(tmp_path), files=RealFiles())
+    assert epochs.assign_unsynced(2, 12) is None
+    assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n2 12\n"
+
+
+def test_failed_write_of_the_first_epoch_can_be_tried_again() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory("/t-0")
+    epochs = LeaderEpochs.open("/t-0", disk)
+    disk.fault = Fault(at=0, kinds=frozenset({Operation.APPEND}), short_write=True)
+    with pytest.raises(OSError):
+        epochs.assign_unsynced(0, 7)
+    assert epochs.earliest is None
+    disk.fault = None
+    assert epochs.assign_unsynced(0, 7) is not None
+    assert LeaderEpochs.open("/t-0", disk).entries == (EpochStart(0, 7),)
 
 
 def test_contradicting_entries_are_a_bug() -> None:

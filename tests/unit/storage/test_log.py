@@ -371,6 +371,20 @@ def test_flush_while_a_segment_is_rolled_and_deleted() -> None:
     assert [record.offset for record in log.records()] == [2]
 
 
+def test_first_append_waits_for_no_sync_and_the_first_flush_covers_all_of_it() -> None:
+    log = LogHarness()
+    operations: list[tuple[Operation, str]] = []
+    log.files.before_operation = lambda kind, path: operations.append(
+        (kind, path.rpartition("/")[2])
+    )
+    log.append(1, flush=False)
+    syncs = {Operation.SYNC, Operation.SYNC_DIRECTORY}
+    assert not [kind for kind, _ in operations if kind in syncs]
+    log.log.flush()
+    synced = [name for kind, name in operations if kind in syncs]
+    assert synced == ["leader-epoch-checkpoint", "00000000000000000000.log", "t-0"]
+
+
 def test_failed_sync_takes_the_log_offline_for_good() -> None:
     log = LogHarness()
     log.append(1)
