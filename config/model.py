@@ -50,6 +50,8 @@ class TopicConfig:
     retention_ms: int
     segment_ms: int
     segment_jitter_ms: int
+    time_index_variant: str
+    time_index_interval_ms: int
     cleanup_policy: frozenset[str]
     compression_type: str
     compression_gzip_level: int

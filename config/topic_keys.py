@@ -76,6 +76,21 @@ _TOPIC_TIME = (
         ("log.roll.jitter.ms", 1),
         ("log.roll.jitter.hours", MS_PER_HOUR),
     ),
+    topic_word(
+        "time.index.variant",
+        "none",
+        ("none", "interval", "minute", "minute-map"),
+        "Tidelog's own. Which density variant of KIP-33's drafts lookups by time start from, kept "
+        "in a side file: one entry per time.index.interval.ms, per minute by append time, or a map "
+        "of minutes by create time. Answers are the same; docs/density.md tells the cost.",
+    ),
+    topic_number(
+        "time.index.interval.ms",
+        MS_PER_MINUTE,
+        "Tidelog's own, after a draft of KIP-33. The time between two entries of the side file, "
+        "with time.index.variant=interval.",
+        low=1,
+    ),
 )
 
 _TOPIC_STORAGE = (

@@ -34,7 +34,12 @@ from storage.checkpoints import (
 )
 from storage.data_dir import DataDir, Topic
 from storage.errors import HalfWrittenDataDir
-from storage.file_names import LOG_SUFFIX, parse_segment_file_name, partition_directory_name
+from storage.file_names import (
+    DENSITY_SUFFIX,
+    LOG_SUFFIX,
+    parse_segment_file_name,
+    partition_directory_name,
+)
 from storage.kraft_metadata import KraftTopic, snapshot_records
 from storage.kraft_records import PartitionRecord
 from storage.leader_epochs import LEADER_EPOCHS_NAME
@@ -178,7 +183,8 @@ def is_exported(name: str) -> bool:
     """Whether a file of a partition's directory goes along to Kafka."""
     parsed = parse_segment_file_name(name)
     if parsed is not None:
-        return not parsed.stage
+        # Side files are derived, and Kafka would take them for indexes of its own.
+        return not parsed.stage and parsed.kind != DENSITY_SUFFIX
     return name in (LEADER_EPOCHS_NAME, PARTITION_METADATA_FILE)
 
 

@@ -17,15 +17,18 @@ from itertools import pairwise
 
 from config import TopicConfig
 from protocol.records.scan import scan_entries
+from storage.density import DensityRule
 from storage.errors import LogQuarantined
 from storage.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    DENSITY_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     SegmentFileName,
+    offset_file_name,
     parse_segment_file_name,
 )
 from storage.files import TEMPORARY_SUFFIX, Files
@@ -52,6 +55,12 @@ class Opening:
     report: RecoveryReport = field(default_factory=RecoveryReport)
     quarantine: LogQuarantined | None = None
     end_position: int | None = None
+
+    def remove_density(self, base_offset: int) -> None:
+        """Unlink a side file, if there is one: it must not be believed."""
+        name = offset_file_name(base_offset, DENSITY_SUFFIX)
+        if name in self.names:
+            self.remove(name)
 
     def remove(self, name: str) -> None:
         """Unlink a file of the directory and note it."""
@@ -113,11 +122,13 @@ def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
 
 
 def remove_orphans(opening: Opening) -> None:
-    """Pass 3: unlink index files that have no log."""
+    """Pass 3: unlink index files that have no log, and side files that nobody asks for."""
     parsed = parsed_names(opening.names)
     bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
+    no_densities = DensityRule.from_config(opening.config) is None
     for name in parsed:
-        if name.kind in INDEX_SUFFIXES and name.base_offset not in bases:
+        is_unwanted = no_densities and name.kind == DENSITY_SUFFIX
+        if is_unwanted or (name.kind in INDEX_SUFFIXES and name.base_offset not in bases):
             opening.remove(name.format())
 
 

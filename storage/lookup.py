@@ -5,6 +5,7 @@ an offset at or above the log's start. Every surviving record before it is older
 
     segments     the oldest one whose largest timestamp reaches T         binary search
     time index   the last entry not above T: nothing before it exceeds T  binary search
+                 (a topic with a density variant: its side file instead, see storage.density)
     offset index the last entry not above that offset: a position         binary search
     log          walk over batch heads, then the records of one batch     one interval, one batch
 
@@ -36,6 +37,7 @@ from protocol.records.layout import (
 from protocol.records.record import record_bytes
 from protocol.records.record_loops import find_timestamp
 from protocol.records.scan import iter_records
+from storage.density_upkeep import DensityUpkeep
 from storage.entry_heads import EntryHead, HeadWalk
 from storage.offset_index import OffsetPosition
 from storage.segment import Segment
@@ -54,10 +56,14 @@ class TimestampOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSearch:
-    """What the search did in one segment, for people who want to know why it answered so."""
+    """What the search did in one segment, for people who want to know why it answered so.
+
+    `index` says what the time entry is from: the time index, or the variant of a side file.
+    """
 
     base_offset: int
     max_timestamp: int
+    index: str
     time_entry: TimestampedOffset
     offset_entry: OffsetPosition
     bytes_read: int
@@ -105,11 +111,14 @@ class TimeLookup:
     Every method raises OSError, or CorruptLog when a batch that has to be read is damaged.
     """
 
-    __slots__ = ("_barren", "_segments", "index_interval")
+    __slots__ = ("_barren", "_densities", "_segments", "index_interval")
 
-    def __init__(self, segments: SegmentList, *, index_interval: int) -> None:
+    def __init__(
+        self, segments: SegmentList, densities: DensityUpkeep, *, index_interval: int
+    ) -> None:
         """Search in `segments`; `index_interval` is for indexes that have to be rebuilt."""
         self._segments = segments
+        self._densities = densities
         # The segment that the log's start cuts through promises a maximum that may lie below the
         # start. After one walk to its end in vain this remembers (base offset, size, log start,
         # timestamp): nothing in it is as new, so the next lookups need not walk again.
@@ -177,6 +186,8 @@ class TimeLookup:
     def _verified(self, index: int) -> Segment:
         segment = self._segments[index]
         ensure_indexes(segment, index_interval=self.index_interval)
+        if self._densities.rule is not None:
+            self._densities.ensure(segment, is_active=index + 1 == len(self._segments))
         return segment
 
     def _max_timestamp_from(self, log_start_offset: int) -> int:
@@ -250,7 +261,7 @@ def find_in_segment(
     segment: Segment, timestamp: int, log_start_offset: int, trace: LookupTrace | None = None
 ) -> TimestampOffset | None:
     """The first record of one segment at or after `timestamp` from `log_start_offset` on."""
-    time_entry = segment.time_index.floor(timestamp)
+    time_entry, index = _time_entry(segment, timestamp)
     offset_entry = segment.offset_index.floor(max(time_entry.offset, log_start_offset))
     walk = segment.walk()
     found, position = None, offset_entry.position
@@ -263,8 +274,22 @@ def find_in_segment(
         found = _find_in_entry(walk, head, timestamp, log_start_offset)
         position = head.position + head.size
     if trace is not None:
-        trace.searched.append(_describe(segment, time_entry, offset_entry, walk, position, found))
+        trace.searched.append(
+            _describe(segment, index, time_entry, offset_entry, walk, position, found)
+        )
     return found
+
+
+def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, str]:
+    """Where to start by time, and the index that says so."""
+    density = segment.density
+    if density is not None:
+        try:
+            return density.floor(timestamp), density.name
+        except OSError:
+            # Nothing is lost with a side file; the next lookup makes it anew.
+            segment.density = None
+    return segment.time_index.floor(timestamp), "timeindex"
 
 
 def _find_in_entry(
@@ -302,6 +327,7 @@ def _find_in_create_time_batch(
 
 def _describe(
     segment: Segment,
+    index: str,
     time_entry: TimestampedOffset,
     offset_entry: OffsetPosition,
     walk: HeadWalk,
@@ -319,6 +345,7 @@ def _describe(
     return SegmentSearch(
         base_offset=segment.base_offset,
         max_timestamp=segment.max_timestamp,
+        index=index,
         time_entry=time_entry,
         offset_entry=offset_entry,
         bytes_read=walk.bytes_read,

@@ -252,6 +252,7 @@ def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
     if known is not None:
         segment.appended_ms = max(known.appended_ms, segment.max_timestamp)
     segment.txn_index.clear()
+    opening.remove_density(segment.base_offset)
     learned = opening.epochs.latest_epoch
     scan = SegmentDigest(
         segment,

@@ -26,9 +26,12 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from protocol.records.layout import INT32_MAX, NO_TIMESTAMP
+from storage.density import DensityIndex
+from storage.density_file import Coverage, DensityFile
 from storage.entry_heads import EntryHead, HeadWalk
 from storage.file_names import (
     DELETED_SUFFIX,
+    DENSITY_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -81,6 +84,8 @@ class Segment:
         bytes_since_index: log bytes since the last index entry; not persisted.
         stage: what the names of its files end in: empty for a segment in use; see
             `storage.file_names`.
+        density: the side file's index, if the topic has a density variant; equipped by
+            `storage.density_upkeep`.
         indexes_verified: whether this process wrote or checked the index files. If not,
             `storage.segment_scan.ensure_indexes` has to run before they are used.
     """
@@ -92,6 +97,7 @@ class Segment:
         "base_offset",
         "bytes_since_index",
         "created_ms",
+        "density",
         "directory",
         "files",
         "indexes_verified",
@@ -120,6 +126,7 @@ class Segment:
         self.offset_index = OffsetIndex(files, self.path(OFFSET_INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.txn_index = TxnIndex(files, self.path(TXN_INDEX_SUFFIX), base_offset)
+        self.density: DensityIndex | None = None
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.created_ms = NO_TIMESTAMP
@@ -200,6 +207,7 @@ class Segment:
         if start == 0:
             self._first_timestamp = None
         last_offset = self.next_offset - 1
+        density = self.density
         for batch in batches:
             last_offset = batch.last_offset
             timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
@@ -209,6 +217,10 @@ class Segment:
                 self.offset_index.append(last_offset, start + batch.position)
                 self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
                 self.bytes_since_index = 0
+                if density is not None:
+                    density.note_entry(self.max_timestamp, self.max_timestamp_offset)
+            if density is not None:
+                density.note_batch(timestamp, last_offset)
             self.bytes_since_index += batch.size
             if self.records != UNKNOWN:
                 self.records += batch.records_count
@@ -264,6 +276,8 @@ class Segment:
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write_out()
         self.time_index.write_out()
+        if self.density is not None:
+            self.density.seal(self.coverage(), self.max_timestamp_offset)
         self._facts = SegmentFacts(
             base_offset=self.base_offset,
             next_offset=self.next_offset,
@@ -280,6 +294,10 @@ class Segment:
             time_index_crc=self.time_index.checksum(),
         )
         return self._facts
+
+    def coverage(self) -> Coverage:
+        """What the seal of a side file has to say."""
+        return Coverage(self.size, self.next_offset, self.max_timestamp)
 
     def matches(self, facts: SegmentFacts) -> bool:
         """Whether the files still have the sizes that `facts` remembers."""
@@ -320,6 +338,9 @@ class Segment:
         self.log.truncate(head.position)
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.truncate_to(offset)
+        if self.density is not None:
+            self.density.discard()
+            self.density = None
         self.bytes_since_index = 0
         self._facts = None
         self.records = UNKNOWN if head.position else 0
@@ -359,6 +380,7 @@ class Segment:
             self.offset_index.file,
             self.time_index.file,
             self.txn_index.file,
+            None if self.density is None else self.density.stored.file,
         ):
             if file is not None:
                 yield file
@@ -369,6 +391,8 @@ class Segment:
         self.offset_index.close()
         self.time_index.close()
         self.txn_index.close()
+        if self.density is not None:
+            self.density.stored.close()
 
     def move_to(self, stage: str, kinds: Iterable[str]) -> None:
         """Rename the files of these kinds to another stage; they stay open. Raises OSError."""
@@ -377,17 +401,20 @@ class Segment:
             if kind == LOG_SUFFIX:
                 self.files.rename_open(self.log, target)
                 continue
-            index = self._indexes()[kind]
+            index = self._indexes().get(kind)
+            if index is None:
+                continue
             index.path = target
             if index.file is not None:
                 self.files.rename_open(index.file, target)
         self.stage = stage
 
-    def _indexes(self) -> "dict[str, OffsetIndex | TimeIndex | TxnIndex]":
+    def _indexes(self) -> "dict[str, OffsetIndex | TimeIndex | TxnIndex | DensityFile | None]":
         return {
             OFFSET_INDEX_SUFFIX: self.offset_index,
             TIME_INDEX_SUFFIX: self.time_index,
             TXN_INDEX_SUFFIX: self.txn_index,
+            DENSITY_SUFFIX: None if self.density is None else self.density.stored,
         }
 
     def discard(self) -> None:

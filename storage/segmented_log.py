@@ -16,6 +16,8 @@ from random import Random
 
 from config import TopicConfig
 from storage.append import AppendPlan
+from storage.density import DensityRule
+from storage.density_upkeep import DensityUpkeep
 from storage.files import Files, sync_file
 from storage.flush import FlushTicket, Unsynced
 from storage.graveyard import Graveyard
@@ -46,6 +48,7 @@ class SegmentedLog:
     """
 
     __slots__ = (
+        "_densities",
         "_files",
         "_graveyard",
         "_index_interval",
@@ -70,7 +73,8 @@ class SegmentedLog:
         self.manifest = manifest
         self.unsynced = Unsynced(files, path)
         self.reader = LogReader(self.segments, index_interval=0)
-        self.lookup = TimeLookup(self.segments, index_interval=0)
+        self._densities = DensityUpkeep(files)
+        self.lookup = TimeLookup(self.segments, self._densities, index_interval=0)
         self.end_offset = self.segments.active.next_offset
         self.swap: Swap | None = None
         self._files = files
@@ -87,6 +91,7 @@ class SegmentedLog:
         self.lookup.index_interval = config.index_interval_bytes
         self._jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
         self._draw_jitter(self.segments.active)
+        self._densities.configure(DensityRule.from_config(config), self.segments)
 
     @property
     def size_bytes(self) -> int:
@@ -122,6 +127,8 @@ class SegmentedLog:
             with suppress(OSError):
                 segment.offset_index.write_out()
                 segment.time_index.write_out()
+                if segment.density is not None:
+                    segment.density.write_out()
 
     def roll(self, *, now_ms: int, durable_offset: int) -> None:
         """Close the active segment and start one at the end; an empty one is replaced."""
@@ -134,11 +141,14 @@ class SegmentedLog:
             self.manifest.remember_durable(durable_offset)
         segment = Segment.create(self._files, self._path, self.end_offset, now_ms=now_ms)
         self._draw_jitter(segment)
+        self._densities.begin(segment, carried_ms=self.segments.max_timestamp)
         if closed.base_offset == segment.base_offset:
             self.segments.replace_active(segment)
         else:
             self.segments.add(segment)
             self.unsynced.add(closed.all_files())
+            if closed.density is not None:
+                closed.density.release()
         self.unsynced.add_created(self.manifest.file)
 
     def begin_flush(self) -> FlushTicket:
@@ -177,7 +187,9 @@ class SegmentedLog:
 
     def new_segment(self, base_offset: int, *, stage: str, now_ms: int) -> Segment:
         """A segment beside the log, which is no part of it yet."""
-        return Segment.create(self._files, self._path, base_offset, now_ms=now_ms, stage=stage)
+        segment = Segment.create(self._files, self._path, base_offset, now_ms=now_ms, stage=stage)
+        self._densities.begin(segment)
+        return segment
 
     def sync_names(self) -> None:
         """The names in the directory are on the medium. Any thread. Raises OSError."""
@@ -206,6 +218,8 @@ class SegmentedLog:
         self.swap = None
         # What is left is known from the time indexes alone until here.
         self.manifest.remember(swap.new.seal(now_ms=swap.new.appended_ms))
+        if swap.new.density is not None:
+            swap.new.density.release()
         self.unsynced.add_created(self.manifest.file)
 
     def settle(self) -> None:
@@ -251,6 +265,7 @@ class SegmentedLog:
             ensure_indexes(active, index_interval=self._index_interval)
             active.truncate_to(offset, now_ms=now_ms)
             active.time_index.load_last()
+            self._densities.ensure(active, is_active=True)
         self.unsynced.add_created(self.segments.active.log)
         self.end_offset = self.segments.active.next_offset
         if max(self.manifest.log_start_offset, self.manifest.cleaned_offset) > self.end_offset:
@@ -263,6 +278,7 @@ class SegmentedLog:
         self._bury(self.segments, due_ms=due_ms)
         segment = Segment.create(self._files, self._path, offset, now_ms=now_ms)
         self.segments.reset(segment)
+        self._densities.begin(segment)
         self._draw_jitter(segment)
 
     def unlink_due(self, now_ms: int) -> int:

@@ -23,6 +23,7 @@ Source: Kafka `AbstractIndex`. Read next: `storage.offset_index`, `storage.time_
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from struct import Struct
 from typing import ClassVar, Final
 
@@ -96,6 +97,14 @@ class SparseIndex:
         size = self.ENTRY.size
         first, second = self.ENTRY.unpack(self._pread(size, slot * size))
         return first, second
+
+    def entries(self) -> Iterator[tuple[int, int]]:
+        """All entries as they are in the file, in order, read in blocks. Raises OSError."""
+        size = self.ENTRY.size
+        for slot in range(0, self._written, _BLOCK_ENTRIES):
+            count = min(_BLOCK_ENTRIES, self._written - slot)
+            yield from self.ENTRY.iter_unpack(self._pread(count * size, slot * size))
+        yield from zip(self._first, self._second, strict=True)
 
     def load_last(self) -> tuple[int, int] | None:
         """The last entry as it is in the file, or None; kept in memory from the first call on.
