@@ -1,7 +1,8 @@
 """Putting a rewritten segment in the place of those it was made from, so that no crash shows.
 
 Owns the order of names. The rewritten files are written as `.cleaned` and synced before this
-begins. Every line is followed by a sync of the directory before the next one:
+begins. Every line is followed by a sync of the directory before the next one, and the last by one
+before the next rewrite begins: a start could not tell which of both a `.swap` file belongs to.
 
     step        names change                                   a start that finds this
     ----------  ---------------------------------------------  -----------------------------------
@@ -61,7 +62,8 @@ class Swap:
         self._steps.pop()()
 
     def finish(self) -> None:
-        """All lines that are left, at once. Raises OSError."""
+        """All lines that are left, at once, and durable. Raises OSError."""
         while not self.is_done:
             self._files.sync_directory(self.new.directory)
             self.advance()
+        self._files.sync_directory(self.new.directory)

@@ -13,6 +13,7 @@ from storage.compaction import CompactionResult
 from storage.errors import CorruptLog, LogOffline
 from storage.fsck_partition import PartitionAudit
 from storage.log import Isolation, Origin
+from storage.power_loss import Survival
 from storage.simulated_disk import Fault, Operation
 from storage.steps import run_steps
 from tests.support.logs import LogHarness, marker
@@ -509,3 +510,19 @@ def test_a_failed_swap_stops_the_log_until_a_restart() -> None:
     log.crash()
     assert log.log.offline_reason is None
     assert content(log)[-1] == (1, b"a", b"2")
+
+
+def test_a_swap_that_was_overtaken_is_durable_before_the_next_round() -> None:
+    """Else a start might take the names it left for those of that round, and remove them."""
+    log = opened()
+    put(log, ("a", "1"), ("a", "2"))
+    log.log.roll(log.now_ms)
+    steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+    while not any(name.endswith(".swap") for name in log.names()):
+        call = next(steps)
+        if call is not None:
+            call.run()
+    steps.close()
+    next(log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB), None)
+    survivor = log.files.power_cut(1, Survival.LOST)
+    assert not [name for name in survivor.list_directory(log.log.path) if ".swap" in name]
