@@ -254,7 +254,7 @@ class PartitionDecoder:
         fields: tuple[int, ...],
         waiting: list[tuple[int, int]],
     ) -> bool:
-        """Whether the batch is a marker or belongs to an aborted transaction."""
+        """Whether the batch is a marker, of an aborted transaction, or too old as a whole."""
         attributes, producer_id = fields[5], fields[9]
         last_offset = fields[0] + fields[6]
         while waiting and waiting[-1][1] <= last_offset:
@@ -265,11 +265,9 @@ class PartitionDecoder:
             if _control_type(key) == ControlType.ABORT:
                 self._aborting.discard(producer_id)
             return True
-        return bool(
-            self._rules.read_committed
-            and attributes & TRANSACTIONAL_BIT
-            and producer_id in self._aborting
-        )
+        if self._rules.read_committed and attributes & TRANSACTIONAL_BIT:
+            return producer_id in self._aborting or fields[8] < self._rules.oldest_ms
+        return fields[8] < self._rules.oldest_ms
 
     def _build(
         self, data: bytes | memoryview, runs: Sequence[_Run], stamped: int

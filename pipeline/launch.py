@@ -16,7 +16,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from client.errors import InvalidTime
 from client.times import UTC, parse_time
@@ -142,7 +142,7 @@ def _run_archive(arguments: Arguments, start: Start, progress: Progress) -> Outc
         dry_run=arguments.dry_run,
     )
     interval_s = duration_ms("--interval", arguments.interval) / 1000
-    session = start()
+    session = _session_unless_dry(arguments, start)
     while True:
         outcome = archive(session, settings, progress)
         if not arguments.continuous:
@@ -198,7 +198,7 @@ def _run_audit(arguments: Arguments, start: Start, progress: Progress) -> Outcom
         staging=arguments.staging,
         dry_run=arguments.dry_run,
     )
-    return audit(start(), settings, progress)
+    return audit(_session_unless_dry(arguments, start), settings, progress)
 
 
 def _describe_skew(job: argparse.ArgumentParser) -> None:
@@ -211,18 +211,24 @@ def _describe_skew(job: argparse.ArgumentParser) -> None:
 def _run_skew(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
     from pipeline.jobs.skew import SkewSettings, skew
 
-    options = _source_options(arguments)
-    for name, text in (("starting", arguments.oldest), ("ending", arguments.newest)):
-        if text:
-            options[f"{name}Timestamp"] = text
-            options["timeWindow"] = "strict"
     settings = SkewSettings(
-        options=options,
+        options=_windowed_options(arguments),
         future_ms=duration_ms("--future", arguments.future),
         output=arguments.output,
         dry_run=arguments.dry_run,
     )
-    return skew(start(), settings, progress)
+    return skew(_session_unless_dry(arguments, start), settings, progress)
+
+
+def _describe_plan(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--topic", required=True, help="topics with commas")
+    _window(job)
+
+
+def _run_plan(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.plan import PlanSettings, plan
+
+    return plan(PlanSettings(options=_windowed_options(arguments)), progress)
 
 
 def _describe_lag(job: argparse.ArgumentParser) -> None:
@@ -317,6 +323,7 @@ _JOBS: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], 
     ),
     "audit": ("Segment files against checksums, offsets and indexes.", _describe_audit, _run_audit),
     "skew": ("Lateness, disorder and doubtful times of topics.", _describe_skew, _run_skew),
+    "plan": ("What a read by time would read, and what it is spared.", _describe_plan, _run_plan),
     "lag": ("How far groups are behind, in records and seconds.", _describe_lag, _run_lag),
     "translate-offsets": (
         "A group's place in another cluster, by time.",
@@ -362,6 +369,16 @@ def _source_options(arguments: Arguments) -> dict[str, str]:
     return {"subscribe": arguments.topic, **_base_options(arguments)}
 
 
+def _windowed_options(arguments: Arguments) -> dict[str, str]:
+    """Those of the source, with the strict window of `--from` and `--to`."""
+    options = _source_options(arguments)
+    for name, text in (("starting", arguments.oldest), ("ending", arguments.newest)):
+        if text:
+            options[f"{name}Timestamp"] = text
+            options.setdefault("timeWindow", "strict")
+    return options
+
+
 def _time(name: str, text: str | None) -> int | None:
     if not text:
         return None
@@ -375,6 +392,11 @@ def _session(arguments: Arguments) -> SparkSession:
     from pipeline.session import session
 
     return session(arguments.master, settings=pairs("--conf", arguments.conf))
+
+
+def _session_unless_dry(arguments: Arguments, start: Start) -> SparkSession:
+    """A session for jobs that use it only after their plan, which ends a dry run."""
+    return cast("SparkSession", None) if arguments.dry_run else start()
 
 
 def _tell(sentence: str) -> None:

@@ -12,9 +12,12 @@ option `timeWindow`:
 | offsets    | first offset at or after T1| first at or after T2     | all between, as Kafka does |
 | strict     | first offset at or after T1| the end of the partition | only those in [T1, T2)     |
 
-With `strict` a partition without records from T1 on has nothing to say, which is no error.
+With `strict` a partition without records from T1 on has nothing to say, which is no error. Two
+things spare it the way to the end of the partition: the statistics that Tidelog keeps of segments
+(`pruning`), and the user's word that no record is older than another before it by more than
+`maxLateness`; then the first record at or after T2 plus that lateness is a sound end.
 
-Source: Spark `KafkaOffsetReaderAdmin`. Read next: `reading`.
+Source: Spark `KafkaOffsetReaderAdmin`. Read next: `pruning`, `reading`.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from pipeline.options import (
     SourceOptions,
     TopicPartition,
 )
+from pipeline.pruning import Pruned, prune
 from pipeline.splits import PACK_ABOVE, OffsetRange, cut_by_bytes, cut_ranges, pack
 from protocol.records.layout import INT64_MAX, INT64_MIN
 
@@ -49,12 +53,14 @@ class ReadPlan:
         oldest_ms: records older than this are dropped by the decoder.
         newest_ms: so are records of this time and later.
         cluster_id: of which cluster.
+        pruned: what the statistics of segments have spared.
     """
 
     tasks: tuple[tuple[OffsetRange, ...], ...]
     oldest_ms: int
     newest_ms: int
     cluster_id: str
+    pruned: Pruned
 
     @property
     def ranges(self) -> list[OffsetRange]:
@@ -110,12 +116,16 @@ def plan_batch(
     ]
     check_order(options, starts, ends)
     oldest, newest = window_of(options, now_ms)
+    oldest, newest = max(oldest, narrowing.oldest_ms), min(newest, narrowing.newest_ms)
     ranges = _narrow(cluster, options, ranges, narrowing)
+    ranges = _end_by_lateness(cluster, options, ranges, newest)
+    ranges, pruned = prune(options, ranges, oldest, newest)
     return ReadPlan(
         tasks=tuple(plan_tasks(cluster, options, ranges)),
-        oldest_ms=max(oldest, narrowing.oldest_ms),
-        newest_ms=min(newest, narrowing.newest_ms),
+        oldest_ms=oldest,
+        newest_ms=newest,
         cluster_id=cluster.cluster_id,
+        pruned=pruned,
     )
 
 
@@ -350,3 +360,27 @@ def _narrow(
         start = one.end if first < 0 else min(max(one.start, first), one.end)
         by_time.append(OffsetRange(one.topic, one.partition, start, one.end))
     return [one for one in by_time if one.size > 0]
+
+
+def _end_by_lateness(
+    cluster: Cluster, options: SourceOptions, ranges: Sequence[OffsetRange], newest_ms: int
+) -> list[OffsetRange]:
+    """`ranges` without what comes too late to hold a record before `newest_ms`, by the user's word.
+
+    A record older than `newest_ms` lies before the first one that is `maxLateness` younger.
+    """
+    lateness_ms = options.max_lateness_ms
+    if lateness_ms is None or newest_ms == NO_UPPER_TIME or not ranges:
+        return list(ranges)
+    found = cluster.list_offsets(
+        {one.topic_partition: newest_ms + lateness_ms for one in ranges},
+        read_committed=options.read_committed,
+    )
+    ended = []
+    for one in ranges:
+        reached = found[one.topic_partition].offset
+        if reached >= 0:
+            end = max(min(one.end, reached), one.start)
+            one = OffsetRange(one.topic, one.partition, one.start, end)
+        ended.append(one)
+    return [one for one in ended if one.size > 0]

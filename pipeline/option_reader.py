@@ -32,6 +32,9 @@ _REFUSED_KAFKA: Final = {
     "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint, not in a group",
     "kafka.interceptor.classes": "there is no Java client here to intercept",
 }
+_UNITS_MS: Final = {
+    "": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000,
+}  # fmt: skip
 _USED_KAFKA: Final = (
     "kafka.bootstrap.servers", "kafka.security.protocol", "kafka.client.id",
     "kafka.request.timeout.ms", "kafka.isolation.level", "kafka.sasl.mechanism",
@@ -96,18 +99,15 @@ class OptionReader:
             return default
         return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
 
-    def duration(self, name: str, default: int) -> int:
-        """Milliseconds, with ms, s, m or h."""
-        match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|)", self.text(name), re.IGNORECASE)
+    def duration(self, name: str, default: _T) -> int | _T:
+        """Milliseconds, with ms, s, m, h or d."""
+        match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d|)", self.text(name), re.IGNORECASE)
         if not self.has(name):
             return default
         if match is None:
-            self.refuse(name, "write a duration such as 500ms, 30s, 15m or 1h")
+            self.refuse(name, "write a duration such as 500ms, 30s, 15m, 1h or 2d")
             return default
-        return (
-            int(match[1])
-            * {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}[match[2].lower()]
-        )
+        return int(match[1]) * _UNITS_MS[match[2].lower()]
 
     def check_names(self, known: tuple[str, ...], others: tuple[str, ...]) -> None:
         """Refuse names outside `known`; `others` are good names of the other direction."""

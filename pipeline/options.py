@@ -98,6 +98,7 @@ class SourceOptions:
     starting_strategy: str = "error"
     ending_strategy: str = "latest"
     strict_window: bool = False
+    max_lateness_ms: int | None = None
     read_committed: bool = False
     fail_on_data_loss: bool = True
     include_headers: bool = False
@@ -118,6 +119,7 @@ class SourceOptions:
     pushdown: bool = False
     read_from: str = "broker"
     segments_path: str = ""
+    segments_statistics: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +140,10 @@ _SOURCE_NAMES: Final = (
     "subscribe", "assign", "subscribePattern", "startingTimestamp", "endingTimestamp",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsets", "endingOffsets",
     "startingOffsetsByTimestampStrategy", "endingOffsetsByTimestampStrategy", "timeWindow",
-    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
-    "minPartitions", "maxRecordsPerPartition", "targetBytesPerTask", "failOnDataLoss",
+    "maxLateness", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
+    "maxRecordsPerPartition", "targetBytesPerTask", "failOnDataLoss",
     "includeHeaders", "columns", "pushdown", "onMalformedTimestamp", "readFrom", "segments.path",
-    "journalDir", "rowsPerBatch", "bytesPerBatch", "verifyChecksums",
+    "segments.statistics", "journalDir", "rowsPerBatch", "bytesPerBatch", "verifyChecksums",
 )  # fmt: skip
 _SINK_NAMES: Final = (
     "topic", "delivery", "transactionalIdPrefix", "acks", "compression", "batchBytes",
@@ -182,6 +184,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
             "endingOffsetsByTimestampStrategy", ("latest", "error"), "latest"
         ),
         strict_window=_strict_window(reader, is_stream=is_stream),
+        max_lateness_ms=reader.duration("maxLateness", None),
         read_committed=reader.choice(
             "kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted"
         )
@@ -205,6 +208,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         pushdown=reader.flag("pushdown", False),
         read_from=read_from,
         segments_path=reader.text("segments.path"),
+        segments_statistics=reader.text("segments.statistics"),
     )
     reader.raise_problems()
     return parsed

@@ -24,6 +24,7 @@ from client.times import UTC, find_unit_mistake, format_time
 from pipeline.batches import DecodeRules
 from pipeline.cluster import Cluster
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.jobs.plan import describe_plan
 from pipeline.offsets import plan_batch
 from pipeline.options import SourceOptions, parse_source_options
 from pipeline.reading import RangeReader
@@ -61,13 +62,12 @@ def skew(spark: SparkSession, settings: SkewSettings, progress: Progress = silen
     now_ms = time.time_ns() // 1_000_000
     with Cluster(options.connection) as cluster:
         progress("plan")
-        whole = plan_batch(cluster, options, now_ms).ranges
-    ranges = _joined(whole)
+        plan = plan_batch(cluster, options, now_ms)
+        if settings.dry_run:
+            return describe_plan(cluster, plan, cluster.partitions(options.choice))
+    ranges = _joined(plan.ranges)
     if not ranges:
         return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no records")
-    if settings.dry_run:
-        count = sum(one.size for one in ranges)
-        return Outcome(sentence=f"would judge {count:,} offsets", report={"offsets": count})
     progress("read")
     newest_ms = now_ms + settings.future_ms
     spread = spark.sparkContext.parallelize(ranges, len(ranges))
@@ -75,6 +75,7 @@ def skew(spark: SparkSession, settings: SkewSettings, progress: Progress = silen
         row
         for found in spread.map(lambda one: judge_range(options, one, newest_ms)).collect()
         for row in found
+        if row["max_timestamp_ms"] >= plan.oldest_ms and row["min_timestamp_ms"] < plan.newest_ms
     ]
     if settings.output:
         spark.createDataFrame(pa.Table.from_pylist(rows)).write.mode("overwrite").parquet(

@@ -1,0 +1,107 @@
+"""plan: what a read would read, partition by partition, and what time spares it.
+
+Resolves the options of the source as a batch query would, reads no record and needs no Spark. The
+same table is what `skew --dry-run` prints. For people who wonder why a day takes as long as a year:
+offsets before the window cost nothing on any broker; offsets behind it do, unless the statistics of
+segments (`readFrom=hybrid`, `segments.statistics`) or `maxLateness` say that none of them is early.
+
+Read next: `pipeline.pruning`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.cluster import EARLIEST, LATEST, Cluster
+from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.offsets import ReadPlan, plan_batch
+from pipeline.options import TopicPartition, parse_source_options
+from pipeline.splits import OffsetRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSettings:
+    """`options` are those of the source; `dry_run` changes nothing, since nothing is done."""
+
+    options: Mapping[str, str]
+    dry_run: bool = False
+
+
+def plan(settings: PlanSettings, progress: Progress = silent) -> Outcome:
+    """One row for each partition.
+
+    Raises:
+        BadOptions: options of the source that cannot be carried out.
+        BrokerRefused: a topic does not exist, or the broker denies it.
+        BrokerUnreachable: no broker answers.
+    """
+    options = parse_source_options(settings.options, is_stream=False)
+    progress("plan")
+    with Cluster(options.connection) as cluster:
+        found = plan_batch(cluster, options, time.time_ns() // 1_000_000)
+        partitions = cluster.partitions(options.choice)
+        return describe_plan(cluster, found, partitions)
+
+
+def describe_plan(cluster: Cluster, found: ReadPlan, partitions: list[TopicPartition]) -> Outcome:
+    """`found` for people and programs, beside what the partitions hold."""
+    first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    last = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+    by_partition: dict[TopicPartition, list[OffsetRange]] = {tp: [] for tp in partitions}
+    for one in found.ranges:
+        by_partition[one.topic_partition].append(one)
+    rows = tuple(
+        {
+            "topic": topic,
+            "partition": index,
+            "first": first[topic, index].offset,
+            "end": last[topic, index].offset,
+            "read": ", ".join(f"{start}-{end}" for start, end in _stretches(ranges)),
+            "offsets": sum(one.size for one in ranges),
+            "pruned": found.pruned.by_partition.get((topic, index), 0),
+        }
+        for (topic, index), ranges in by_partition.items()
+    )
+    offsets = sum(one.size for one in found.ranges)
+    total = sum(last[tp].offset - first[tp].offset for tp in partitions)
+    return Outcome(
+        code=JobCode.DONE if offsets else JobCode.NOTHING_TO_DO,
+        sentence=_sentence(found, offsets, total),
+        report={
+            "offsets": offsets,
+            "of": total,
+            "tasks": len(found.tasks),
+            "segments_known": found.pruned.known,
+            "segments_pruned": found.pruned.skipped,
+            "offsets_pruned": found.pruned.offsets,
+            "partitions": rows,
+        },
+        rows=rows,
+    )
+
+
+def _sentence(found: ReadPlan, offsets: int, total: int) -> str:
+    said = f"would read {offsets:,} of {total:,} offsets in {len(found.tasks)} tasks"
+    pruned = found.pruned
+    if pruned.problem:
+        return f"{said}; no statistics of segments: {pruned.problem}"
+    if pruned.known:
+        said += (
+            f"; the times of {pruned.known} segments were known, {pruned.skipped} of them pruned "
+            f"({pruned.offsets:,} offsets)"
+        )
+    return said
+
+
+def _stretches(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
+    """[start, end) of neighbouring ranges as one."""
+    joined: list[Any] = []
+    for one in sorted(ranges):
+        if joined and joined[-1][1] == one.start:
+            joined[-1] = (joined[-1][0], one.end)
+        else:
+            joined.append((one.start, one.end))
+    return joined

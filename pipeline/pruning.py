@@ -1,0 +1,204 @@
+"""Which stretches of offsets cannot hold a record of a window of time, so that nobody reads them.
+
+Tidelog keeps the smallest and the largest timestamp of every segment. A start in time is an offset
+lookup on any broker; an end is not, because older records may follow a younger one. The smallest
+timestamps say where none does:
+
+    segment        0      1      2      3      4
+    smallest      08:00  09:00  08:50  10:05  10:58        window [09:10, 10:00)
+    largest       09:04  09:40  10:10  11:00  12:00
+                  before   read   read  after  after
+
+They come from two places, whichever the options name: the `segment-manifest` beside the files of
+`segments.path`, or `GET /segments` on the broker's metrics port (`segments.statistics`). Both are
+hints. What is missing, damaged or about a segment that is no longer the same prunes nothing, and
+the answer to the query is the same.
+
+Invariant: a stretch is only left out if every record in it is known to lie outside the window. The
+ends of the ranges are asked before the statistics, so what is appended in between lies behind them.
+
+Source: the file's format is `storage.manifest`'s. Read next: `offsets`.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.options import SourceOptions, TopicPartition
+from pipeline.splits import OffsetRange
+from protocol.records.checksums import crc32c
+from protocol.records.layout import INT64_MAX, INT64_MIN
+
+MANIFEST: Final = "segment-manifest"
+_HEADING: Final = b"tidelog segment manifest 1"
+_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentTimes:
+    """The times (ms) of the records with offsets `[base_offset, next_offset)`.
+
+    Attributes:
+        oldest_ms: none is older; INT64_MIN where nobody has looked.
+        youngest_ms: none is younger.
+    """
+
+    base_offset: int
+    next_offset: int
+    oldest_ms: int
+    youngest_ms: int
+
+    def misses(self, oldest_ms: int, newest_ms: int) -> bool:
+        """Whether no record can lie in `[oldest_ms, newest_ms)`."""
+        return self.oldest_ms >= newest_ms or self.youngest_ms < oldest_ms
+
+
+@dataclass(slots=True, kw_only=True)
+class Pruned:
+    """What statistics have spared a plan: for people and tests, nothing depends on it.
+
+    Attributes:
+        known: segments whose times were known.
+        skipped: how many of them are not read at all.
+        offsets: how many offsets of the ranges are not read.
+        problem: why there were no statistics, where they were asked for.
+    """
+
+    known: int = 0
+    skipped: int = 0
+    offsets: int = 0
+    problem: str = ""
+    by_partition: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+def prune(
+    options: SourceOptions, ranges: Sequence[OffsetRange], oldest_ms: int, newest_ms: int
+) -> tuple[list[OffsetRange], Pruned]:
+    """`ranges` without what cannot lie in `[oldest_ms, newest_ms)`, and what that spared."""
+    pruned = Pruned()
+    if oldest_ms == INT64_MIN and newest_ms == INT64_MAX:
+        return list(ranges), pruned
+    kept = []
+    for one in ranges:
+        segments = _segments(options, one, pruned)
+        rest = [one]
+        for segment in segments:
+            pruned.known += 1
+            if segment.misses(oldest_ms, newest_ms):
+                rest = [piece for part in rest for piece in _without(part, segment)]
+                pruned.skipped += 1
+        spared = one.size - sum(piece.size for piece in rest)
+        if spared:
+            pruned.offsets += spared
+            pruned.by_partition[one.topic_partition] = spared
+        kept += _joined(rest)
+    return kept, pruned
+
+
+def _segments(options: SourceOptions, one: OffsetRange, pruned: Pruned) -> list[SegmentTimes]:
+    """What is known of the segments that `one` touches."""
+    found: Iterable[SegmentTimes] = ()
+    if options.segments_statistics:
+        try:
+            found = _from_broker(options.segments_statistics, one.topic_partition)
+        except (OSError, ValueError) as error:
+            pruned.problem = f"{options.segments_statistics}: {error}"
+    elif options.segments_path:
+        folder = Path(options.segments_path.removeprefix("file://"))
+        found = from_manifest(folder / f"{one.topic}-{one.partition}")
+    return [
+        segment
+        for segment in found
+        if segment.base_offset < one.end and segment.next_offset > one.start
+    ]
+
+
+def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
+    """The closed segments of a partition's directory, as far as its manifest still fits them."""
+    sizes = {
+        int(path.stem): path.stat().st_size for path in folder.glob("*.log") if path.stem.isdigit()
+    }
+    bases = sorted(sizes)
+    following = dict(pairwise(bases))
+    try:
+        content = (folder / MANIFEST).read_bytes()
+    except OSError:
+        return
+    for base, facts in _facts(content).items():
+        # A rewritten segment has another size; one that was merged has another neighbour.
+        if (
+            facts.get("size_bytes") == sizes.get(base, -1)
+            and facts.get("next_offset") == following.get(base, -1)
+            and "max_timestamp" in facts
+        ):
+            yield SegmentTimes(
+                base_offset=base,
+                next_offset=facts["next_offset"],
+                oldest_ms=facts.get("min_timestamp", INT64_MIN),
+                youngest_ms=facts["max_timestamp"],
+            )
+
+
+def _facts(content: bytes) -> dict[int, dict[str, int]]:
+    """The last sound line about each segment, by its base offset."""
+    heading, _, rest = content.partition(b"\n")
+    found: dict[int, dict[str, int]] = {}
+    if heading != _HEADING:
+        return found
+    for line in rest.split(b"\n"):
+        body, _, checksum = line.rpartition(b" ")
+        if f"{crc32c(body):08x}".encode() != checksum:
+            break
+        kind, *pairs = body.decode().split(" ")
+        if kind == "segment":
+            values = {name: int(value) for name, value in (pair.split("=") for pair in pairs)}
+            found[values["base_offset"]] = values
+    return found
+
+
+def _from_broker(address: str, partition: TopicPartition) -> list[SegmentTimes]:
+    """The segments of `partition` by the broker's metrics port; raises OSError or ValueError."""
+    query = urllib.parse.urlencode({"topic": partition[0], "partition": partition[1]})
+    with urllib.request.urlopen(f"http://{address}/segments?{query}", timeout=_TIMEOUT_S) as answer:
+        return parse_segments(json.load(answer))
+
+
+def parse_segments(document: Any) -> list[SegmentTimes]:
+    """The segments in the JSON of `GET /segments`; raises ValueError when it is something else."""
+    try:
+        return [
+            SegmentTimes(
+                base_offset=one["base_offset"],
+                next_offset=one["next_offset"],
+                oldest_ms=INT64_MIN if one["min_timestamp"] is None else one["min_timestamp"],
+                youngest_ms=INT64_MAX if one["max_timestamp"] is None else one["max_timestamp"],
+            )
+            for one in document["segments"]
+        ]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the answer of /segments is not understood: {error!r}") from error
+
+
+def _without(one: OffsetRange, segment: SegmentTimes) -> list[OffsetRange]:
+    """What is left of `one` on both sides of `segment`."""
+    below = OffsetRange(one.topic, one.partition, one.start, min(one.end, segment.base_offset))
+    above = OffsetRange(one.topic, one.partition, max(one.start, segment.next_offset), one.end)
+    return [part for part in (below, above) if part.size > 0]
+
+
+def _joined(parts: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Parts of one partition in order, neighbours as one."""
+    joined: list[OffsetRange] = []
+    for part in sorted(parts):
+        if joined and joined[-1].end == part.start:
+            part = OffsetRange(part.topic, part.partition, joined.pop().start, part.end)
+        joined.append(part)
+    return joined
