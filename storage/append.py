@@ -246,7 +246,7 @@ def plan_append(
 
 def _empty_plan(view: memoryview) -> AppendPlan:
     """Nothing to write: an empty set is a success that uses no offset."""
-    return AppendPlan(view[:0], (), NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0)
+    return AppendPlan(view[:0], (), NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0, INT64_MAX)
 
 
 # --- steps 1 to 3: entries ----------------------------------------------------------------------
@@ -354,7 +354,11 @@ def _plan_entries(view: memoryview, entries: Sequence[IncomingEntry], place: _Pl
     else:
         built = _rebuild(entries, target, place)
     view = memoryview(bytearray(built))
-    stored = append_entries.read_back(view, sum(entry.records_count for entry in entries))
+    stored = append_entries.read_back(
+        view,
+        sum(entry.records_count for entry in entries),
+        min(entry.min_timestamp for entry in entries),
+    )
     for entry in stored:
         _check_size(entry.view.size, rules)
     _check_total(len(view), rules)
@@ -377,11 +381,12 @@ def _stamp_in_place(
     offset = place.next_offset
     append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
     batches = []
-    max_timestamp = NO_TIMESTAMP
+    max_timestamp, min_timestamp = NO_TIMESTAMP, INT64_MAX
     for entry in entries:
         entry.stamp(offset, place.leader_epoch, rules.timestamp_type, append_time)
         batches.append(_planned(entry, offset))
         max_timestamp = max(max_timestamp, entry.stamped_timestamp)
+        min_timestamp = min(min_timestamp, entry.stamped_minimum)
         offset += entry.records_count
     return AppendPlan(
         view,
@@ -391,6 +396,7 @@ def _stamp_in_place(
         max_timestamp,
         append_time,
         offset - place.next_offset,
+        min_timestamp,
     )
 
 

@@ -6,7 +6,7 @@ arrives as a `Window`.
 
 Lifecycle of an entry: made (header read), `examine` (records walked once, refused or measured),
 then `stamp` (bytes written), or `recompress`/`decode` (fresh bytes made). `records_count`,
-`max_timestamp` and `is_sequential` hold after `examine` only.
+`max_timestamp`, `min_timestamp` and `is_sequential` hold after `examine` only.
 
 Source: Kafka `LogValidator` (validateRecord, validateBatch). Read next: `storage.append`.
 """
@@ -85,12 +85,15 @@ class BatchEntry:
         view: the batch in the append's buffer.
         records_count: number of records.
         max_timestamp: true maximum (ms) of the records, or NO_TIMESTAMP.
+        min_timestamp: true minimum (ms) of the records; NO_TIMESTAMP if one has none.
         stamped_timestamp: what `stamp` left in the header.
+        stamped_minimum: the minimum after `stamp`.
         is_sequential: whether the offset deltas are 0, 1, 2, ...
     """
 
     __slots__ = (
-        "_clear", "is_sequential", "max_timestamp", "records_count", "stamped_timestamp", "view",
+        "_clear", "is_sequential", "max_timestamp", "min_timestamp", "records_count",
+        "stamped_minimum", "stamped_timestamp", "view",
     )  # fmt: skip
 
     magic = MAGIC_V2
@@ -100,7 +103,9 @@ class BatchEntry:
         self.view = RecordBatch(buffer, position)
         self.records_count = self.view.records_count
         self.max_timestamp = NO_TIMESTAMP
+        self.min_timestamp = NO_TIMESTAMP
         self.stamped_timestamp = NO_TIMESTAMP
+        self.stamped_minimum = NO_TIMESTAMP
         self.is_sequential = False
         self._clear: tuple[Buffer, int, int] | None = None
 
@@ -119,14 +124,16 @@ class BatchEntry:
         """
         batch = self.view
         self._clear = record_bytes(batch, max_bytes=max_bytes)
-        self.max_timestamp, _, self.is_sequential, faults = record_loops.check_records(
-            *self._clear,
-            batch.records_count,
-            batch.base_timestamp,
-            window.oldest,
-            window.newest,
-            window.type_rule(batch.timestamp_type, batch.max_timestamp),
-            window.keys_required,
+        self.max_timestamp, _, self.is_sequential, faults, self.min_timestamp = (
+            record_loops.check_records(
+                *self._clear,
+                batch.records_count,
+                batch.base_timestamp,
+                window.oldest,
+                window.newest,
+                window.type_rule(batch.timestamp_type, batch.max_timestamp),
+                window.keys_required,
+            )
         )
         if faults is not None:
             raise_faults(faults, window)
@@ -142,6 +149,7 @@ class BatchEntry:
         """Write offset, epoch, and the true or the broker's timestamp into the header."""
         stamped = timestamp_type == TimestampType.LOG_APPEND_TIME
         self.stamped_timestamp = append_time if stamped else self.max_timestamp
+        self.stamped_minimum = append_time if stamped else self.min_timestamp
         self.view.stamp_position(offset, leader_epoch)
         self.view.stamp_timestamps(timestamp_type, self.stamped_timestamp)
 
@@ -194,12 +202,15 @@ class MessageEntry:
         magic: 0 or 1.
         records_count: number of messages: 1, or those inside the wrapper.
         max_timestamp: true maximum (ms), or NO_TIMESTAMP.
+        min_timestamp: true minimum (ms); NO_TIMESTAMP if a message has none.
         stamped_timestamp: what `stamp` left in the header.
+        stamped_minimum: the minimum after `stamp`.
         is_sequential: whether a wrapper's inner offsets are 0, 1, 2, ...
     """
 
     __slots__ = (
-        "is_sequential", "magic", "max_timestamp", "records_count", "stamped_timestamp", "view",
+        "is_sequential", "magic", "max_timestamp", "min_timestamp", "records_count",
+        "stamped_minimum", "stamped_timestamp", "view",
     )  # fmt: skip
 
     is_control = False
@@ -210,7 +221,9 @@ class MessageEntry:
         self.magic = self.view.magic
         self.records_count = 1
         self.max_timestamp = NO_TIMESTAMP
+        self.min_timestamp = NO_TIMESTAMP
         self.stamped_timestamp = NO_TIMESTAMP
+        self.stamped_minimum = NO_TIMESTAMP
         self.is_sequential = True
 
     def examine(self, window: Window, max_bytes: int) -> None:
@@ -235,6 +248,7 @@ class MessageEntry:
         # Reading the value also checks that it ends where the message does.
         has_key, _ = message.key is not None, message.value
         self.max_timestamp = max(message.timestamp, NO_TIMESTAMP)
+        self.min_timestamp = self.max_timestamp
         fault = record_loops.timestamp_fault(
             message.timestamp, window.oldest, window.newest, type_rule
         )
@@ -247,20 +261,25 @@ class MessageEntry:
     ) -> Faults:
         """The faults of a wrapper's inner messages."""
         clear = message.inner_bytes(max_bytes=max_bytes)
-        self.records_count, self.max_timestamp, _, self.is_sequential, faults = (
-            entry_loops.check_messages(
-                clear,
-                0,
-                len(clear),
-                message.magic,
-                window.oldest,
-                window.newest,
-                type_rule,
-                window.keys_required,
-                message.timestamp,
-                message.timestamp_type == TimestampType.LOG_APPEND_TIME,
-                crc32,
-            )
+        (
+            self.records_count,
+            self.max_timestamp,
+            _,
+            self.is_sequential,
+            faults,
+            self.min_timestamp,
+        ) = entry_loops.check_messages(
+            clear,
+            0,
+            len(clear),
+            message.magic,
+            window.oldest,
+            window.newest,
+            type_rule,
+            window.keys_required,
+            message.timestamp,
+            message.timestamp_type == TimestampType.LOG_APPEND_TIME,
+            crc32,
         )
         if self.records_count == 0:
             raise InvalidRecords("a wrapper message holds no messages")
@@ -288,6 +307,7 @@ class MessageEntry:
             return
         stamped = timestamp_type == TimestampType.LOG_APPEND_TIME
         self.stamped_timestamp = append_time if stamped else self.max_timestamp
+        self.stamped_minimum = append_time if stamped else self.min_timestamp
         self.view.stamp_timestamp(timestamp_type, self.stamped_timestamp)
 
     def decode(self, max_bytes: int) -> list[Record]:
@@ -347,8 +367,11 @@ def check_client_batch(batch: RecordBatch) -> None:
         )
 
 
-def read_back(view: memoryview, records: int) -> list[IncomingEntry]:
-    """The entries of freshly built bytes that hold `records` records in all."""
+def read_back(view: memoryview, records: int, min_timestamp: int) -> list[IncomingEntry]:
+    """The entries of freshly built bytes that hold `records` records in all.
+
+    `min_timestamp` is the smallest of them all (ms), and is taken for each entry's.
+    """
     stored: list[IncomingEntry] = []
     for header in scan_entries(view):
         entry: IncomingEntry
@@ -360,6 +383,7 @@ def read_back(view: memoryview, records: int) -> list[IncomingEntry]:
             entry.records_count = records if entry.view.is_wrapper else 1
         # What we built tells the truth about its own records.
         entry.max_timestamp = header.max_timestamp
+        entry.min_timestamp = min_timestamp
         stored.append(entry)
     assert sum(entry.records_count for entry in stored) == records, "built what was asked for"
     return stored

@@ -86,7 +86,7 @@ def plan_plain(
             clear, start, end = memoryview(payload), 0, len(payload)
         if count * MIN_RECORD_BYTES > end - start:
             return None
-        true_max, _, is_sequential, faults = record_loops.check_records(
+        true_max, _, is_sequential, faults, true_min = record_loops.check_records(
             clear, start, end, count, base_timestamp,
             max(now_ms - rules.timestamp_before_max_ms, INT64_MIN),
             min(now_ms + rules.timestamp_after_max_ms, INT64_MAX),
@@ -107,4 +107,6 @@ def plan_plain(
         0, size, next_offset, last_offset, true_max, producer_id, producer_epoch, base_sequence,
         last_sequence, bool(attributes & TRANSACTIONAL_BIT), False, count,
     )  # fmt: skip
-    return AppendPlan(view, (batch,), next_offset, last_offset, true_max, NO_TIMESTAMP, count)
+    return AppendPlan(
+        view, (batch,), next_offset, last_offset, true_max, NO_TIMESTAMP, count, true_min
+    )

@@ -52,6 +52,7 @@ class AppendPlan(NamedTuple):
         max_timestamp: largest timestamp of all records (ms), or NO_TIMESTAMP.
         log_append_time_ms: the time stamped on all records, or NO_TIMESTAMP on CreateTime topics.
         records_count: number of records.
+        min_timestamp: smallest timestamp of all records (ms); NO_TIMESTAMP if one has none.
     """
 
     buffer: memoryview
@@ -61,3 +62,4 @@ class AppendPlan(NamedTuple):
     max_timestamp: int
     log_append_time_ms: int
     records_count: int
+    min_timestamp: int

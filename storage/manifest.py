@@ -23,6 +23,12 @@ can look like that. Unknown fields are kept out, unknown kinds of line are skipp
 The file is a cache: facts are believed only while the sizes of the segment's files are still what
 they say, and everything but `appended_ms` can be found again in the log.
 
+Of a closed segment it has the statistics by which both ends of a time range prune: with
+`min_timestamp` at or above the end of the range, or `max_timestamp` below its start, no record of
+the segment is in it. Whoever reads the file beside a running broker believes a line only while
+`size_bytes` is the size of the `.log` and `next_offset` the base of the next segment, since
+compaction rewrites segments. `storage.measure` finds a minimum that is not known.
+
 Differs from Kafka: has no such file; Kafka ignores it.
 
 Read next: `storage.segment`, `storage.recovery`.
@@ -33,12 +39,14 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from protocol.records.checksums import crc32c
-from protocol.records.layout import NO_OFFSET
+from protocol.records.layout import INT64_MIN, NO_OFFSET
 from storage.file_names import MANIFEST_NAME
 from storage.files import File, Files
 
 HEADING: Final = "tidelog segment manifest 1"
 UNKNOWN: Final = -1
+UNKNOWN_MINIMUM: Final = INT64_MIN
+"""The smallest timestamp of records that nobody has looked at: it prunes nothing."""
 
 _SEGMENT: Final = "segment"
 _START: Final = "start"
@@ -61,6 +69,8 @@ class SegmentFacts:
         appended_ms: the broker's clock at the last append; stands in for absent timestamps.
         records: how many records it holds, or UNKNOWN.
         offset_index_crc: CRC-32C of the `.index`; likewise `time_index_crc`.
+        min_timestamp: the smallest timestamp of its records as readers see them, so NO_TIMESTAMP if
+            one has none; 2^63-1 when it holds no record; UNKNOWN_MINIMUM when nobody has looked.
     """
 
     base_offset: int
@@ -76,9 +86,13 @@ class SegmentFacts:
     txn_index_bytes: int
     offset_index_crc: int
     time_index_crc: int
+    min_timestamp: int = UNKNOWN_MINIMUM
 
 
 _FIELDS: Final = tuple(field.name for field in fields(SegmentFacts))
+_LATER_FIELDS: Final = frozenset({"min_timestamp"})
+"""Fields that lines of earlier releases lack."""
+_FIRST_FIELDS: Final = tuple(name for name in _FIELDS if name not in _LATER_FIELDS)
 
 
 class Manifest:
@@ -185,13 +199,14 @@ class Manifest:
         if self._file is None:
             exists = self._files.exists(self._path)
             self._file = self._files.open(self._path) if exists else self._files.create(self._path)
-            if not self._file.size:
-                self._file.append(f"{HEADING}\n".encode())
         size = self._file.size
         try:
-            self._file.append(line.encode())
+            # Half a heading would make the whole file unreadable: it goes with the first line.
+            self._file.append((line if size else f"{HEADING}\n{line}").encode())
         except OSError:
+            self._is_suspect = True
             self._file.truncate(size)
+            self._is_suspect = False
             raise
 
     def _read(self, content: bytes) -> None:
@@ -199,8 +214,8 @@ class Manifest:
         if heading != HEADING.encode():
             return
         for kind, values in _parse_lines(rest):
-            if kind == _SEGMENT and all(name in values for name in _FIELDS):
-                facts = SegmentFacts(**{name: values[name] for name in _FIELDS})
+            if kind == _SEGMENT and all(name in values for name in _FIRST_FIELDS):
+                facts = SegmentFacts(**{name: values[name] for name in _FIELDS if name in values})
                 self.facts[facts.base_offset] = facts
             elif kind == _START and "offset" in values:
                 self.log_start_offset = values["offset"]

@@ -32,6 +32,7 @@ from random import Random
 from typing import Final
 
 from config import TopicConfig
+from protocol.errors import CorruptRecords
 from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, TimestampType
 from protocol.records.scan import scan_entries
 from storage.checkpoints import CorruptCheckpoint
@@ -401,7 +402,11 @@ def _last_stamp_ms(opening: Opening, segments: list[Segment]) -> int:
         ensure_indexes(segment, index_interval=opening.config.index_interval_bytes)
         start = segment.offset_index.last().position
         data = segment.log.pread(segment.size - start, start)
-        last = deque(scan_entries(data), maxlen=1)[0]
-        is_stamped = last.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return last.max_timestamp if is_stamped else NO_TIMESTAMP
+        try:
+            last = deque(scan_entries(data), maxlen=1)
+        except CorruptRecords:
+            # Damage in what a clean stop left: whoever reads it is told. A start goes on.
+            return NO_TIMESTAMP
+        is_stamped = last and last[0].timestamp_type is TimestampType.LOG_APPEND_TIME
+        return last[0].max_timestamp if is_stamped else NO_TIMESTAMP
     return NO_TIMESTAMP

@@ -23,9 +23,10 @@ Read next: `storage.segment_list`, `storage.log`.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
-from protocol.records.layout import INT32_MAX, NO_TIMESTAMP
+from protocol.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 from storage.density import DensityIndex
 from storage.density_file import Coverage, DensityFile
 from storage.entry_heads import EntryHead, HeadWalk
@@ -40,7 +41,7 @@ from storage.file_names import (
     segment_file_path,
 )
 from storage.files import Bytes, File, Files
-from storage.manifest import UNKNOWN, SegmentFacts
+from storage.manifest import UNKNOWN, UNKNOWN_MINIMUM, SegmentFacts
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex
 from storage.txn_index import TxnIndex
@@ -78,6 +79,8 @@ class Segment:
         next_offset: one above the last offset; `base_offset` while empty.
         max_timestamp: the largest timestamp in ms, or NO_TIMESTAMP.
         max_timestamp_offset: last offset of the first batch that has it.
+        min_timestamp: the smallest timestamp of its records in ms, 2^63-1 while there is none, or
+            UNKNOWN_MINIMUM.
         created_ms: when this object was made (not the file), for rolling without timestamps.
         appended_ms: the broker's clock at the last append; NO_TIMESTAMP when never.
         records: number of records, or UNKNOWN.
@@ -104,6 +107,7 @@ class Segment:
         "log",
         "max_timestamp",
         "max_timestamp_offset",
+        "min_timestamp",
         "next_offset",
         "offset_index",
         "records",
@@ -129,6 +133,7 @@ class Segment:
         self.density: DensityIndex | None = None
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
+        self.min_timestamp = INT64_MAX if log.size == 0 else UNKNOWN_MINIMUM
         self.created_ms = NO_TIMESTAMP
         self.appended_ms = NO_TIMESTAMP
         self.records = 0
@@ -196,16 +201,24 @@ class Segment:
         return last_offset - self.base_offset <= INT32_MAX
 
     def append(
-        self, data: Bytes, batches: Iterable[AppendedBatch], *, now_ms: int, index_interval: int
+        self,
+        data: Bytes,
+        batches: Iterable[AppendedBatch],
+        *,
+        now_ms: int,
+        index_interval: int,
+        min_timestamp: int = UNKNOWN_MINIMUM,
     ) -> None:
         """Write the batches and index them; `next_offset` moves behind the last one.
 
+        `min_timestamp` is the smallest of all their records, if the caller has looked at them.
         Raises OSError from the one write; the file may have grown then, nothing else has changed.
         """
         start = self.log.size
         self.log.append(data)
         if start == 0:
             self._first_timestamp = None
+            self.min_timestamp = INT64_MAX
         last_offset = self.next_offset - 1
         density = self.density
         for batch in batches:
@@ -227,6 +240,8 @@ class Segment:
             if self._first_timestamp is None:
                 self._first_timestamp = timestamp
         assert last_offset >= self.next_offset - 1, "appended offsets go backwards"
+        if min_timestamp < self.min_timestamp:
+            self.min_timestamp = min_timestamp
         self.next_offset = last_offset + 1
         self.appended_ms = now_ms
 
@@ -292,12 +307,20 @@ class Segment:
             txn_index_bytes=_size(self.txn_index.file),
             offset_index_crc=self.offset_index.checksum(),
             time_index_crc=self.time_index.checksum(),
+            min_timestamp=self.min_timestamp,
         )
         return self._facts
 
     def coverage(self) -> Coverage:
         """What the seal of a side file has to say."""
         return Coverage(self.size, self.next_offset, self.max_timestamp)
+
+    def remember_measured(self, records: int, min_timestamp: int) -> SegmentFacts:
+        """Take in what reading all records has found (`storage.measure`); the facts with it."""
+        assert self._facts is not None, f"{self.log.path} was measured before it was closed"
+        self.records, self.min_timestamp = records, min_timestamp
+        self._facts = replace(self._facts, records=records, min_timestamp=min_timestamp)
+        return self._facts
 
     def matches(self, facts: SegmentFacts) -> bool:
         """Whether the files still have the sizes that `facts` remembers."""
@@ -320,6 +343,7 @@ class Segment:
         self.next_offset = facts.next_offset
         self.max_timestamp = facts.max_timestamp
         self.max_timestamp_offset = facts.max_timestamp_offset
+        self.min_timestamp = facts.min_timestamp
         self.appended_ms = facts.appended_ms
         self.records = facts.records
         self._first_timestamp = None if self.is_empty else facts.first_timestamp
@@ -344,6 +368,7 @@ class Segment:
         self.bytes_since_index = 0
         self._facts = None
         self.records = UNKNOWN if head.position else 0
+        self.min_timestamp = UNKNOWN_MINIMUM if head.position else INT64_MAX
         if head.position == 0:
             self.created_ms = now_ms
             self._first_timestamp = None

@@ -112,7 +112,11 @@ class SegmentedLog:
         size_before = segment.size
         try:
             segment.append(
-                plan.buffer, plan.batches, now_ms=now_ms, index_interval=self._index_interval
+                plan.buffer,
+                plan.batches,
+                now_ms=now_ms,
+                index_interval=self._index_interval,
+                min_timestamp=plan.min_timestamp,
             )
         except OSError as error:
             try:
@@ -231,6 +235,11 @@ class SegmentedLog:
     def remember_cleaned(self, offset: int) -> None:
         """Note that everything below `offset` is compacted."""
         self.manifest.remember_cleaned(offset)
+        self.unsynced.add_created(self.manifest.file)
+
+    def remember_measured(self, segment: Segment, records: int, min_timestamp: int) -> None:
+        """Note what was found in a closed segment by reading all of it."""
+        self.manifest.remember(segment.remember_measured(records, min_timestamp))
         self.unsynced.add_created(self.manifest.file)
 
     # --- removing -------------------------------------------------------------------------------

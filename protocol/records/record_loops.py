@@ -245,13 +245,14 @@ def check_records(
     newest: cython.longlong,
     type_rule: cython.int,
     keys_required: cython.bint,
-) -> tuple[int, int, bool, list[tuple[int, int, int]] | None]:
+) -> tuple[int, int, bool, list[tuple[int, int, int]] | None, int]:
     """Walk the `count` records in `[start, end)` and report what an append has to know.
 
     Returns (max timestamp, offset delta of the first record that has it, are the offset deltas
-    0, 1, 2, ..., faults). The maximum starts at -1, so a batch without timestamps yields
-    (-1, -1, ...). Faults are (index, FAULT_*, timestamp), at most one per record and in order; None
-    when there are none. `oldest` and `newest` are inclusive bounds for all timestamps but -1.
+    0, 1, 2, ..., faults, min timestamp). The maximum starts at -1, so a batch without timestamps
+    yields (-1, -1, ...); the minimum is that of all records, 2^63-1 when there are none. Faults are
+    (index, FAULT_*, timestamp), at most one per record and in order; None when there are none.
+    `oldest` and `newest` are inclusive bounds for all timestamps but -1.
 
     Raises:
         InvalidRecords: the structure is broken: a length, varint or header count contradicts the
@@ -271,6 +272,7 @@ def check_records(
     offset_delta: cython.longlong
     max_timestamp: cython.longlong = -1
     max_delta: cython.longlong = -1
+    min_timestamp: cython.longlong = 0x7FFFFFFFFFFFFFFF
     sequential: cython.bint = True
     fault: cython.int
     has_key: cython.bint
@@ -294,6 +296,8 @@ def check_records(
         if timestamp > max_timestamp:
             max_timestamp = timestamp
             max_delta = offset_delta
+        if timestamp < min_timestamp:
+            min_timestamp = timestamp
         fault = 1 if keys_required and not has_key else 0
         fault = fault or _fault(timestamp, oldest, newest, type_rule)
         if fault != 0:
@@ -301,7 +305,7 @@ def check_records(
             faults.append((index, fault, timestamp))
         index += 1
     _expect_consumed(position, end, count)
-    return max_timestamp, max_delta, sequential, faults
+    return max_timestamp, max_delta, sequential, faults, min_timestamp
 
 
 def find_timestamp(

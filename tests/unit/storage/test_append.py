@@ -336,7 +336,7 @@ def test_true_batch_on_a_create_time_topic_changes_outside_the_checksum_only() -
     expected[15] = 4
     assert bytes(made.buffer) == expected
     assert made.batches == (PlannedBatch(0, 92, 258, 260, 999, -1, -1, -1, -1, False, False, 3),)
-    assert made[2:] == (258, 260, 999, NO_TIMESTAMP, 3)
+    assert made[2:] == (258, 260, 999, NO_TIMESTAMP, 3, 100)
 
 
 def test_stamped_message_of_magic_1_is_golden() -> None:

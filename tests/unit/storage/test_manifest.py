@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.manifest import Manifest, SegmentFacts
+from storage.manifest import UNKNOWN_MINIMUM, Manifest, SegmentFacts
 from storage.simulated_disk import Fault, Operation
 from tests.support.logs import DIRECTORY, disk
 
@@ -23,6 +23,7 @@ FACTS = SegmentFacts(
     txn_index_bytes=0,
     offset_index_crc=123,
     time_index_crc=456,
+    min_timestamp=4,
 )
 
 
@@ -36,10 +37,23 @@ def test_golden_bytes() -> None:
         "tidelog segment manifest 1\n"
         "segment base_offset=0 next_offset=3 size_bytes=210 max_timestamp=9 max_timestamp_offset=1 "
         "first_timestamp=5 appended_ms=77 records=3 offset_index_bytes=16 time_index_bytes=24 "
-        "txn_index_bytes=0 offset_index_crc=123 time_index_crc=456 2f106cfb\n"
+        "txn_index_bytes=0 offset_index_crc=123 time_index_crc=456 "
+        "min_timestamp=4 6581f1a0\n"
         "start offset=1 81e12222\n"
         "durable offset=2 ef1aab0e\n"
     )
+
+
+def test_line_of_a_release_that_knew_no_minimum_is_believed() -> None:
+    files = disk()
+    files.replace_atomically(
+        PATH,
+        b"tidelog segment manifest 1\n"
+        b"segment base_offset=0 next_offset=3 size_bytes=210 max_timestamp=9 max_timestamp_offset=1 "
+        b"first_timestamp=5 appended_ms=77 records=3 offset_index_bytes=16 time_index_bytes=24 "
+        b"txn_index_bytes=0 offset_index_crc=123 time_index_crc=456 2f106cfb\n",
+    )
+    assert Manifest(DIRECTORY, files).facts[0] == replace(FACTS, min_timestamp=UNKNOWN_MINIMUM)
 
 
 def test_what_was_remembered_is_read_again() -> None:
@@ -102,6 +116,16 @@ def test_failed_append_leaves_whole_lines() -> None:
     files.fault = Fault(at=0, kinds=frozenset({Operation.APPEND}), short_write=True)
     with pytest.raises(OSError, match="error"):
         manifest.remember_start(7)
+    manifest.remember_start(8)
+    assert Manifest(DIRECTORY, files).log_start_offset == 8
+
+
+def test_half_a_heading_is_not_left_behind() -> None:
+    files = disk()
+    manifest = Manifest(DIRECTORY, files)
+    files.fault = Fault(at=0, kinds=frozenset({Operation.APPEND}), short_write=True)
+    with pytest.raises(OSError, match="error"):
+        manifest.remember(FACTS)
     manifest.remember_start(8)
     assert Manifest(DIRECTORY, files).log_start_offset == 8
 

@@ -189,11 +189,12 @@ INNER = b"".join(
 
 
 def test_inner_messages_are_measured(loops: ModuleType) -> None:
-    assert check(loops, INNER) == (3, 9, 1, True, None)
-    assert check(loops, b"") == (0, -1, -1, True, None)
+    assert check(loops, INNER) == (3, 9, 1, True, None, 5)
+    assert check(loops, b"") == (0, -1, -1, True, None, INT64_MAX)
     assert check(loops, INNER, stamped=True, wrapper_timestamp=44)[1:3] == (44, 0)
     absolute = b"".join(encode_message(0, 40 + i, -1, None, b"v") for i in range(2))
-    assert check(loops, absolute, 0) == (2, -1, -1, False, None)
+    assert check(loops, INNER, stamped=True, wrapper_timestamp=44)[5] == 44
+    assert check(loops, absolute, 0) == (2, -1, -1, False, None, -1)
 
 
 def test_inner_faults_name_index_kind_and_timestamp(loops: ModuleType) -> None:

@@ -41,7 +41,7 @@ def record(body: bytes) -> bytes:
 
 
 def test_max_timestamp_is_the_first_records_that_has_it(loops: ModuleType) -> None:
-    assert check(loops, GOLDEN, 3) == (999, 1, True, None)
+    assert check(loops, GOLDEN, 3) == (999, 1, True, None, 100)
     batch = build_batch(
         [Record(0, 5, None, None), Record(1, 9, None, None), Record(2, 9, None, None)]
     )
@@ -67,8 +67,8 @@ def test_outlines_tell_where_records_lie_and_can_be_taken_in_parts(loops: Module
 
 def test_no_timestamps_leave_minus_one(loops: ModuleType) -> None:
     batch = build_batch([Record(0, -1, None, b"a"), Record(1, -1, None, b"b")])
-    assert check(loops, batch[RECORDS_AT:], 2, -1, *OPEN, 0, False) == (-1, -1, True, None)
-    assert check(loops, b"", 0) == (-1, -1, True, None)
+    assert check(loops, batch[RECORDS_AT:], 2, -1, *OPEN, 0, False) == (-1, -1, True, None, -1)
+    assert check(loops, b"", 0) == (-1, -1, True, None, INT64_MAX)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,9 @@ def test_any_negative_length_means_null(loops: ModuleType) -> None:
 def test_bytes_outside_of_the_range_are_not_looked_at(loops: ModuleType) -> None:
     data = memoryview(b"\xff" * 5 + GOLDEN + b"\xff" * 5)
     end = 5 + len(GOLDEN)
-    assert loops.check_records(data, 5, end, 3, 100, *OPEN, 0, False) == (999, 1, True, None)
+    assert loops.check_records(data, 5, end, 3, 100, *OPEN, 0, False) == (
+        999, 1, True, None, 100,
+    )  # fmt: skip
     assert loops.find_timestamp(bytearray(data), 5, end, 3, 40, 100, 101, 0) == (999, 41)
 
 
