@@ -36,7 +36,8 @@ from storage.checkpoints import (
 from storage.data_dir_start import Survey, survey
 from storage.file_names import partition_directory_name
 from storage.files import DIRECTORY_MODE, FILE_MODE, TEMPORARY_SUFFIX, Files, RealFiles
-from storage.fsck_partition import Finding, LogSummary, PartitionAudit, Severity
+from storage.fsck_partition import PartitionAudit
+from storage.fsck_values import Finding, LogSummary, Severity
 from storage.metadata_journal import JOURNAL_FILE, TopicMetadata, damage_position, read_topics
 
 __all__ = ["AuditReport", "Finding", "Severity", "audit", "audit_directory"]

@@ -9,7 +9,8 @@ engine's own writers and readers of indexes, because a mistake made twice alike 
 |------|------------------------------------------------------------------------------------|
 | D1   | segments follow each other; first base <= log start <= log end                     |
 | D2   | batches are whole, their checksums right, offsets rise, records and headers agree  |
-| D3   | time index: strictly rising, each entry the running maximum, the last one the max  |
+| D3   | time index: strictly rising, each entry the running maximum, the last one the max; |
+|      | the side file of a density variant: `storage.fsck_density`                         |
 | D4   | offset index: strictly rising, each position a batch that ends at the entry        |
 | D6   | transaction index, producer snapshots, leader epochs, manifest agree with the log  |
 | D8   | no files of unfinished work                                                        |
@@ -25,8 +26,7 @@ Reads only. Source: the audit rules are ours; formats as in the modules named. N
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import replace
 from typing import Final
 
 from protocol.errors import ProtocolError
@@ -42,7 +42,9 @@ from protocol.records.scan import Entry, Stop, iter_records, scan_checked
 from storage.checkpoints import CorruptCheckpoint
 from storage.file_names import (
     CLEANED_SUFFIX,
+    DENSITY_SUFFIX,
     LOG_SUFFIX,
+    MANIFEST_NAME,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
@@ -52,8 +54,10 @@ from storage.file_names import (
     segment_file_path,
 )
 from storage.files import TEMPORARY_SUFFIX, Files
+from storage.fsck_density import audit_side_file
+from storage.fsck_values import Finding, LogSummary, SegmentSummary, Severity
 from storage.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs, parse_leader_epochs
-from storage.manifest import Manifest
+from storage.manifest import UNKNOWN, UNKNOWN_MINIMUM, Manifest
 from storage.producer_snapshots import CorruptSnapshot, decode_snapshot
 from storage.producer_state import EndTxnMarker, ProducerEntry, ProducerState
 
@@ -62,66 +66,6 @@ CHUNK_BYTES: Final = 4 * 2**20
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _TXN_ENTRY: Final = struct.Struct(">hqqqq")
-
-
-class Severity(Enum):
-    """How bad a finding is."""
-
-    ERROR = "error"
-    """Something is wrong that a start does not repair, or that must not be there."""
-
-    WARNING = "warning"
-    """Something that the next start repairs, or that is legal but unusual."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is not as it should be. `position` is a byte in the file, -1 if none."""
-
-    severity: Severity
-    rule: str
-    path: str
-    position: int = -1
-    expected: str
-    found: str
-
-    def __str__(self) -> str:
-        """One line for people."""
-        where = self.path if self.position < 0 else f"{self.path} at byte {self.position}"
-        return (
-            f"{self.severity.value} {self.rule} {where}: expected {self.expected}, "
-            f"found {self.found}"
-        )
-
-
-@dataclass(slots=True, kw_only=True)
-class LogSummary:
-    """What the walk over a log found, for the audit of the files that speak about it."""
-
-    first_base_offset: int = 0
-    log_start_offset: int = NO_OFFSET
-    log_end_offset: int = 0
-    segments: int = 0
-    batches: int = 0
-    records: int = 0
-    size_bytes: int = 0
-
-
-@dataclass(slots=True, kw_only=True)
-class _SegmentSummary:
-    """What the walk over one segment found."""
-
-    base_offset: int
-    size: int = 0
-    next_offset: int = 0
-    max_timestamp: int = NO_TIMESTAMP
-    batches: int = 0
-    # last offset -> position, for the offset index
-    positions: dict[int, int] = field(default_factory=dict)
-    # last offset -> running maximum, where a batch raised it; for the time index
-    maxima: dict[int, int] = field(default_factory=dict)
-    # what the transaction index must hold
-    aborted: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
 class PartitionAudit:
@@ -142,7 +86,7 @@ class PartitionAudit:
         self._directory = directory
         self._files = files
         self._clean = stopped_cleanly
-        manifest = Manifest(directory, files)
+        self._manifest = manifest = Manifest(directory, files)
         known_gaps = max(manifest.cleaned_offset, manifest.lost_offset) != NO_OFFSET
         self._is_compacted = is_compacted or known_gaps
         self._deep = deep
@@ -165,7 +109,9 @@ class PartitionAudit:
             segment = self._walk(base, is_active)
             self._check_offset_index(segment, is_active)
             self._check_time_index(segment, is_active)
+            self._check_side_file(segment)
             self._check_txn_index(segment, is_active)
+            self._check_facts(segment, is_active)
             expected_base = segment.next_offset
             self.summary.segments += 1
             self.summary.size_bytes += segment.size
@@ -210,9 +156,9 @@ class PartitionAudit:
 
     # --- the log --------------------------------------------------------------------------------
 
-    def _walk(self, base: int, is_active: bool) -> _SegmentSummary:
+    def _walk(self, base: int, is_active: bool) -> SegmentSummary:
         path = self._path(base, LOG_SUFFIX)
-        segment = _SegmentSummary(base_offset=base, next_offset=base)
+        segment = SegmentSummary(base_offset=base, next_offset=base)
         segment.size = self._files.size(path)
         for entry, data, start in self._entries(path, segment.size, is_active):
             position = start + entry.position
@@ -262,7 +208,7 @@ class PartitionAudit:
         data: memoryview,
         path: str,
         position: int,
-        segment: _SegmentSummary,
+        segment: SegmentSummary,
     ) -> None:
         first_offset = entry.base_offset
         if entry.magic == MAGIC_V2:
@@ -280,9 +226,16 @@ class PartitionAudit:
             expected, found = f"offset {segment.next_offset}", f"{first_offset}"
             self._report("D2", path, expected, found, position=position)
         if self._deep:
-            self._check_records(entry, data, path, position)
+            self._check_records(entry, data, path, position, segment)
 
-    def _check_records(self, entry: Entry, data: memoryview, path: str, position: int) -> None:
+    def _check_records(
+        self,
+        entry: Entry,
+        data: memoryview,
+        path: str,
+        position: int,
+        segment: SegmentSummary,
+    ) -> None:
         try:
             records = list(iter_records(data[entry.position : entry.position + entry.size]))
         except ProtocolError as error:
@@ -294,8 +247,11 @@ class PartitionAudit:
         offsets = [record.offset for record in records]
         if offsets != sorted(set(offsets)) or (offsets and offsets[-1] > entry.last_offset):
             self._report("D2", path, "rising record offsets", f"{offsets[:5]}", position=position)
-        newest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+        timestamps = [record.timestamp for record in records]
+        newest = max(timestamps, default=NO_TIMESTAMP)
         newest = max(newest, NO_TIMESTAMP)
+        segment.min_timestamp = min((segment.min_timestamp, *timestamps))
+        segment.records += len(records)
         is_own = entry.timestamp_type is TimestampType.CREATE_TIME
         if is_own and records and newest != entry.max_timestamp:
             expected = f"max timestamp {newest}"
@@ -314,7 +270,7 @@ class PartitionAudit:
             expected = f"leader epoch {known} of {LEADER_EPOCHS_NAME}"
             self._report("D6", path, expected, str(stamped), position=position, ending=True)
 
-    def _replay(self, entry: Entry, data: memoryview, segment: _SegmentSummary) -> None:
+    def _replay(self, entry: Entry, data: memoryview, segment: SegmentSummary) -> None:
         """Follow producers and transactions, comparing each snapshot when its offset is reached."""
         if entry.base_offset in self._snapshots:
             self._check_snapshot(entry.base_offset)
@@ -333,7 +289,7 @@ class PartitionAudit:
 
     # --- what is derived ------------------------------------------------------------------------
 
-    def _check_offset_index(self, segment: _SegmentSummary, is_active: bool) -> None:
+    def _check_offset_index(self, segment: SegmentSummary, is_active: bool) -> None:
         path = self._path(segment.base_offset, OFFSET_INDEX_SUFFIX)
         report = self._reporter("D4", path, is_active)
         before = (-1, -1)
@@ -348,7 +304,7 @@ class PartitionAudit:
                 report(at_position, found, at)
             before = (offset, position)
 
-    def _check_time_index(self, segment: _SegmentSummary, is_active: bool) -> None:
+    def _check_time_index(self, segment: SegmentSummary, is_active: bool) -> None:
         path = self._path(segment.base_offset, TIME_INDEX_SUFFIX)
         report = self._reporter("D3", path, is_active)
         last, last_offset = NO_TIMESTAMP, segment.base_offset
@@ -364,7 +320,17 @@ class PartitionAudit:
         if last != segment.max_timestamp:
             report(f"a last entry of {segment.max_timestamp}", str(last), -1)
 
-    def _check_txn_index(self, segment: _SegmentSummary, is_active: bool) -> None:
+    def _check_side_file(self, segment: SegmentSummary) -> None:
+        path = self._path(segment.base_offset, DENSITY_SUFFIX)
+        if not self._files.exists(path):
+            return
+        for problem in audit_side_file(self._files.read_all(path), segment):
+            position, expected, found, is_legal = problem
+            self._report("D3", path, expected, found, position=position, ending=True)
+            if is_legal:
+                self.findings[-1] = replace(self.findings[-1], severity=Severity.WARNING)
+
+    def _check_txn_index(self, segment: SegmentSummary, is_active: bool) -> None:
         path = self._path(segment.base_offset, TXN_INDEX_SUFFIX)
         report = self._reporter("D6", path, is_active)
         found = [
@@ -382,6 +348,22 @@ class PartitionAudit:
             return
         if found != expected:
             report(f"aborted transactions {expected[:3]}", f"{found[:3]}", -1)
+
+    def _check_facts(self, segment: SegmentSummary, is_active: bool) -> None:
+        """What the manifest remembers of a segment, unless the file has changed since."""
+        facts = self._manifest.facts.get(segment.base_offset)
+        if facts is None or facts.size_bytes != segment.size:
+            return
+        expected = {"next_offset": segment.next_offset, "max_timestamp": segment.max_timestamp}
+        if self._deep and facts.records != UNKNOWN:
+            expected["records"] = segment.records
+        if self._deep and facts.min_timestamp != UNKNOWN_MINIMUM:
+            expected["min_timestamp"] = segment.min_timestamp
+        found = {name: getattr(facts, name) for name in expected}
+        if found != expected:
+            path = f"{self._directory}/{MANIFEST_NAME}"
+            what = f"of segment {segment.base_offset}: {expected}"
+            self._report("D6", path, what, str(found), ending=is_active)
 
     def _index_entries(
         self, path: str, layout: struct.Struct, report: "Callable[[str, str, int], None]"
@@ -439,9 +421,8 @@ class PartitionAudit:
                 path = f"{self._directory}/{LEADER_EPOCHS_NAME}"
                 found = f"epoch {newest.epoch} from {newest.start_offset}"
                 self._report("D6", path, f"epochs up to {end}", found, ending=True)
-        manifest = Manifest(self._directory, self._files)
-        if manifest.log_start_offset != NO_OFFSET:
-            self.summary.log_start_offset = manifest.log_start_offset
+        if self._manifest.log_start_offset != NO_OFFSET:
+            self.summary.log_start_offset = self._manifest.log_start_offset
 
     # --- reporting ------------------------------------------------------------------------------
 

@@ -334,7 +334,8 @@ def check_messages(
     """Walk the inner messages of a decompressed magic 0 or 1 wrapper, as `check_records` does.
 
     Returns (messages, max timestamp, index of the first that has it, are the inner offsets
-    0, 1, 2, ..., faults, min timestamp). With `stamped` each message has `wrapper_timestamp` instead of its own.
+    0, 1, 2, ..., faults, min timestamp). With `stamped` each message has `wrapper_timestamp`
+    instead of its own.
 
     Raises:
         CorruptRecords: a message is incomplete, contradicts its sizes, or its CRC is wrong.

@@ -49,9 +49,9 @@ def test_line_of_a_release_that_knew_no_minimum_is_believed() -> None:
     files.replace_atomically(
         PATH,
         b"tidelog segment manifest 1\n"
-        b"segment base_offset=0 next_offset=3 size_bytes=210 max_timestamp=9 max_timestamp_offset=1 "
-        b"first_timestamp=5 appended_ms=77 records=3 offset_index_bytes=16 time_index_bytes=24 "
-        b"txn_index_bytes=0 offset_index_crc=123 time_index_crc=456 2f106cfb\n",
+        b"segment base_offset=0 next_offset=3 size_bytes=210 max_timestamp=9 "
+        b"max_timestamp_offset=1 first_timestamp=5 appended_ms=77 records=3 offset_index_bytes=16 "
+        b"time_index_bytes=24 txn_index_bytes=0 offset_index_crc=123 time_index_crc=456 2f106cfb\n",
     )
     assert Manifest(DIRECTORY, files).facts[0] == replace(FACTS, min_timestamp=UNKNOWN_MINIMUM)
 
