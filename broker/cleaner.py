@@ -95,7 +95,7 @@ class Cleaner:
             if call is None:
                 yield took_ms
             else:
-                yield from _run_elsewhere(call)
+                yield from run_elsewhere(call)
 
     def _report(self, log: "Log", result: "CompactionResult | None") -> None:
         if result is None or not result.segments_before:
@@ -113,7 +113,7 @@ class Cleaner:
         )
 
 
-def _run_elsewhere(call: "OffLoop[object]") -> Iterator[int]:
+def run_elsewhere(call: "OffLoop[object]") -> Iterator[int]:
     """Run one call in a thread, waiting for it without holding up the loop."""
     thread = threading.Thread(target=call.run, name="cleaner", daemon=True)
     thread.start()

@@ -1,20 +1,21 @@
-"""The metrics port: /metrics, /healthz, /readyz and /explain over a minimal HTTP/1.1.
+"""The metrics port: /metrics, /healthz, /readyz, /explain and /segments by a minimal HTTP/1.1.
 
 Runs in the broker's loop, one small answer per connection.  It reads one request of at most 8 KiB,
 knows GET and HEAD, and closes.  A full HTTP server would be more code than the broker's dispatch.
 
-| path     | 200 when                                  | 503 when                  |
-|----------|-------------------------------------------|---------------------------|
-| /metrics | always                                    |                           |
-| /healthz | the event loop runs (there is an answer)  | a partition is offline    |
-| /readyz  | clients are being accepted                | starting, or stopping     |
-| /explain | a lookup was explained: `broker.explain`  | its partition is offline  |
+| path      | 200 when                                     | 503 when                  |
+|-----------|----------------------------------------------|---------------------------|
+| /metrics  | always                                       |                           |
+| /healthz  | the event loop runs (there is an answer)     | a partition is offline    |
+| /readyz   | clients are being accepted                   | starting, or stopping     |
+| /explain  | a lookup was explained: `broker.explain`     | its partition is offline  |
+| /segments | a topic's segments are told: `broker.segments` |                         |
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ _JSON = "application/json"
 Probe = Callable[[], str | None]
 """A check: None when all is well, else the reason."""
 
-Explain = Callable[[str], tuple[int, bytes]]
+Answer = Callable[[str], tuple[int, bytes]]
 """From a query string to HTTP status and JSON."""
 
 
@@ -49,10 +50,10 @@ class MetricsServer:
         *,
         healthy: Probe,
         ready: Probe,
-        explain: Explain | None = None,
+        queries: Mapping[str, Answer],
     ) -> None:
-        """Serve the exposition that `render` makes, the two probes and the explanations."""
-        self._explain = explain
+        """Serve the exposition that `render` makes, the two probes, and `queries` by path."""
+        self._queries = queries
         self._render = render
         self._healthy = healthy
         self._ready = ready
@@ -98,8 +99,9 @@ class MetricsServer:
         if words[0] not in (b"GET", b"HEAD"):
             return 405, _TEXT, b"GET or HEAD\n"
         path, _, query = words[1].partition(b"?")
-        if path == b"/explain" and self._explain is not None:
-            status, body = self._explain(query.decode("latin-1"))
+        answer = self._queries.get(path.decode("latin-1"))
+        if answer is not None:
+            status, body = answer(query.decode("latin-1"))
             return status, _JSON, body
         if path == b"/metrics":
             return 200, _EXPOSITION, self._render()
@@ -107,7 +109,7 @@ class MetricsServer:
             return _probe_answer(self._healthy())
         if path == b"/readyz":
             return _probe_answer(self._ready())
-        return 404, _TEXT, b"there are /metrics, /healthz and /readyz\n"
+        return 404, _TEXT, b"there are /metrics, /healthz, /readyz, /explain and /segments\n"
 
 
 def _probe_answer(problem: str | None) -> tuple[int, str, bytes]:

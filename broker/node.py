@@ -26,6 +26,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from broker.clock import Clock, SystemClock
 from broker.connection import Connection
@@ -43,6 +44,7 @@ from broker.groups.lag import GroupLag
 from broker.housekeeping import Housekeeping
 from broker.metrics import BrokerCollector, Metrics, import_exporter, render
 from broker.metrics_server import MetricsServer
+from broker.segments import list_segments
 from broker.space import SpaceGuard
 from broker.topics import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
@@ -325,7 +327,10 @@ class Broker:
             lambda: render(collector),
             healthy=self._offline_partition,
             ready=self._why_not_ready,
-            explain=lambda query: explain(self.topics, query),
+            queries={
+                "/explain": partial(explain, self.topics),
+                "/segments": partial(list_segments, self.topics),
+            },
         )
         await server.start(bound)
         self._stack.push_async_callback(server.stop)

@@ -8,6 +8,7 @@
 | flush         | 1 s                                       | `flush.ms` under `os`          |
 | retention     | `log.retention.check.interval.ms`         | segments by age and size       |
 | cleaner       | `log.cleaner.backoff.ms`                  | compact what is dirty          |
+| measuring     | 60 s                                      | times of unknown segments      |
 | checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
 | pending-files | 10 s                                      | unlink what was renamed away   |
 
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from broker.cleaner import Cleaner
 from broker.clock import Clock
 from broker.housekeeping import Housekeeping, RetentionClock
+from broker.measuring import Measuring
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ COORDINATOR_INTERVAL_MS = 1000
 LOOP_LAG_INTERVAL_MS = 500
 FLUSH_INTERVAL_MS = 1000
 PENDING_FILES_INTERVAL_MS = 10_000
+MEASURING_INTERVAL_MS = 60_000
 
 
 class Upkeep:
@@ -77,7 +80,7 @@ class Upkeep:
             map_bytes=config.log_cleaner_dedupe_buffer_size,
             metrics=metrics,
         )
-        self._lag_expected_ns = 0
+        self.measuring = Measuring(topics.logs)
         self._dirty_since_ms: dict[Log, int] = {}
         self._held_by_future: dict[Log, int] = {}
 
@@ -94,6 +97,7 @@ class Upkeep:
         housekeeping.add(
             "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self._data_dir.checkpoint
         )
+        housekeeping.add("measuring", MEASURING_INTERVAL_MS, self.measuring.run)
         housekeeping.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
 
     def tick_coordinators(self) -> None:
