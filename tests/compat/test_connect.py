@@ -7,6 +7,7 @@ from Maven Central.
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -166,7 +167,9 @@ def test_distributed_workers_go_on_exactly_where_a_killed_one_was(
         for name, settings in (("reads", reads), ("writes", writes)):
             document = {"name": name, "config": settings}
             # 409 while the group rebalances
-            wait_for(lambda document=document: ask("POST", url, document)[0] == 201, process, log)
+            while (answer := ask("POST", url, document))[0] == 409:
+                time.sleep(0.5)
+            assert answer[0] == 201, answer
         wait_for(lambda: is_running(first, "reads", "writes"), process, log)
         wait_for(lambda: copied() == lines[:200], process, log)
         assert asyncio.run(what_the_broker_knows(address, workers.group, workers.topics)) == (
