@@ -140,10 +140,11 @@ _SOURCE_NAMES: Final = (
     "subscribe", "assign", "subscribePattern", "startingTimestamp", "endingTimestamp",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsets", "endingOffsets",
     "startingOffsetsByTimestampStrategy", "endingOffsetsByTimestampStrategy", "timeWindow",
-    "maxLateness", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
-    "maxRecordsPerPartition", "targetBytesPerTask", "failOnDataLoss",
-    "includeHeaders", "columns", "pushdown", "onMalformedTimestamp", "readFrom", "segments.path",
-    "segments.statistics", "journalDir", "rowsPerBatch", "bytesPerBatch", "verifyChecksums",
+    "maxLateness", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "targetBytesPerTask",
+    "failOnDataLoss", "includeHeaders", "columns", "pushdown", "onMalformedTimestamp",
+    "readFrom", "segments.path", "segments.statistics", "journalDir", "rowsPerBatch",
+    "bytesPerBatch", "verifyChecksums",
 )  # fmt: skip
 _SINK_NAMES: Final = (
     "topic", "delivery", "transactionalIdPrefix", "acks", "compression", "batchBytes",

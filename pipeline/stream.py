@@ -156,14 +156,20 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ends()
 
     def _available(self, start: Offset) -> dict[TopicPartition, int]:
-        """Ends now, held against what was known; asked again before it is called a loss."""
-        known = parse_offset(start)
+        """Ends now, held against what was known; asked again before it is called a loss.
+
+        With `Trigger.AvailableNow` the ends are those of the run's beginning, and must still be
+        there.
+        """
+        known = {**parse_offset(start), **(self._target or {})}
         for attempt in range(_RETRIES + 1):
-            ends = dict(self._target) if self._target is not None else self._ends()
+            ends = self._ends()
             complaint = self._loss(known, ends, start)
-            if complaint is None or attempt == _RETRIES or self._target is not None:
+            if complaint is None or attempt == _RETRIES:
                 break
             time.sleep(_RETRY_S)
+        if self._target is not None:
+            ends = {tp: min(end, ends[tp]) for tp, end in self._target.items() if tp in ends}
         if complaint is not None and self._options.fail_on_data_loss:
             raise DataLoss(
                 f"{complaint}. Set failOnDataLoss=false to go on with what is there, or start "

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -14,8 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.create_topics import CreatableTopicConfig as TopicConfigEntry
+from protocol.api.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from protocol.api.delete_topics import DeleteTopicsRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +87,41 @@ class Broker:
         from pipeline.options import parse_sink_options
 
         return Cluster(parse_sink_options({**self.options, "topic": "x"}).connection)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Have `topic` have `count` partitions."""
+        with self.cluster() as cluster:
+            answer = cluster.any_connection().call(
+                CreatePartitionsRequest(
+                    topics=[CreatePartitionsTopic(name=topic, count=count, assignments=None)],
+                    timeout_ms=10_000,
+                ),
+                1,
+            )
+        assert not answer.results[0].error_code, answer
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete `topic`, and return when the broker no longer knows it."""
+        with self.cluster() as cluster:
+            cluster.any_connection().call(
+                DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 3
+            )
+            deadline = time.monotonic() + 20
+            while cluster.topics([topic]):
+                assert time.monotonic() < deadline, f"{topic} is still there"
+                time.sleep(0.1)
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """Remove the records below `offset`, as retention would."""
+        part = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        with self.cluster() as cluster:
+            cluster.topics([topic])
+            cluster.leader((topic, partition)).call(
+                DeleteRecordsRequest(
+                    topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000
+                ),
+                2,
+            )
 
     def produce(
         self,

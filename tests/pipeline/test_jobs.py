@@ -20,7 +20,6 @@ from pipeline.jobs.translate import TranslateSettings, translate
 from pipeline.launch import main
 from pipeline.marks import commit, committed
 from tests.pipeline.conftest import START_MS, Broker, values
-from tests.pipeline.test_relation import delete_before
 
 
 class Death(BaseException):
@@ -116,8 +115,7 @@ def test_retention_that_overtook_the_archive_is_data_loss(
     settings = settings_of(broker, topic, tmp_path)
     archive(spark, settings)
     broker.produce(topic, 0, 10, first=5)
-    with broker.cluster() as cluster:
-        delete_before(cluster, topic, 0, 9)
+    broker.delete_before(topic, 0, 9)
     with pytest.raises(DataLoss, match="removed 4 offsets before they were archived"):
         archive(spark, settings)
 

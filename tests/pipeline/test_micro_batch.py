@@ -1,6 +1,7 @@
 """Micro-batches, by the cases of Spark's own `KafkaMicroBatchSourceSuite` where they apply."""
 
 import json
+import random
 import time
 import uuid
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pipeline.errors import DataLoss
 from pipeline.journal import Journal
-from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.api.delete_topics import DeleteTopicsRequest
+from pipeline.options import parse_source_options
+from pipeline.stream import MicroBatchReader, parse_offset
 from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json
 
 Run = Callable[..., list[tuple[int, int]]]
@@ -52,6 +55,7 @@ def seen(spark: SparkSession, path: Path) -> list[str]:
     return [row["value"] for row in rows]
 
 
+@pytest.mark.parametrize("loss", ["true", "false"], ids=["failOnDataLoss", "noFailOnDataLoss"])
 @pytest.mark.parametrize("how", ["subscribe", "subscribePattern", "assign"])
 @pytest.mark.parametrize(
     ("start", "rows"),
@@ -65,7 +69,7 @@ def seen(spark: SparkSession, path: Path) -> list[str]:
     ids=["earliest", "latest", "specific-offsets", "specific-timestamps", "global-timestamp"],
 )
 def test_start_of_a_stream(
-    broker: Broker, run: Run, how: str, start: dict[str, str], rows: int
+    broker: Broker, run: Run, how: str, start: dict[str, str], rows: int, loss: str
 ) -> None:
     topic = broker.topic(2)
     broker.produce(topic, 0, 10)
@@ -76,22 +80,31 @@ def test_start_of_a_stream(
         "TIMES": offsets_json(topic, p0=START_MS + 6000, p1=START_MS + 21_000),
     }
     options = {name: replaced.get(value, value) for name, value in start.items()}
+    options["failOnDataLoss"] = loss
     options[how] = json.dumps({topic: [0, 1]}) if how == "assign" else topic
     assert sum(count for _, count in run(topic, **options)) == rows
     broker.produce(topic, 0, 2, first=100)
     assert sum(count for _, count in run(topic, **options)) == 2
 
 
-def test_non_matching_starting_timestamp_fails_or_waits(broker: Broker, run: Run) -> None:
+@pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsetsByTimestamp"])
+@pytest.mark.parametrize("strategy", ["error", "latest"])
+def test_non_matching_starting_offset(broker: Broker, run: Run, option: str, strategy: str) -> None:
     topic = broker.topic(1)
     broker.produce(topic, 0, 5)
-    late = {"startingTimestamp": "2030-01-01T00:00Z"}
-    with pytest.raises(StreamingQueryException, match="no offset matched in 1 of 1"):
-        run(topic, name="fails", **late)
-    assert run(topic, startingOffsetsByTimestampStrategy="latest", **late) == []
+    is_global = option == "startingTimestamp"
+    late_ms = START_MS + 10**9
+    options = {
+        option: str(late_ms) if is_global else offsets_json(topic, p0=late_ms),
+        "startingOffsetsByTimestampStrategy": strategy,
+    }
+    if strategy == "error":
+        with pytest.raises(StreamingQueryException, match="no offset matched in 1 of 1"):
+            run(topic, **options)
+        return
+    assert run(topic, **options) == []
     broker.produce(topic, 0, 3)
-    batches = run(topic, startingOffsetsByTimestampStrategy="latest", **late)
-    assert [count for _, count in batches] == [3]
+    assert [count for _, count in run(topic, **options)] == [3]
 
 
 def test_max_offsets_per_trigger_is_shared_out(broker: Broker, run: Run) -> None:
@@ -132,14 +145,7 @@ def test_partitions_added_while_stopped_are_read_from_their_beginning(
     topic = broker.topic(1)
     broker.produce(topic, 0, 4)
     assert run(topic) == [(0, 4)]
-    with broker.cluster() as cluster:
-        cluster.any_connection().call(
-            CreatePartitionsRequest(
-                topics=[CreatePartitionsTopic(name=topic, count=2, assignments=None)],
-                timeout_ms=10_000,
-            ),
-            1,
-        )
+    broker.add_partitions(topic, 2)
     broker.produce(topic, 1, 3, first=50)
     assert run(topic) == [(1, 3)]
     assert seen(spark, tmp_path / "q") == expected((0, 4), (50, 53))
@@ -152,18 +158,8 @@ def test_topic_made_anew_between_batches(
     topic = broker.topic(1)
     broker.produce(topic, 0, 4)
     run(topic)
-    with broker.cluster() as cluster:
-        cluster.any_connection().call(
-            DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 3
-        )
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            broker.topic(1, name=topic)
-            break
-        except AssertionError:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+    broker.delete_topic(topic)
+    broker.topic(1, name=topic)
     broker.produce(topic, 0, 6, first=100)
     with pytest.raises(StreamingQueryException, match="deleted and made anew"):
         run(topic)
@@ -203,17 +199,199 @@ def test_a_journal_belongs_to_one_query(broker: Broker, run: Run, tmp_path: Path
 
 
 def test_retention_between_batches_is_data_loss(broker: Broker, run: Run) -> None:
-    from tests.pipeline.test_relation import delete_before
-
     topic = broker.topic(1)
     broker.produce(topic, 0, 5)
     run(topic)
     broker.produce(topic, 0, 10, first=5)
-    with broker.cluster() as cluster:
-        delete_before(cluster, topic, 0, 9)
+    broker.delete_before(topic, 0, 9)
     with pytest.raises(StreamingQueryException, match="failOnDataLoss=false"):
         run(topic)
     assert sum(count for _, count in run(topic, failOnDataLoss="false")) == 6
+
+
+def reader(broker: Broker, topic: str, tmp_path: Path, **options: str) -> MicroBatchReader:
+    """The planner's half of a stream, without Spark around it."""
+    named = {**broker.options, "subscribe": topic, "startingOffsets": "earliest", **options}
+    named["journalDir"] = str(tmp_path / "journal")
+    return MicroBatchReader(parse_source_options(named, is_stream=True), ("offset",))
+
+
+def test_min_offsets_per_trigger_waits_for_so_many_or_for_its_delay(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    options = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "700ms"}
+    planner = reader(broker, topic, tmp_path, **options)
+    start = planner.initialOffset()
+    broker.produce(topic, 0, 9)
+    assert planner.latestOffset(start, ReadAllAvailable()) == start
+    time.sleep(0.8)
+    late = planner.latestOffset(start, ReadAllAvailable())
+    assert parse_offset(late) == {(topic, 0): 9}
+    broker.produce(topic, 0, 10, first=9)
+    assert parse_offset(planner.latestOffset(late, ReadAllAvailable())) == {(topic, 0): 19}
+    planner.stop()
+
+
+def test_composite_read_limit_at_least_so_many_and_at_most_so_many(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    options = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "12"}
+    planner = reader(broker, topic, tmp_path, **options)
+    start, limit = planner.initialOffset(), planner.getDefaultReadLimit()
+    broker.produce(topic, 0, 9)
+    assert planner.latestOffset(start, limit) == start
+    broker.produce(topic, 0, 9, first=9)
+    first = planner.latestOffset(start, limit)
+    assert parse_offset(first) == {(topic, 0): 12}
+    assert planner.latestOffset(first, limit) == first
+    planner.stop()
+
+
+def test_an_end_that_went_back_is_data_loss(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 1)
+    planner = reader(broker, topic, tmp_path)
+    known = {**planner.initialOffset(), "offsets": {topic: {"0": 2}}}
+    with pytest.raises(DataLoss, match=f"{topic}-0 was changed from 2 to 1"):
+        planner.latestOffset(known, ReadAllAvailable())
+    planner.stop()
+
+
+def test_available_now_takes_what_was_there_at_its_start(
+    spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
+) -> None:
+    topic = broker.topic(2)
+    for partition in range(2):
+        broker.produce(topic, partition, 15, first=15 * partition)
+    planner = reader(broker, topic, tmp_path)
+    start = planner.initialOffset()
+    planner.prepareForTriggerAvailableNow()
+    broker.produce(topic, 0, 5, first=30)
+    assert parse_offset(planner.latestOffset(start, ReadAllAvailable())) == {
+        (topic, 0): 15, (topic, 1): 15,
+    }  # fmt: skip
+    planner.stop()
+    batches = run(topic, maxOffsetsPerTrigger="10")
+    assert sum(count for _, count in batches) == 35
+    assert len(batches) >= 3
+    broker.produce(topic, 1, 4, first=35)
+    assert sum(count for _, count in run(topic, maxOffsetsPerTrigger="10")) == 4
+    assert sorted(seen(spark, tmp_path / "q")) == sorted(expected((0, 39)))
+
+
+@pytest.mark.parametrize("then", ["lost", "lowered"])
+def test_available_now_with_partitions_that_got_lost_or_lowered(
+    spark: SparkSession, broker: Broker, tmp_path: Path, then: str
+) -> None:
+    """Between two batches of one run the topic is deleted, or made anew with fewer records."""
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 20)
+
+    def spoil(_: Any, batch: int) -> None:
+        if batch == 0:
+            broker.delete_topic(topic)
+            if then == "lowered":
+                broker.topic(1, name=topic)
+                broker.produce(topic, 0, 3)
+
+    query = (
+        spark.readStream.format("tidelog")
+        .options(**broker.options, subscribe=topic, startingOffsets="earliest")
+        .options(journalDir=str(tmp_path / "journal"), maxOffsetsPerTrigger="10").load()
+        .writeStream.foreachBatch(spoil).option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    message = "does not exist" if then == "lost" else "deleted and made anew"
+    with pytest.raises(StreamingQueryException, match=message):
+        query.awaitTermination(120)
+
+
+def test_spark_53560_a_batch_that_was_not_committed_is_repeated_by_available_now(
+    spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 10)
+    assert run(topic) == [(0, 10)]
+    commits = tmp_path / "q" / "checkpoint" / "commits"
+    for name in ("0", ".0.crc"):
+        (commits / name).unlink()
+    broker.produce(topic, 0, 5, first=10)
+    assert run(topic)[-1:] == [(1, 5)]
+    assert seen(spark, tmp_path / "q") == expected((0, 15))
+
+
+def test_spark_22956_two_sources_of_which_one_has_nothing_new(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    first, second = broker.topic(1), broker.topic(1)
+
+    def source(topic: str) -> Any:
+        options = {**broker.options, "subscribe": topic, "startingOffsets": "earliest"}
+        options |= {"maxOffsetsPerTrigger": "5", "journalDir": str(tmp_path / topic)}
+        return spark.readStream.format("tidelog").options(**options).load()
+
+    def run() -> int:
+        query = (
+            source(first).union(source(second)).writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination(120)
+        return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+    broker.produce(first, 0, 10)
+    assert run() == 10
+    broker.produce(second, 0, 12)
+    assert run() == 12
+    broker.produce(first, 0, 3)
+    assert run() == 3
+
+
+def test_spark_25495_committed_records_behind_an_aborted_transaction(
+    spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    committed = {"kafka__isolation__level": "read_committed"}
+    broker.produce(topic, 0, 5, transactional_id=f"{topic}-a", abort=True)
+    assert sum(count for _, count in run(topic, **committed)) == 0
+    broker.produce(topic, 0, 5, first=5, transactional_id=f"{topic}-a")
+    broker.produce(topic, 0, 5, first=10, transactional_id=f"{topic}-a", abort=True)
+    broker.produce(topic, 0, 5, first=15, transactional_id=f"{topic}-a")
+    run(topic, **committed)
+    assert seen(spark, tmp_path / "q") == expected((5, 10), (15, 20))
+
+
+def test_a_stream_without_fail_on_data_loss_returns_nothing_twice(
+    spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    total = 0
+    for round_ in range(3):
+        broker.produce(topic, 0, 20, first=total)
+        total += 20
+        if round_:
+            broker.delete_before(topic, 0, total - 10)
+        run(topic, failOnDataLoss="false", maxOffsetsPerTrigger="7")
+    assert seen(spark, tmp_path / "q") == expected((0, 20), (30, 40), (50, 60))
+
+
+def test_stress_random_rows_partitions_limits_and_restarts(
+    spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
+) -> None:
+    choose = random.Random(7)
+    topic = broker.topic(2)
+    partitions, total = 2, 0
+    for _ in range(8):
+        for _ in range(choose.randrange(4)):
+            count = choose.randrange(1, 40)
+            broker.produce(topic, choose.randrange(partitions), count, first=total)
+            total += count
+        if choose.random() < 0.4:
+            partitions += 1
+            broker.add_partitions(topic, partitions)
+        run(topic, maxOffsetsPerTrigger=str(choose.randrange(5, 60)))
+    assert sorted(seen(spark, tmp_path / "q")) == sorted(expected((0, total)))
 
 
 def test_source_with_watermark(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

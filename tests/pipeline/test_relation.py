@@ -7,14 +7,11 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
 
-from pipeline.cluster import Cluster
-from protocol.api.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
+from pipeline.options import parse_sink_options
+from pipeline.producing import TaskProducer
 from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json, values
 
+MICROS_MAX = (2**63 - 1) // 1000 * 1000
 FAILURES = (AnalysisException, PythonException)
 
 
@@ -67,22 +64,10 @@ def test_late_binding_start_offsets(broker: Broker, read: Any) -> None:
     assert early.count() == 12
     broker.produce(name, 0, 1, first=12)
     assert early.count() == 12
-    with broker.cluster() as cluster:
-        delete_before(cluster, name, 0, 4)
+    broker.delete_before(name, 0, 4)
     with pytest.raises(FAILURES, match="the partition now starts at 4"):
         early.collect()
     assert values(read(name)) == expected((4, 13))
-
-
-def delete_before(cluster: Cluster, topic: str, partition: int, offset: int) -> None:
-    part = DeleteRecordsPartition(partition_index=partition, offset=offset)
-    cluster.topics([topic])
-    cluster.leader((topic, partition)).call(
-        DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000
-        ),
-        2,
-    )
 
 
 def test_timestamp_provided_for_starting_and_ending(topic: str, read: Any) -> None:
@@ -182,7 +167,17 @@ def test_topic_partition_for_start_and_end_must_match(topic: str, read: Any) -> 
         read(topic, endingOffsets=offsets_json(topic, p0=1, p1=1, p2=1, p7=1)).count()
 
 
-def test_start_offset_greater_than_end_offset(topic: str, read: Any) -> None:
+def test_unresolved_start_offset_greater_than_end_offset(topic: str, read: Any) -> None:
+    """ "latest" is behind an explicit end as soon as it is known where it is."""
+    with pytest.raises(FAILURES, match=f"{topic}-0 would start at 10 and end at 3"):
+        read(
+            topic,
+            startingOffsets=offsets_json(topic, p0=-1, p1=-1, p2=-1),
+            endingOffsets=offsets_json(topic, p0=3, p1=10, p2=1),
+        ).count()
+
+
+def test_resolved_start_offset_greater_than_end_offset(topic: str, read: Any) -> None:
     with pytest.raises(FAILURES, match="startingOffsets is behind option endingOffsets"):
         read(
             topic,
@@ -213,6 +208,49 @@ def test_bad_batch_query_options(
 ) -> None:
     with pytest.raises(FAILURES, match=message):
         spark.read.format("tidelog").options(**broker.options, **options).load()
+
+
+def test_spark_27494_null_keys_and_values(broker: Broker, read: Any) -> None:
+    name = broker.topic(1)
+    with broker.cluster() as cluster:
+        options = parse_sink_options({**broker.options, "topic": name})
+        producer = TaskProducer(cluster, options)
+        for key, value in ((None, b"v"), (b"k", None), (None, None), (b"", b"")):
+            producer.add(name, 0, START_MS, key, value)
+        producer.flush()
+    rows = read(name).orderBy("offset").collect()
+    assert [(row["key"], row["value"]) for row in rows] == [
+        (None, b"v"), (b"k", None), (None, None), (b"", b""),
+    ]  # fmt: skip
+
+
+def test_spark_56243_malformed_timestamps(broker: Broker, read: Any) -> None:
+    """Nanoseconds by mistake: an error that names the cure, or null, or the largest time."""
+    name = broker.topic(1, message_timestamp_after_max_ms=str(2**63 - 1))
+    broker.produce(name, 0, 1)
+    broker.produce(name, 0, 1, start_ms=START_MS * 1_000_000, first=1, step_ms=0)
+    with pytest.raises(FAILURES, match="Set onMalformedTimestamp to null or clamp"):
+        read(name).count()
+    micros = "unix_micros(timestamp) as t"
+    nulled = read(name, onMalformedTimestamp="null").orderBy("offset").selectExpr(micros)
+    assert [row["t"] for row in nulled.collect()] == [START_MS * 1000, None]
+    clamped = read(name, onMalformedTimestamp="clamp").orderBy("offset").selectExpr(micros)
+    assert [row["t"] for row in clamped.collect()] == [START_MS * 1000, MICROS_MAX]
+
+
+def test_fail_on_data_loss_false_returns_what_is_there_and_nothing_twice(
+    broker: Broker, read: Any
+) -> None:
+    name = broker.topic(2)
+    for partition in range(2):
+        broker.produce(name, partition, 20, first=20 * partition)
+    frame = read(
+        name, startingOffsets=offsets_json(name, p0=0, p1=0),
+        endingOffsets=offsets_json(name, p0=20, p1=20), failOnDataLoss="false",
+    )  # fmt: skip
+    assert values(frame) == expected((0, 40))
+    broker.delete_before(name, 0, 15)
+    assert values(frame) == expected((15, 40))
 
 
 def test_read_kafka_transactional_messages_read_committed(broker: Broker, read: Any) -> None:

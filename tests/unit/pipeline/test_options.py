@@ -1,12 +1,20 @@
 """Good options are understood as Kafka's source understands them; bad ones name their cure."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.errors import BadOptions
-from pipeline.options import SourceOptions, parse_sink_options, parse_source_options
+from pipeline.options import (
+    _SINK_NAMES,
+    _SOURCE_NAMES,
+    SourceOptions,
+    parse_sink_options,
+    parse_source_options,
+)
 
 BASE = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}
 
@@ -147,3 +155,16 @@ BASE_SINK = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
 def test_the_sink_knows_kafkas_names_for_acks_and_compression() -> None:
     parsed = parse_sink_options({**BASE_SINK, "kafka.acks": "1", "kafka.compression.type": "zstd"})
     assert (parsed.acks, parsed.compression) == (1, "zstd")
+
+
+def test_the_documentation_has_every_option_and_no_other() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
+    reading, writing = page.split("## Writing", 1)
+    writing = writing.split("## Jobs", 1)[0]
+    for section, known in ((reading, _SOURCE_NAMES), (writing, _SINK_NAMES)):
+        lines = [line for line in section.splitlines() if line.startswith("| `")]
+        told = {name for line in lines for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
+        # A copying query may leave the source's word in the sink's options.
+        assert {name for name in told if not name.startswith("kafka.")} == (
+            set(known) - {"includeHeaders"} if known is _SINK_NAMES else set(known)
+        )
