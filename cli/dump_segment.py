@@ -11,6 +11,8 @@ What an index entry must satisfy:
 offset index   the position starts an entry of the log, which ends with the offset (what points
                behind a damage is not judged)
 time index     no record up to the offset is newer than the timestamp; both only rise
+side file      no batch that ends before the offset is as new as the timestamp; for a minute map,
+               none is of a minute behind the newest listed before (docs/density.md)
 =============  ================================================================================
 """
 
@@ -23,6 +25,7 @@ from typing import Any
 
 import click
 
+from cli.dump_density import density_verdicts, side_file_facts
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
@@ -33,6 +36,7 @@ from protocol.errors import ProtocolError
 from protocol.records.layout import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, Codec
 from protocol.records.scan import Entry, Stop, iter_records, scan_checked
 from storage.file_names import (
+    DENSITY_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -52,6 +56,7 @@ _LINES = {
     "batch": "{position:>12} {size:>9} {offsets:>23} {records:>8}  {codec:<6} {time:<29}  {notes}",
     "record": "{offset:>46}  {time:<38}  {key}  {value}",
     "index": "{slot:>8} {entry:<60} {verdict}",
+    "side-file": "{words}",
 }
 _LOG_HEADING = _LINES["batch"].format(
     position="POSITION",
@@ -92,12 +97,12 @@ def command(*, file: Path, with_records: bool, summary: bool, as_json: bool) -> 
     parsed = parse_segment_file_name(file.name)
     if parsed is None:
         raise CommandFailed(
-            f"{file.name} is no segment file: its name is 20 digits and .log, .index, .timeindex "
-            "or .txnindex",
+            f"{file.name} is no segment file: its name is 20 digits and .log, .index, .timeindex, "
+            ".txnindex or .time.index",
             ExitCode.USAGE,
         )
     show = _Show(is_json=as_json, is_quiet=summary)
-    suffix = "".join(file.suffixes[:1])
+    suffix = parsed.kind
     if suffix == LOG_SUFFIX:
         facts = _dump_log(file, show, with_records=with_records)
         problems = [*facts.problems, *_check_siblings(file, facts, parsed.base_offset)]
@@ -176,7 +181,9 @@ def _dump_log(file: Path, show: _Show, *, with_records: bool) -> LogFacts:
                     f"{expected - 1}"
                 )
             expected = entry.last_offset + 1
-            newest = max(newest, entry.max_timestamp)
+            if entry.records_count:
+                # What compaction left without records counts for no lookup.
+                newest = max(newest, entry.max_timestamp)
             facts.positions[entry.position] = entry.last_offset
             facts.sound_bytes = entry.position + entry.size
             facts.maxima.append((entry.last_offset, newest))
@@ -277,7 +284,7 @@ def _dump_records(view: memoryview, entry: Entry, problems: list[str], show: _Sh
 
 def _check_siblings(log: Path, facts: LogFacts, base_offset: int) -> list[str]:
     problems = []
-    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, DENSITY_SUFFIX):
         index = log.with_suffix(suffix)
         if index.exists():
             verdicts = _verdicts(index, suffix, base_offset, facts)
@@ -286,11 +293,13 @@ def _check_siblings(log: Path, facts: LogFacts, base_offset: int) -> list[str]:
 
 
 def _dump_index(file: Path, suffix: str, base_offset: int, show: _Show) -> tuple[list[str], int]:
-    log = file.with_suffix(LOG_SUFFIX)
+    log = file.with_name(file.name.removesuffix(suffix) + LOG_SUFFIX)
     facts = None
     problems: list[str] = []
     if log.exists() and suffix != TXN_INDEX_SUFFIX:
         facts = _dump_log(log, _Show(is_json=False, is_quiet=True), with_records=False)
+    if suffix == DENSITY_SUFFIX and (described := side_file_facts(file.read_bytes())):
+        show.line("side-file", *described)
     count = 0
     for slot, entry, bad in _verdicts(file, suffix, base_offset, facts):
         count += 1
@@ -321,6 +330,10 @@ def _verdicts(
                 yield slot, dict(zip(names, values, strict=True)), None
         elif suffix == OFFSET_INDEX_SUFFIX:
             yield from _offset_verdicts(view, base_offset, facts)
+        elif suffix == DENSITY_SUFFIX:
+            yield from density_verdicts(
+                bytes(view), base_offset, None if facts is None else facts.maxima
+            )
         else:
             yield from _time_verdicts(view, base_offset, facts)
 

@@ -8,6 +8,9 @@ import click
 from cli.output import format_count
 from client.times import format_time
 
+SHIPPED_INDEX = "timeindex"
+"""Where a topic without a density variant starts from; brokers before those did not say so."""
+
 
 def show_explanations(explanations: Iterable[dict[str, Any]]) -> None:
     """Print what was done in each partition, and what lies on both sides of the answer."""
@@ -27,12 +30,7 @@ def lines(explanation: dict[str, Any]) -> Iterable[str]:
     for search in searched:
         entry, start = search["time_entry"], search["offset_entry"]
         yield (f"  segment {search['base_offset']}, newest record {_time(search['max_timestamp'])}")
-        yield (
-            f"    time index: nothing up to offset {entry['offset']} is newer than "
-            f"{_time(entry['timestamp'])}"
-            if entry["timestamp"] >= 0
-            else "    time index: no entry before the time"
-        )
+        yield f"    {_index_words(search.get('index', SHIPPED_INDEX), entry)}"
         yield f"    offset index: offset {start['offset']} is at or behind byte {start['position']}"
         yield (
             f"    scanned from there: "
@@ -45,6 +43,20 @@ def lines(explanation: dict[str, Any]) -> Iterable[str]:
             record = explanation[name]
             where = "none" if record is None else _record(record)
             yield f"  {name}: {where}"
+
+
+def _index_words(index: str, entry: dict[str, int]) -> str:
+    """What the entry of the time index, or of the side file of a density variant, says."""
+    is_shipped = index == SHIPPED_INDEX
+    name = "time index" if is_shipped else f"side file ({index})"
+    offset, time = entry["offset"], entry["timestamp"]
+    if time < 0:
+        return f"{name}: no entry before the time"
+    if is_shipped:
+        return f"{name}: nothing up to offset {offset} is newer than {_time(time)}"
+    if index == "minute-map":
+        return f"{name}: the minute {_time(time)} is the first to count, from offset {offset} on"
+    return f"{name}: nothing before the batch of offset {offset} is as new as {_time(time)}"
 
 
 def _answer(explanation: dict[str, Any]) -> str:

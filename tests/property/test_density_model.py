@@ -1,5 +1,7 @@
 """Lookups through each density variant equal brute force, whatever has happened to the log."""
 
+from random import Random
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -12,12 +14,16 @@ from tests.support.log_model import ModelLog
 from tests.support.logs import LogHarness
 
 VARIANTS = ("none", "interval", "minute", "minute-map")
-TIMESTAMPS = st.one_of(
-    st.just(-1),
-    st.integers(0, 20 * MS_PER_MINUTE),
-    st.integers(0, 20).map(lambda minute: minute * MS_PER_MINUTE),
-    st.integers(1, 20).map(lambda minute: minute * MS_PER_MINUTE - 1),
-)
+SPAN_MS = 20 * MS_PER_MINUTE
+
+
+def some_timestamp(chosen: Random) -> int:
+    """Anywhere in 20 minutes, often at the edge of a minute, sometimes none."""
+    if chosen.random() < 0.05:
+        return -1
+    if chosen.random() < 0.5:
+        return chosen.randrange(SPAN_MS)
+    return chosen.randrange(1, 20) * MS_PER_MINUTE - chosen.randrange(2)
 
 
 class DensityAgainstModel(RuleBasedStateMachine):
@@ -26,8 +32,8 @@ class DensityAgainstModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.log = LogHarness(
-            index_interval_bytes=150,
-            segment_bytes=900,
+            index_interval_bytes=0,
+            segment_bytes=2_000,
             file_delete_delay_ms=5,
             time_index_interval_ms=30_000,
         )
@@ -49,9 +55,14 @@ class DensityAgainstModel(RuleBasedStateMachine):
     def bound_indexes(self, index_bytes: int) -> None:
         self.log.configure(segment_index_bytes=index_bytes)
 
-    @rule(batches=st.lists(st.lists(TIMESTAMPS, min_size=1, max_size=3), min_size=1, max_size=8))
-    def append(self, batches: list[list[int]]) -> None:
-        for timestamps in batches:
+    @rule(seed=st.integers(0, 2**32), in_order=st.booleans())
+    def append(self, seed: int, in_order: bool) -> None:
+        # By a seed, because a log has to be long to be worth an index.
+        chosen = Random(seed)
+        batches = [
+            [some_timestamp(chosen) for _ in range(chosen.choice((1, 1, 1, 3)))] for _ in range(12)
+        ]
+        for timestamps in sorted(batches) if in_order else batches:
             self.log.append(*timestamps)
             self.model.append(timestamps, [b"v"] * len(timestamps))
 
@@ -90,9 +101,11 @@ class DensityAgainstModel(RuleBasedStateMachine):
         self.log.log.flush()
         self.model.truncate_to(offset)
 
-    @rule(timestamps=st.lists(TIMESTAMPS.filter(lambda time: time >= 0), min_size=1, max_size=6))
-    def look_up(self, timestamps: list[int]) -> None:
-        for timestamp in timestamps:
+    @rule()
+    def look_up_every_time(self) -> None:
+        times = {record.timestamp for record in self.model.visible()}
+        asked = {time + late for time in times for late in (-1, 0, 1)} | {0}
+        for timestamp in sorted(time for time in asked if time >= 0):
             expected = self.model.find(timestamp)
             explained = self.log.log.explain_offset_for_timestamp(timestamp)
             found = explained.found
@@ -108,6 +121,7 @@ class DensityAgainstModel(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """A clean stop leaves files in which nothing is wrong."""
+        self.look_up_every_time()
         self.log.log.close(self.log.now_ms)
         audit = PartitionAudit(self.log.path, self.log.files, stopped_cleanly=True)
         audit.run()
@@ -120,8 +134,8 @@ def assert_index(explained: LookupExplanation, variant: str) -> None:
 
 
 DensityAgainstModel.TestCase.settings = settings(
-    max_examples=120,
-    stateful_step_count=30,
+    max_examples=80,
+    stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
