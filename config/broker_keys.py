@@ -142,8 +142,8 @@ _NETWORK = (
         type=ValueType.STRING,
         default="127.0.0.1:9464",
         doc=(
-            "Tidelog's own. HOST:PORT of /metrics, /healthz, /readyz and /explain; port 0 picks a "
-            "free one, empty serves none."
+            "Tidelog's own. HOST:PORT of /metrics, /healthz, /readyz, /explain and /segments; port "
+            "0 picks a free one, empty serves none."
         ),
     ),
 )
@@ -294,6 +294,38 @@ _GROUPS = (
         "group.consumer.max.size",
         INT32_MAX,
         "Members that a group of the new protocol may have.",
+        low=1,
+    ),
+    Key(
+        name="group.consumer.migration.policy",
+        type=ValueType.STRING,
+        default="bidirectional",
+        choices=("disabled", "upgrade", "downgrade", "bidirectional"),
+        doc="Whether a group changes between the classic and the new protocol while it has "
+        "members: upgrade with the first member of the new one, downgrade when the last one goes.",
+    ),
+    number(
+        "group.consumer.min.session.timeout.ms",
+        45_000,
+        "The least that a group's own consumer.session.timeout.ms may be.",
+        low=1,
+    ),
+    number(
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+        "The most that a group's own consumer.session.timeout.ms may be.",
+        low=1,
+    ),
+    number(
+        "group.consumer.min.heartbeat.interval.ms",
+        5_000,
+        "The least that a group's own consumer.heartbeat.interval.ms may be.",
+        low=1,
+    ),
+    number(
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+        "The most that a group's own consumer.heartbeat.interval.ms may be.",
         low=1,
     ),
     number(

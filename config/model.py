@@ -6,7 +6,7 @@ apart; `tests/unit/config/test_model.py` compares the two. Models are built by `
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 
@@ -31,9 +31,14 @@ class Listener:
     port: int
 
     def __str__(self) -> str:
-        """The form in which it is configured."""
+        """The form in which a listener for clients is configured."""
+        return f"{self.name}://{self.address}"
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, an IPv6 host in brackets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +144,11 @@ class BrokerConfig:
     group_consumer_session_timeout_ms: int
     group_consumer_heartbeat_interval_ms: int
     group_consumer_max_size: int
+    group_consumer_migration_policy: str
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_max_session_timeout_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
     transaction_state_log_num_partitions: int
     transaction_state_log_replication_factor: int
     transaction_state_log_min_isr: int
@@ -153,6 +163,17 @@ class BrokerConfig:
     def is_set(self, name: str) -> bool:
         """Whether the broker setting `name` was given by anybody, statically or at run time."""
         return name in self.settings or name in self.dynamic
+
+    def with_metrics_port(self, port: int) -> "BrokerConfig":
+        """The same with the metrics port that was taken, where another or none was named."""
+        listener = self.metrics_listener
+        assert listener is not None
+        if listener.port == port:
+            return self
+        taken = replace(listener, port=port)
+        setting = Setting(text=taken.address, origin="the port taken")
+        settings = MappingProxyType({**self.settings, "metrics.listener": setting})
+        return replace(self, metrics_listener=taken, settings=settings)
 
     def text_of(self, name: str) -> str | None:
         """The text given for the broker setting `name`, the run-time one first; None when nobody
