@@ -13,8 +13,8 @@ Owns one round from its plan to its last swap, as a generator of short steps (`s
 
 Offsets never change; a consumer at a removed offset gets the next one. What is rewritten was
 durable before and is again before the old files go, so a crash at any moment shows the old segments
-or the new one. Appends and reads go on meanwhile; retention and truncation do too, and win: when
-they have taken a segment that a round works on, the round ends without a word.
+or the new one. Appends and reads go on meanwhile; retention does too, and wins: when it has taken a
+segment that a round works on, the round ends without a word.
 
 Damage is not carried over: an entry whose checksum is wrong ends the round with CorruptLog and the
 old segments stay.
@@ -61,7 +61,7 @@ class SwapFailed(OSError):
 
 
 class _Overtaken(Exception):
-    """Retention or truncation has taken segments that the round was working on."""
+    """Retention has taken segments that the round was working on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

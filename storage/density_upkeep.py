@@ -8,7 +8,6 @@ is there, or make it anew. The rules are in `storage.density`, the bytes in `sto
 | is new                            | grows with it                                                |
 | was there when the log was opened | is verified before its first use, else made anew             |
 | has one of another setting        | is made anew when next needed                                |
-| was truncated                     | is made anew                                                 |
 | of a topic without a variant      | is removed: at once when the setting changes, else at start  |
 
 *Anew* means from the time index, which is small, and not from the log: the result has at most as

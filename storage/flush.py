@@ -30,12 +30,11 @@ class FlushTicket:
 
     Attributes:
         end: everything below this boundary is durable once `run` has succeeded.
-        generation: tells tickets from before a truncation apart.
         error: what `run` failed with, or None.
         is_done: whether `run` came to its end.
     """
 
-    __slots__ = ("_directory", "_files", "_marks", "end", "error", "generation", "is_done")
+    __slots__ = ("_directory", "_files", "_marks", "end", "error", "is_done")
 
     def __init__(
         self,
@@ -44,11 +43,9 @@ class FlushTicket:
         to_sync: list[File],
         directory: str | None,
         end: LogPosition,
-        generation: int,
     ) -> None:
         """Pin `to_sync`. Raises OSError, with nothing pinned."""
         self.end = end
-        self.generation = generation
         self.error: OSError | None = None
         self.is_done = False
         self._files = files
@@ -92,7 +89,6 @@ class Unsynced:
         "_created",
         "_directory",
         "_files",
-        "_generation",
         "_to_sync",
         "ticket",
     )
@@ -105,7 +101,6 @@ class Unsynced:
         self._to_sync: list[File] = []
         self._complete: list[File] = []
         self._created = False
-        self._generation = 0
 
     @property
     def is_dirty(self) -> bool:
@@ -128,10 +123,6 @@ class Unsynced:
         if file is not None:
             self._complete.append(file)
 
-    def invalidate(self) -> None:
-        """The log was truncated: the ticket that is out, if any, says nothing about its end."""
-        self._generation += 1
-
     def forget(self, files: Iterable[File]) -> None:
         """These files are on their way out."""
         gone = list(files)
@@ -148,7 +139,6 @@ class Unsynced:
             to_sync=to_sync,
             directory=self._directory if self._created else None,
             end=end,
-            generation=self._generation,
         )
         # Pinned by the ticket: they close when it comes back.
         self._close_complete()
@@ -164,10 +154,9 @@ class Unsynced:
         for file in complete:
             file.close()
 
-    def end(self, ticket: FlushTicket) -> bool:
-        """Take the ticket back; whether its end still means this log."""
+    def end(self, ticket: FlushTicket) -> None:
+        """Take the ticket back."""
         assert ticket is self.ticket, "a ticket that is not out came back"
         assert ticket.is_done, "a ticket came back without having run"
         ticket.release()
         self.ticket = None
-        return ticket.generation == self._generation

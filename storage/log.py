@@ -262,15 +262,14 @@ class Log(ReadableLog):
 
         Raises LogOffline when the sync failed: the log has stopped for good.
         """
-        is_current = self.local.unsynced.end(ticket)
+        self.local.unsynced.end(ticket)
         if ticket.error is not None and self._offline is None:
             self._go_offline(ticket.error)
         if self._offline is not None:
             raise self._offline
-        if is_current:
-            self.durable_offset = max(self.durable_offset, ticket.end.offset)
-            if not self._sees_log_end:
-                self._advance_visible_end(ticket.end)
+        self.durable_offset = max(self.durable_offset, ticket.end.offset)
+        if not self._sees_log_end:
+            self._advance_visible_end(ticket.end)
         self._check_offsets()
 
     def flush(self) -> None:
@@ -351,33 +350,6 @@ class Log(ReadableLog):
             return self.local.unlink_due(now_ms)
         except OSError as error:
             raise storage_failure("delete", self.path, error) from error
-
-    def truncate_to(self, offset: int, *, now_ms: int) -> None:
-        """Remove `offset` and everything after it, and the batch that holds it as a whole.
-
-        Raises LogOffline when that failed half-way.
-        """
-        if self._offline is not None:
-            raise self._offline
-        if offset >= self.log_end_offset:
-            return
-        try:
-            self.local.truncate_to(offset, now_ms=now_ms, due_ms=self._unlink_due_ms(now_ms))
-            end_offset = self.local.end_offset
-            self.log_start_offset = min(self.log_start_offset, end_offset)
-            self.durable_offset = min(self.durable_offset, end_offset)
-            if self.high_watermark >= end_offset:
-                self.high_watermark, self._visible_end = end_offset, self.local.end()
-            self.leader_epochs.truncate_from_end(end_offset)
-            self.producers.rebuild(
-                self.segments,
-                log_start_offset=self.log_start_offset,
-                log_end_offset=end_offset,
-                now_ms=now_ms,
-            )
-        except OSError as error:
-            self._go_offline(error)
-        self._check_offsets()
 
     def _advance_log_start(self, offset: int) -> None:
         """Durably, so that neither a crash nor a copy brings deleted records back."""

@@ -58,7 +58,7 @@ class LogReader:
         self.index_interval = index_interval
 
     def forget_positions(self) -> None:
-        """Drop what is remembered, because segments were truncated, removed or replaced."""
+        """Drop what is remembered, because segments were removed or replaced."""
         self._hints.clear()
 
     def read(self, offset: int, *, max_bytes: int, end: LogPosition, min_one: bool) -> Slice:

@@ -126,7 +126,7 @@ class TimeLookup:
         self.index_interval = index_interval
 
     def forget_positions(self) -> None:
-        """Drop what is remembered, because segments were truncated, removed or replaced."""
+        """Drop what is remembered, because segments were removed or replaced."""
         self._barren = (NO_OFFSET, 0, 0, 0)
 
     def find(

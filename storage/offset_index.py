@@ -35,7 +35,6 @@ class OffsetIndex(SparseIndex):
 
     ENTRY: ClassVar[Struct] = Struct(">ii")
     FIRST_TYPE: ClassVar[str] = "i"
-    OFFSET_COLUMN: ClassVar[int] = 0
 
     def append(self, offset: int, position: int) -> None:
         """Add the batch that ends with `offset` and starts at `position`; both must be new heights.
@@ -58,7 +57,7 @@ class OffsetIndex(SparseIndex):
         Source: Kafka `OffsetIndex.lookup`.
         """
         relative = offset - self.base_offset
-        count = self._count_up_to(0, min(relative, INT32_MAX))
+        count = self._count_up_to(min(relative, INT32_MAX))
         return self.entry_at(count - 1) if count else OffsetPosition(self.base_offset, 0)
 
     def entry_at(self, slot: int) -> OffsetPosition:

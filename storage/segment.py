@@ -176,7 +176,7 @@ class Segment:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever appended, or all of it was truncated."""
+        """Whether nothing was ever appended, or all of it was cut away."""
         return self.log.size == 0
 
     @property
@@ -349,36 +349,6 @@ class Segment:
         self._first_timestamp = None if self.is_empty else facts.first_timestamp
         self._facts = facts
         self.indexes_verified = False
-
-    def truncate_to(self, offset: int, *, now_ms: int) -> int:
-        """Remove the entry that holds `offset` and all after it; how many bytes that were.
-
-        The maximum is found again: in the last time entry that is left, or in the log behind it.
-        """
-        head = self.find_entry(offset)
-        if head is None:
-            return 0
-        removed = self.size - head.position
-        self.log.truncate(head.position)
-        for index in (self.offset_index, self.time_index, self.txn_index):
-            index.truncate_to(offset)
-        if self.density is not None:
-            self.density.discard()
-            self.density = None
-        self.bytes_since_index = 0
-        self._facts = None
-        self.records = UNKNOWN if head.position else 0
-        self.min_timestamp = UNKNOWN_MINIMUM if head.position else INT64_MAX
-        if head.position == 0:
-            self.created_ms = now_ms
-            self._first_timestamp = None
-        known = (
-            self.offset_index.floor(self.time_index.last().offset).position
-            if self.time_index.count
-            else 0
-        )
-        self._find_maximum_and_end(known)
-        return removed
 
     def adopt_indexes(self, *, appended_ms: int) -> None:
         """Believe indexes that were found in order, for want of facts; the log's end is read.

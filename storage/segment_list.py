@@ -116,21 +116,6 @@ class SegmentList:
         self._recount()
         return removed
 
-    def remove_from(self, index: int) -> list[Segment]:
-        """Take segment number `index` and all newer ones out; at least one has to stay."""
-        assert index > 0, "a log has an active segment at least"
-        removed = self._segments[index:]
-        del self._segments[index:], self._bases[index:]
-        self._recount()
-        return removed
-
-    def reset(self, segment: Segment) -> list[Segment]:
-        """Start over with one segment; the old ones are returned."""
-        removed, self._segments = self._segments, [segment]
-        self._bases = [segment.base_offset]
-        self._prefix_maxima = []
-        return removed
-
     def holds(self, segments: list[Segment]) -> bool:
         """Whether these very segments, in this order and adjacent, are closed segments here."""
         index = bisect_left(self._bases, segments[0].base_offset)

@@ -27,7 +27,6 @@ from storage.manifest import Manifest
 from storage.retention import SegmentAge
 from storage.segment import Segment
 from storage.segment_list import SegmentList
-from storage.segment_scan import ensure_indexes
 from storage.swap import Swap
 
 
@@ -248,47 +247,6 @@ class SegmentedLog:
         """Take out the oldest segments; their files are renamed now and unlinked at `due_ms`."""
         self.settle()
         self._bury(self.segments.remove_first(count), due_ms=due_ms)
-
-    def truncate_to(self, offset: int, *, now_ms: int, due_ms: int) -> None:
-        """Remove `offset` and all after it, the batch that holds it as a whole.
-
-        The log then ends behind the last batch that is left, where a restart would see its end
-        too: at `offset`, or below it if a batch was cut in two. What was known to be durable is no
-        more, so that is taken back first.
-        Differs from Kafka: its log ends at `offset` until the next restart.
-        """
-        self.settle()
-        self.unsynced.invalidate()
-        self._forget_positions()
-        base_offset = self.segments.floor(offset).base_offset
-        if self.manifest.durable_offset > base_offset:
-            self.manifest.durable_offset = base_offset
-            self.manifest.rewrite()
-        if offset <= self.segments.first.base_offset:
-            self._start_over(offset, now_ms=now_ms, due_ms=due_ms)
-        else:
-            newer = self.segments.index_of(offset) + 1
-            if newer < len(self.segments):
-                self._bury(self.segments.remove_from(newer), due_ms=due_ms)
-            active = self.segments.active
-            ensure_indexes(active, index_interval=self._index_interval)
-            active.truncate_to(offset, now_ms=now_ms)
-            active.time_index.load_last()
-            self._densities.ensure(active, is_active=True)
-        self.unsynced.add_created(self.segments.active.log)
-        self.end_offset = self.segments.active.next_offset
-        if max(self.manifest.log_start_offset, self.manifest.cleaned_offset) > self.end_offset:
-            self.manifest.log_start_offset = min(self.manifest.log_start_offset, self.end_offset)
-            self.manifest.cleaned_offset = min(self.manifest.cleaned_offset, self.end_offset)
-            self.manifest.rewrite()
-
-    def _start_over(self, offset: int, *, now_ms: int, due_ms: int) -> None:
-        """One empty segment at `offset` is all that is left."""
-        self._bury(self.segments, due_ms=due_ms)
-        segment = Segment.create(self._files, self._path, offset, now_ms=now_ms)
-        self.segments.reset(segment)
-        self._densities.begin(segment)
-        self._draw_jitter(segment)
 
     def unlink_due(self, now_ms: int) -> int:
         """Unlink renamed files whose time has come; how many."""

@@ -50,7 +50,6 @@ class SparseIndex:
 
     ENTRY: ClassVar[Struct]
     FIRST_TYPE: ClassVar[str]
-    OFFSET_COLUMN: ClassVar[int]
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         """Use the index file at `path` if it exists; whole entries in it count, rests do not."""
@@ -134,16 +133,17 @@ class SparseIndex:
 
     def clear(self) -> None:
         """Forget all entries, also in the file."""
-        self._keep(0)
+        self._last = None
+        del self._first[:], self._second[:]
+        if self._written:
+            assert self._file is not None, "entries are written to a file"
+            self._written = 0
+            self._file.truncate(0)
 
     def close(self) -> None:
         """Give the descriptor back; what was not written out is gone."""
         if self._file is not None:
             self._file.close()
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries for `offset` and above."""
-        self._keep(self._count_up_to(self.OFFSET_COLUMN, offset - 1 - self.base_offset))
 
     def checksum(self) -> int:
         """CRC-32C of the file. The tail has to be written out."""
@@ -190,18 +190,6 @@ class SparseIndex:
         pairs[1::2] = self._second
         return Struct(">" + self.ENTRY.format[1:] * len(self._first)).pack(*pairs)
 
-    def _keep(self, count: int) -> None:
-        """Only the first `count` entries remain."""
-        assert 0 <= count <= self.count, f"keep {count} of {self.count} entries"
-        self._last = None
-        if count >= self._written:
-            del self._first[count - self._written :], self._second[count - self._written :]
-            return
-        del self._first[:], self._second[:]
-        self._written = count
-        assert self._file is not None
-        self._file.truncate(count * self.ENTRY.size)
-
     def _pread(self, size: int, position: int) -> bytes:
         assert self._file is not None, "read from an index that has no file"
         data = self._file.pread(size, position)
@@ -209,24 +197,21 @@ class SparseIndex:
             raise OSError(f"{self.path} ends at byte {position + len(data)}, but has entries after")
         return data
 
-    def _count_up_to(self, column: int, bound: int) -> int:
-        """How many entries have a value of at most `bound` in the column (0 or 1).
-
-        Both columns ascend, so these are the first ones: the floor is the entry before.
-        """
-        tail = self._second if column else self._first
+    def _count_up_to(self, bound: int) -> int:
+        """How many entries have a first integer of at most `bound`: the floor is the last."""
+        tail = self._first
         if not self._written or (tail and tail[0] <= bound):
             return self._written + bisect_right(tail, bound)
         size = self.ENTRY.size
         low, high = 0, self._written
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
-            if self.ENTRY.unpack(self._pread(size, middle * size))[column] <= bound:
+            if self.ENTRY.unpack(self._pread(size, middle * size))[0] <= bound:
                 low = middle + 1
             else:
                 high = middle
         block = self._pread((high - low) * size, low * size)
         unpack_from = self.ENTRY.unpack_from
         return low + bisect_right(
-            range(high - low), bound, key=lambda slot: unpack_from(block, slot * size)[column]
+            range(high - low), bound, key=lambda slot: unpack_from(block, slot * size)[0]
         )

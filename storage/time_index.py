@@ -40,7 +40,6 @@ class TimeIndex(SparseIndex):
 
     ENTRY: ClassVar[Struct] = Struct(">qi")
     FIRST_TYPE: ClassVar[str] = "q"
-    OFFSET_COLUMN: ClassVar[int] = 1
 
     def maybe_append(self, timestamp: int, offset: int) -> bool:
         """Add an entry if `timestamp` is a new maximum; whether it was added.
@@ -68,7 +67,7 @@ class TimeIndex(SparseIndex):
         search, in memory for the newest entries, otherwise by a few positioned reads.
         Source: KIP-33; Kafka `TimeIndex.lookup`.
         """
-        count = self._count_up_to(0, min(timestamp, INT64_MAX))
+        count = self._count_up_to(min(timestamp, INT64_MAX))
         return self.entry_at(count - 1) if count else self._nothing()
 
     def entry_at(self, slot: int) -> TimestampedOffset:

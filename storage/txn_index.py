@@ -94,14 +94,6 @@ class TxnIndex:
             last = last_offset
         return None
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker is at `offset` or above."""
-        if self._file is None:
-            return
-        kept = sum(1 for txn in self.read_from(self.base_offset) if txn.last_offset < offset)
-        if kept * ENTRY.size != self._file.size:
-            self._file.truncate(kept * ENTRY.size)
-
     def clear(self) -> None:
         """Forget all entries, also in the file."""
         if self._file is not None and self._file.size:

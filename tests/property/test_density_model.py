@@ -4,7 +4,7 @@ from random import Random
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from storage.density import MS_PER_MINUTE
 from storage.fsck_partition import PartitionAudit
@@ -92,14 +92,6 @@ class DensityAgainstModel(RuleBasedStateMachine):
     def apply_retention(self) -> None:
         self.log.log.delete_expired(self.log.now_ms)
         self.log.log.delete_pending_files(self.log.now_ms)
-
-    @precondition(lambda self: self.model.end > self.model.start)
-    @rule(share=st.floats(0, 1))
-    def truncate(self, share: float) -> None:
-        offset = self.model.start + int(share * (self.model.end - self.model.start))
-        self.log.log.truncate_to(offset, now_ms=self.log.now_ms)
-        self.log.log.flush()
-        self.model.truncate_to(offset)
 
     @rule()
     def look_up_every_time(self) -> None:

@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
@@ -98,14 +98,6 @@ class LogAgainstModel(RuleBasedStateMachine):
     def apply_retention(self) -> None:
         self.log.log.delete_expired(self.log.now_ms)
         self.log.log.delete_pending_files(self.log.now_ms)
-
-    @precondition(lambda self: self.model.end > self.model.start)
-    @rule(share=st.floats(0, 1))
-    def truncate(self, share: float) -> None:
-        offset = self.model.start + int(share * (self.model.end - self.model.start))
-        self.log.log.truncate_to(offset, now_ms=self.log.now_ms)
-        self.log.log.flush()
-        self.model.truncate_to(offset)
 
     @rule(timestamp=st.integers(0, 62))
     def look_up(self, timestamp: int) -> None:

@@ -34,12 +34,6 @@ class ModelLog:
     def delete_before(self, offset: int) -> None:
         self.start = max(self.start, offset)
 
-    def truncate_to(self, offset: int) -> None:
-        straddling = {r.batch_start for r in self.records if r.offset >= offset}
-        self.records = [r for r in self.records if r.batch_start not in straddling]
-        self.end = min([offset, *straddling])
-        self.start = min(self.start, self.end)
-
     def visible(self) -> list[ModelRecord]:
         return [record for record in self.records if record.offset >= self.start]
 

@@ -403,7 +403,6 @@ def test_failed_sync_takes_the_log_offline_for_good() -> None:
             attempt()
     changes: list[Callable[[], object]] = [
         lambda: log.log.roll(0),
-        lambda: log.log.truncate_to(0, now_ms=0),
         lambda: log.log.delete_before(0),
         lambda: log.log.close(0),
     ]
@@ -519,71 +518,6 @@ def test_failed_lookup_is_an_error_and_nothing_more() -> None:
             question()
         log.files.fault = None
         assert question() is not None
-
-
-# --- truncation ---------------------------------------------------------------------------------
-
-
-def test_truncation_everywhere_over_segments() -> None:
-    for cut in range(11):
-        log = LogHarness(index_interval_bytes=0)
-        for timestamp in range(10):
-            log.append(timestamp)
-            if timestamp in (2, 5):
-                log.log.roll(log.now_ms)
-        log.log.truncate_to(cut, now_ms=log.now_ms)
-        assert (log.log.log_end_offset, log.log.high_watermark) == (cut, cut)
-        assert [record.timestamp for record in log.records()] == list(range(cut))
-        assert log.append(77).first_offset == cut
-        log.crash()
-        assert [record.timestamp for record in log.records()] == [*range(cut), 77]
-
-
-def test_truncation_forgets_producers_and_epochs() -> None:
-    log = LogHarness()
-    log.append(1)
-    log.log.bump_leader_epoch()
-    log.write(produced(10, producer_id=7, sequence=0))
-    log.write(produced(10, producer_id=7, sequence=1, is_transactional=False))
-    log.log.truncate_to(2, now_ms=0)
-    assert log.write(produced(10, producer_id=7, sequence=1)).first_offset == 2
-    log.log.truncate_to(1, now_ms=0)
-    assert log.log.leader_epochs.entries == ((0, 0),)
-
-
-def test_truncation_below_the_start_starts_over() -> None:
-    log = LogHarness()
-    for timestamp in range(6):
-        log.append(timestamp)
-        log.log.roll(log.now_ms)
-    log.log.delete_before(4)
-    log.log.delete_expired(log.now_ms)
-    log.log.truncate_to(2, now_ms=0)
-    assert (log.log.log_start_offset, log.log.log_end_offset, log.bases()) == (2, 2, [2])
-    assert log.append(9).first_offset == 2
-
-
-def test_ticket_from_before_a_truncation_makes_nothing_durable() -> None:
-    log = LogHarness()
-    log.append(1)
-    log.append(2, flush=False)
-    ticket = log.log.begin_flush()
-    assert ticket is not None
-    log.log.truncate_to(1, now_ms=0)
-    log.append(3, flush=False)
-    ticket.run()
-    log.log.complete_flush(ticket)
-    assert (log.log.durable_offset, log.log.high_watermark) == (1, 1)
-    log.log.flush()
-    assert log.log.high_watermark == 2
-
-
-def test_truncation_at_the_end_does_nothing() -> None:
-    log = LogHarness()
-    log.append(1)
-    before = log.files.operations
-    log.log.truncate_to(1, now_ms=0)
-    assert log.files.operations == before
 
 
 # --- the rest -----------------------------------------------------------------------------------

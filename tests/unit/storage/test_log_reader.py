@@ -45,18 +45,6 @@ def test_remembered_positions_are_bounded() -> None:
     assert len(log.log.local.reader._hints) == HINTS_MAX
 
 
-def test_positions_are_forgotten_when_the_log_is_cut() -> None:
-    log = LogHarness()
-    log.append(0)
-    log.append(1)
-    reads(log, 0, len(batch(0)))
-    log.log.truncate_to(1, now_ms=0)
-    log.append(77, 78, 79)
-    result = log.log.read(1, max_bytes=999, isolation=UNCOMMITTED)
-    assert bytes(result.records[:8]) == bytes(7) + b"\1"
-    assert result.next_offset == 4
-
-
 def test_positions_are_forgotten_when_segments_are_deleted() -> None:
     log = LogHarness()
     for offset in range(4):

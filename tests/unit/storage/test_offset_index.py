@@ -61,27 +61,6 @@ def test_full_when_the_configured_bytes_are_used() -> None:
     assert not made.is_full(24)
 
 
-@pytest.mark.parametrize("cut", [1, 3])
-def test_truncation_drops_entries_at_and_above(cut: int) -> None:
-    made = index((41, 1), (43, 2))
-    if cut == 3:
-        made.write_out()
-    made.append(50, 3)
-    made.truncate_to(43)
-    assert made.count == 1
-    made.append(44, 9)
-    made.write_out()
-    assert made.last() == (44, 9)
-
-
-def test_truncation_below_everything_leaves_nothing() -> None:
-    made = index((41, 1))
-    made.write_out()
-    made.truncate_to(40)
-    assert made.count == 0
-    assert made.floor(99) == (40, 0)
-
-
 def test_many_entries_are_found_in_the_file_and_in_memory() -> None:
     files = disk()
     made = index(files=files)

@@ -11,6 +11,7 @@ from storage.file_names import MANIFEST_NAME
 from storage.files import RealFiles
 from storage.log import Isolation
 from storage.power_loss import Survival
+from storage.segment import Segment
 from storage.simulated_disk import Fault, Operation, PowerCut
 from tests.support.logs import (
     DIRECTORY,
@@ -98,6 +99,42 @@ def test_torn_tail_is_cut() -> None:
         assert timestamps(log) == list(range(8))
         assert log.log.recovery_report.truncated_bytes == len(batch(8)) - cut
         assert log.append(9).first_offset == 8
+
+
+def cut_by_recovery(segment: Segment, size: int, **settings: object) -> Segment:
+    """What a start makes of a segment whose log was torn at byte `size`.
+
+    Nothing else cuts a log here: there are no replicas that would have to follow another one.
+    """
+    segment.seal(now_ms=0)
+    segment.log.truncate(size)
+    segment.close()
+    log = LogHarness.on_real_files(DIRECTORY, segment.files, **settings)
+    assert log.log.recovery_report.truncated_bytes == size % len(batch(1))
+    return log.log.segments.active
+
+
+def test_case_19_truncation_below_the_first_entry_leaves_nothing() -> None:
+    segment = new_segment(45)
+    for number in range(1, 10):
+        add_at_end(segment, 10 * number)
+    assert time_entries(segment)[0] == (20, 46)
+    left = cut_by_recovery(segment, len(batch(1)) - 1)
+    assert (time_entries(left), offset_entries(left)) == ([], [])
+    assert (left.max_timestamp, left.next_offset) == (-1, 45)
+
+
+def test_case_20_truncation_to_the_second_record() -> None:
+    size = len(batch(1))
+    interval = 2 * size - 1
+    segment = new_segment(40)
+    for offset in range(40, 70):
+        add_at_end(segment, offset, interval=interval)
+    assert len(time_entries(segment)) == 14
+    left = cut_by_recovery(segment, size + 1, index_interval_bytes=interval)
+    # The closing entry of recovery alone: those of the appends are gone.
+    assert (offset_entries(left), time_entries(left)) == ([], [(40, 40)])
+    assert (left.max_timestamp, left.next_offset) == (40, 41)
 
 
 def test_damage_below_the_recovery_point_is_quarantined_and_nothing_is_cut() -> None:

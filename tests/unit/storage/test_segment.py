@@ -100,18 +100,6 @@ def test_case_17_index_files_hold_exactly_their_entries() -> None:
     assert files.size(segment.time_index.path) == 12 * 4
 
 
-def test_case_20_truncation_to_the_second_record() -> None:
-    size = len(batch(1))
-    segment = new_segment(40)
-    for offset in range(40, 70):
-        add_at_end(segment, offset, interval=2 * size - 1)
-    assert len(time_entries(segment)) == 14
-    segment.truncate_to(41, now_ms=0)
-    assert time_entries(segment) == []
-    assert segment.max_timestamp == 40
-    assert segment.next_offset == 41
-
-
 def test_case_21_batches_of_one_append_are_indexed_one_by_one() -> None:
     segment = new_segment()
     for index in range(2):
@@ -154,42 +142,6 @@ def test_first_timestamp_is_read_again_after_opening() -> None:
     add_at_end(segment, 30, 40)
     again = Segment.open(files, DIRECTORY, 0, now_ms=5)
     assert again.first_timestamp == 40
-
-
-def test_truncation_everywhere_keeps_what_is_below() -> None:
-    timestamps = [50, 40, 60, 60, 55, 70, 10, 80]
-    for cut in range(len(timestamps) + 1):
-        segment = new_segment()
-        for timestamp in timestamps:
-            add_at_end(segment, timestamp)
-        segment.seal(now_ms=0)
-        segment.truncate_to(cut, now_ms=9)
-        kept = timestamps[:cut]
-        assert segment.next_offset == cut
-        assert segment.max_timestamp == max(kept, default=-1)
-        assert segment.max_timestamp_offset == (kept.index(max(kept)) if kept else 0)
-        add_at_end(segment, 90)
-        head = segment.find_entry(cut)
-        assert head is not None
-        assert (head.last_offset, head.max_timestamp) == (cut, 90)
-
-
-def test_truncation_removes_a_batch_that_straddles_the_offset() -> None:
-    segment = new_segment()
-    add_at_end(segment, 1, 2, 3)
-    add_at_end(segment, 4, 5, 6)
-    assert segment.truncate_to(4, now_ms=0) == len(batch(4, 5, 6))
-    assert segment.next_offset == 3
-
-
-def test_truncation_to_nothing_starts_the_clock_again() -> None:
-    segment = new_segment(now_ms=1)
-    add_at_end(segment, 5)
-    segment.truncate_to(0, now_ms=9)
-    assert segment.is_empty
-    assert segment.created_ms == 9
-    assert segment.records == 0
-    assert segment.first_timestamp == -1
 
 
 def test_facts_survive_in_another_object() -> None:

@@ -65,8 +65,8 @@ def test_removal_keeps_the_maxima_right() -> None:
     listed = SegmentList(segments(9, 3, 5, 1))
     assert [s.base_offset for s in listed.remove_first(1)] == [0]
     assert listed.first_reaching(4) == 1
-    assert [s.base_offset for s in listed.remove_from(1)] == [20, 30]
-    assert (len(listed), listed.max_timestamp) == (1, 3)
+    assert [s.base_offset for s in listed.remove_first(2)] == [10, 20]
+    assert (len(listed), listed.max_timestamp) == (1, 1)
 
 
 def test_replacement_of_closed_segments() -> None:
@@ -79,20 +79,12 @@ def test_replacement_of_closed_segments() -> None:
         listed.replace_closed([listed.active], [])
 
 
-def test_starting_over() -> None:
-    listed = SegmentList(segments(9, 3))
-    (fresh,) = segments(-1)
-    assert len(listed.reset(fresh)) == 2
-    assert (len(listed), listed.active) == (1, fresh)
-
-
 def test_misuse_is_a_bug() -> None:
     with pytest.raises(AssertionError):
         SegmentList([])
     listed = SegmentList(segments(1, 2))
     for misuse in (
         lambda: listed.remove_first(2),
-        lambda: listed.remove_from(0),
         lambda: listed.add(listed.first),
         lambda: listed.replace_active(listed.first),
     ):

@@ -110,7 +110,7 @@ def test_verified_indexes_are_not_looked_at_again() -> None:
     segment = new_segment()
     add(segment, batch(1))
     segment.seal(now_ms=0)
-    segment.offset_index.truncate_to(0)
+    segment.offset_index.clear()
     assert ensure_indexes(segment, index_interval=0) is None
     segment.indexes_verified = False
     segment._facts = None

@@ -57,19 +57,6 @@ def test_case_05_going_back_in_offset_or_time_is_an_error(entry: tuple[int, int]
         index((10, 50)).maybe_append(*entry)
 
 
-def test_case_19_truncation_below_the_first_entry_leaves_nothing() -> None:
-    made = index(*((10 * i, 45 + 10 * i) for i in range(1, 10)))
-    made.truncate_to(45)
-    assert made.count == 0
-
-
-def test_truncation_drops_entries_at_and_above_the_offset() -> None:
-    made = index((10, 50), (20, 60))
-    made.write_out()
-    made.truncate_to(60)
-    assert made.last() == (10, 50)
-
-
 def test_no_timestamp_is_never_stored() -> None:
     made = index()
     assert not made.maybe_append(-1, 45)

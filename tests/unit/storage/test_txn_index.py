@@ -30,7 +30,6 @@ def test_no_abort_no_file() -> None:
     assert made.file is None
     assert made.count == 0
     assert list(made.read_from(0)) == []
-    made.truncate_to(0)
     made.clear()
     made.close()
     assert not files.exists(PATH)
@@ -43,15 +42,6 @@ def test_entries_are_read_from_the_first_that_ends_at_the_offset() -> None:
     assert list(made.read_from(0)) == txns
     assert list(made.read_from(20)) == txns[1:]
     assert list(made.read_from(31)) == []
-
-
-def test_truncation_drops_markers_at_and_above() -> None:
-    made = index(AbortedTxn(1, 0, 10, 0), AbortedTxn(2, 5, 20, 15))
-    made.truncate_to(20)
-    assert [txn.last_offset for txn in made.read_from(0)] == [10]
-    made.truncate_to(15)
-    made.clear()
-    assert made.count == 0
 
 
 @pytest.mark.parametrize("damage", [b"\0", b"\1" + bytes(33), bytes(34)])
