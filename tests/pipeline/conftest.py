@@ -42,7 +42,7 @@ class Broker:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         command = [sys.executable, "-m", "broker", f"log.dirs={directory}",
-                   "listeners=PLAINTEXT://127.0.0.1:0", "metrics.listener=",
+                   "listeners=PLAINTEXT://127.0.0.1:0", "metrics.listener=127.0.0.1:0",
                    "group.initial.rebalance.delay.ms=0"]  # fmt: skip
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -51,6 +51,7 @@ class Broker:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         self.port = int(line.split()[1].rpartition(":")[2])
+        self.metrics = f"127.0.0.1:{line.split()[3]}"
 
     @property
     def bootstrap(self) -> str:

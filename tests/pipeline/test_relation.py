@@ -7,6 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
 
+from pipeline.launch import main
 from pipeline.options import parse_sink_options
 from pipeline.producing import TaskProducer
 from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json, values
@@ -299,6 +300,48 @@ def test_filters_narrow_what_is_read_and_change_no_answer(topic: str, read: Any)
     assert values(frame.where("partition = 1 and offset between 2 and 4")) == expected((12, 15))
     assert frame.where("partition = 2").rdd.getNumPartitions() == 1
     assert frame.where(f"topic = '{topic}x'").count() == 0
+
+
+@pytest.mark.parametrize("how", ["hybrid", "wire"])
+def test_statistics_prune_both_ends_of_a_window_and_lose_no_late_row(
+    broker: Broker, read: Any, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    """Segments of some 700 s each; one late record lies far behind the window."""
+    name = broker.topic(1, segment_bytes="20000")
+    for first in range(0, 4000, 400):
+        broker.produce(name, 0, 400, first=first, batchBytes="4k")
+    broker.produce(name, 0, 1, start_ms=START_MS - 2_350_000, first=4000)
+    window = {"startingTimestamp": str(START_MS + 1_600_000)}
+    window["endingTimestamp"] = str(START_MS + 1_700_000)
+    statistics = {"segments.statistics": broker.metrics}
+    if how == "hybrid":
+        statistics = {"readFrom": "hybrid", "segments.path": str(broker.directory)}
+    dotless = {key.replace(".", "__"): value for key, value in statistics.items()}
+    wanted = [*expected((1600, 1700)), "v4000"]
+    assert values(read(name, timeWindow="strict", **window, **dotless)) == wanted
+    where = f"timestamp >= timestamp_millis({window['startingTimestamp']}) "
+    where += f"and timestamp < timestamp_millis({window['endingTimestamp']})"
+    assert values(read(name, **dotless).where(where)) == wanted
+    told = [text for pair in statistics.items() for text in ("--option", "=".join(pair))]
+    line = ["plan", "-b", broker.bootstrap, "--topic", name, "--json", *told]
+    line += ["--from", window["startingTimestamp"], "--to", window["endingTimestamp"]]
+    assert main(line) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["of"] == 4001
+    assert plan["offsets"] < 2000
+    assert plan["segments_pruned"] >= 2
+
+
+def test_a_promised_lateness_ends_a_strict_window(broker: Broker, read: Any) -> None:
+    name = broker.topic(1)
+    broker.produce(name, 0, 100)
+    broker.produce(name, 0, 1, start_ms=START_MS - 85_000, first=100)
+    window = {"startingTimestamp": str(START_MS + 10_000), "timeWindow": "strict"}
+    window["endingTimestamp"] = str(START_MS + 20_000)
+    assert values(read(name, **window)) == [*expected((10, 20)), "v100"]
+    assert values(read(name, maxLateness="100s", **window)) == [*expected((10, 20)), "v100"]
+    # A promise that is not kept is the user's loss, and the gain that he asked for.
+    assert values(read(name, maxLateness="30s", **window)) == expected((10, 20))
 
 
 def test_a_schema_given_by_the_user_is_a_projection(
