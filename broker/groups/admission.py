@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.roster import Roster
+from broker.groups.roster import Member, Roster
 from broker.groups.values import (
     NO_MEMBER_ID,
     GroupLimits,
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 def join_error(group: Group, request: JoinRequest, limits: GroupLimits) -> ErrorCode:
     """Why this JoinGroup is refused before its member is looked at."""
-    timeout_ms = request.session_timeout_ms
-    if not limits.session_timeout_min_ms <= timeout_ms <= limits.session_timeout_max_ms:
-        return ErrorCode.INVALID_SESSION_TIMEOUT
+    error = session_error(request, limits)
+    if error is not ErrorCode.NONE:
+        return error
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if not _has_room(group, request.member_id, limits.size_max):
@@ -42,6 +42,14 @@ def join_error(group: Group, request: JoinRequest, limits: GroupLimits) -> Error
         request.protocol_type != group.protocol_type or not group.roster.accepts(request.protocols)
     ):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def session_error(request: JoinRequest, limits: GroupLimits) -> ErrorCode:
+    """Why a member's session timeout is refused, whatever the group."""
+    timeout_ms = request.session_timeout_ms
+    if not limits.session_timeout_min_ms <= timeout_ms <= limits.session_timeout_max_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
     return ErrorCode.NONE
 
 
@@ -75,6 +83,24 @@ def member_error(
     if error is ErrorCode.NONE and generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     return error
+
+
+def is_settled(group: Group, member: Member, request: JoinRequest) -> bool:
+    """Whether a rejoin changes nothing, so that the current generation is its answer.
+
+    | state                | leader    | others    |
+    |----------------------|-----------|-----------|
+    | PREPARING_REBALANCE  | rejoin    | rejoin    |
+    | COMPLETING_REBALANCE | unchanged | unchanged |
+    | STABLE               | rejoin    | unchanged |
+
+    A stable leader that joins wants new assignments computed, so it is never settled.
+    """
+    if group.state is GroupState.STABLE and member.member_id == group.roster.leader_id:
+        return False
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return False
+    return member.protocols == request.protocols
 
 
 def sync_error(group: Group, request: SyncRequest) -> ErrorCode:

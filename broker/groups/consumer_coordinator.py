@@ -1,7 +1,8 @@
 """The coordinator of consumer-protocol groups (KIP-848): topics, timers and storage around them.
 
-Owns every `ConsumerGroup`. Refuses to know the wire, and what a classic group is: whether a name
-belongs to one is `broker.groups.coordinator`'s to say, which owns this.
+Owns every `ConsumerGroup`, with its members of either protocol. Refuses to know the wire, and the
+classic groups: whether a name belongs to one is `broker.groups.coordinator`'s to say, which owns
+this.
 
 A heartbeat is answered when what it changed is durable. The state machine is ahead of the log
 meanwhile; nobody else is told of it earlier, because whatever follows from a change is stored
@@ -18,8 +19,10 @@ Read next: `broker.groups.consumer_group`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from broker.coordinator_services import CoordinatorServices
+from broker.groups import classic_members
 from broker.groups.alarms import Alarms
 from broker.groups.consumer_group import ConsumerGroup
 from broker.groups.consumer_records import encode_change
@@ -32,8 +35,19 @@ from broker.groups.consumer_values import (
     TopicImage,
     Topics,
 )
+from broker.groups.group import Group
 from broker.groups.internal_topic import InternalTopic, KeyValue
+from broker.groups.migration import MigrationPolicy, to_consumer, upgrade_problem
+from broker.groups.values import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from protocol.error_codes import ErrorCode
+
+GiveBack: TypeAlias = Callable[
+    [ConsumerGroup, Sequence[KeyValue], Callable[[ErrorCode], object]], object
+]
+
+
+def _ignore(error: ErrorCode) -> None:
+    """The internal topic has logged the refusal."""
 
 
 class ConsumerGroups:
@@ -42,8 +56,14 @@ class ConsumerGroups:
     A crash loses what was not yet answered; members repeat it.
     """
 
-    def __init__(self, services: CoordinatorServices, topic: InternalTopic) -> None:
-        """Store into `topic`, which is opened and replayed by its owner."""
+    def __init__(
+        self, services: CoordinatorServices, topic: InternalTopic, *, give_back: GiveBack
+    ) -> None:
+        """Store into `topic`, which is opened and replayed by its owner.
+
+        `give_back` takes a group over, and what there is to store of it, when the last member of
+        the consumer protocol has gone and members of the classic one go on.
+        """
         config = services.config
         self.groups: dict[str, ConsumerGroup] = {}
         self._registry = services.topics
@@ -54,6 +74,8 @@ class ConsumerGroups:
             heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
             size_max=config.group_consumer_max_size,
         )
+        self._policy = MigrationPolicy.of(config.group_consumer_migration_policy)
+        self._give_back = give_back
         self._alarms = Alarms(services.clock, self._ring)
         self._topics: Topics | None = None
 
@@ -74,23 +96,20 @@ class ConsumerGroups:
         answer: Callable[[HeartbeatAnswer], object],
         *,
         before: Sequence[KeyValue] = (),
+        made: ConsumerGroup | None = None,
     ) -> None:
         """Take a heartbeat; `answer` is called once, when what it changed is durable.
 
-        A group that does not exist is made, unless the member turns out not to be welcome.
-        `before` are records to store ahead of the group's first ones.
+        A group that does not exist is made, or is the one `made` of a classic group, unless the
+        member turns out not to be welcome. `before` are records to store ahead of its first ones.
         """
-        group = self.groups.get(group_id) or ConsumerGroup(group_id, self._limits)
+        known = self.groups.get(group_id)
+        group = known or made or ConsumerGroup(group_id, self._limits)
         outcome = group.heartbeat(request, self.topics(), self._clock.monotonic_ms())
-        if not group.epoch:
+        if known is None and outcome.answer.error is not ErrorCode.NONE:
             answer(outcome.answer)
             return
         self.groups[group_id] = group
-        self._alarms.set(group_id, group.wake_ms)
-        records = [*before, *(encode_change(group_id, change) for change in outcome.changes)]
-        if not records:
-            answer(outcome.answer)
-            return
 
         def stored(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
@@ -98,7 +117,67 @@ class ConsumerGroups:
             else:
                 answer(HeartbeatAnswer(error=error, member_id=request.member_id))
 
-        self._topic.append(self._topic.partition_of(group_id), records, stored)
+        self._store(group, outcome.changes, stored, before=before)
+
+    # -- members of the classic protocol -------------------------------------------------------
+
+    def upgrade_problem(self, classic: Group) -> str | None:
+        """Why a classic group with members cannot become one of ours; None when it can."""
+        return upgrade_problem(classic, self._policy, self._limits.size_max)
+
+    def upgraded(self, classic: Group) -> tuple[ConsumerGroup, list[KeyValue]]:
+        """What a classic group becomes, and the records of it."""
+        now_ms = self._clock.monotonic_ms()
+        group, changes = to_consumer(classic, self._limits, self.topics(), now_ms)
+        return group, [encode_change(classic.group_id, change) for change in changes]
+
+    def join(
+        self, group: ConsumerGroup, request: JoinRequest, answer: Callable[[JoinAnswer], object]
+    ) -> None:
+        """Take a JoinGroup; `answer` is called once, when what it changed is durable."""
+        told = classic_members.join(group, request, self.topics(), self._clock.monotonic_ms())
+
+        def stored(error: ErrorCode) -> None:
+            is_good = error is ErrorCode.NONE
+            answer(told if is_good else JoinAnswer(error=error, member_id=request.member_id))
+
+        self._store(group, group.drain(), stored)
+
+    def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
+        """Take a SyncGroup: what the member may have, which is durable since it joined."""
+        now_ms = self._clock.monotonic_ms()
+        told = classic_members.sync(group, request, self.topics(), now_ms)
+        self._alarms.set(group.group_id, group.wake_ms)
+        return told
+
+    def classic_heartbeat(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+    ) -> ErrorCode:
+        """Note that a classic member is alive, and tell it whether to join again."""
+        error = classic_members.heartbeat(
+            group,
+            member_id,
+            group_instance_id,
+            generation_id,
+            topics=self.topics(),
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self._store(group, group.drain())
+        return error
+
+    def leave(
+        self, group: ConsumerGroup, member_id: str, group_instance_id: str | None
+    ) -> ErrorCode:
+        """Let one member go, of either protocol."""
+        error = classic_members.leave(group, member_id, group_instance_id)
+        self._store(group, group.drain())
+        return error
+
+    # -- offsets -------------------------------------------------------------------------------
 
     def commit_error(
         self,
@@ -116,9 +195,10 @@ class ConsumerGroups:
         | nobody                 | yes               | UNKNOWN_MEMBER_ID                    |
         | nobody, transactional  | yes               | yes                                  |
         | member                 | UNKNOWN_MEMBER_ID | in its epoch, else STALE_MEMBER_EPOCH |
+        | classic member         | UNKNOWN_MEMBER_ID | in its epoch, else ILLEGAL_GENERATION |
 
-        Requests that cannot carry an epoch (`knows_epochs`) are UNSUPPORTED_VERSION; transactions
-        say ILLEGAL_GENERATION for a stale epoch.
+        Other members' requests that cannot carry an epoch (`knows_epochs`) are UNSUPPORTED_VERSION;
+        transactions say ILLEGAL_GENERATION for a stale epoch.
         """
         group = self.groups[group_id]
         if member_epoch < 0 and not group.members:
@@ -128,7 +208,7 @@ class ConsumerGroups:
         error = group.offset_error(member_id, member_epoch)
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
             return error
-        if not knows_epochs:
+        if not knows_epochs and not group.members[member_id].is_classic:
             return ErrorCode.UNSUPPORTED_VERSION
         if error is ErrorCode.STALE_MEMBER_EPOCH and is_transactional:
             return ErrorCode.ILLEGAL_GENERATION
@@ -159,14 +239,22 @@ class ConsumerGroups:
         group = self.groups.get(group_id)
         if group is not None:
             self._store(group, group.tick(self.topics(), now_ms))
-            self._alarms.set(group_id, group.wake_ms)
 
-    def _store(self, group: ConsumerGroup, changes: Sequence[Change]) -> None:
-        """Store what nobody waits for; if the log refuses, a restart finds the members again."""
-        records = [encode_change(group.group_id, change) for change in changes]
+    def _store(
+        self,
+        group: ConsumerGroup,
+        changes: Sequence[Change],
+        when_done: Callable[[ErrorCode], object] = _ignore,
+        *,
+        before: Sequence[KeyValue] = (),
+    ) -> None:
+        """Store changes; if the log refuses, a restart finds the group as it was before them."""
+        records = [*before, *(encode_change(group.group_id, change) for change in changes)]
+        if changes and self._policy.may_downgrade and group.is_classic_only:
+            self._give_back(group, records, when_done)
+            return
+        self._alarms.set(group.group_id, group.wake_ms)
         if records:
-            self._topic.append(self._topic.partition_of(group.group_id), records, _ignore)
-
-
-def _ignore(error: ErrorCode) -> None:
-    """The internal topic has logged the refusal."""
+            self._topic.append(self._topic.partition_of(group.group_id), records, when_done)
+        else:
+            when_done(ErrorCode.NONE)

@@ -32,8 +32,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from broker.groups import topic_pattern
-from broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, AssignedMember, assign
+from broker.groups import consumer_admission as admission
+from broker.groups.assignors import DEFAULT_ASSIGNOR, AssignedMember, assign
 from broker.groups.consumer_values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -80,12 +80,17 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.wake_ms: int | None = None
-        self._limits = limits
-        self._static_ids: dict[str, str] = {}
+        self.limits = limits
+        self.static_ids: dict[str, str] = {}
         self._owner_of: dict[Partition, str] = {}
         self._view = SubscribedTopics()
         self._assigned_ms: int | None = None
         self._changes: list[Change] = []
+
+    @property
+    def is_classic_only(self) -> bool:
+        """Whether there are members, and none speaks the consumer protocol."""
+        return bool(self.members) and all(each.is_classic for each in self.members.values())
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -118,16 +123,16 @@ class ConsumerGroup:
             answer = HeartbeatAnswer(
                 error=refusal.error, error_message=str(refusal), member_id=request.member_id
             )
-        return Outcome(answer, self._drain())
+        return Outcome(answer, self.drain())
 
     def offset_error(self, member_id: str, member_epoch: int) -> ErrorCode:
         """NONE when this member may commit or fetch offsets in this epoch."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if member.current.member_epoch != member_epoch:
-            return ErrorCode.STALE_MEMBER_EPOCH
-        return ErrorCode.NONE
+        if member.current.member_epoch == member_epoch:
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     # -- what happens without a request --------------------------------------------------------
 
@@ -136,7 +141,7 @@ class ConsumerGroup:
         for member in list(self.members.values()):
             dues = (member.session_due_ms, member.rebalance_due_ms)
             if any(due_ms is not None and due_ms <= now_ms for due_ms in dues):
-                self._remove(member)
+                self.remove(member)
         dues_left = [
             due_ms
             for member in self.members.values()
@@ -144,7 +149,7 @@ class ConsumerGroup:
             if due_ms is not None
         ]
         self.wake_ms = min(dues_left, default=None)
-        return self._drain()
+        return self.drain()
 
     def restore(self, stored: StoredConsumerGroup, now_ms: int) -> None:
         """Become what was stored; members get a full session from now to show up."""
@@ -159,80 +164,54 @@ class ConsumerGroup:
             self.members[member_id] = member
             self.targets[member_id] = stored.targets.get(member_id, NO_PARTITIONS)
             if subscription.instance_id is not None:
-                self._static_ids[subscription.instance_id] = member_id
+                self.static_ids[subscription.instance_id] = member_id
             held = member.current.assigned | member.current.pending_revocation
             if not held.isdisjoint(self._owner_of):
                 # Not what we write: let the member join again, and nobody reads anything twice.
                 member.current = CurrentAssignment()
             self._own(member_id, member.current)
-            self._expect(member, now_ms)
+            self.expect(member, now_ms)
             self._limit_revocation(member, now_ms)
 
     def erase(self) -> list[Change]:
-        """Tombstones for all that is stored of an empty group."""
-        assert not self.members, self.group_id
+        """Tombstones for all that is stored of the group, whoever is in it."""
         if self.epoch == 0:
             return []
+        for member_id in self.members:
+            self._forget_records(member_id)
         return [
+            *self.drain(),
             Change(ChangeKind.ASSIGNMENT_EPOCH, None, None),
             Change(ChangeKind.GROUP_EPOCH, None, None),
         ]
 
-    # -- leaving -------------------------------------------------------------------------------
+    # -- consumer members ----------------------------------------------------------------------
 
     def _leave(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatAnswer:
-        if request.instance_id is None:
-            member = self._get(request.member_id)
-        else:
-            member = self._get_static(request.instance_id, request.member_id)
+        member = admission.find_known(self, request.instance_id, request.member_id)
         if request.member_epoch == LEAVE_STATIC_EPOCH:
             away = replace(member.current, member_epoch=LEAVE_STATIC_EPOCH)
             self._set_current(member, away)
             member.rebalance_due_ms = None
-            self._expect(member, now_ms)
+            self.expect(member, now_ms)
         else:
-            self._remove(member)
+            self.remove(member)
         return HeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
 
-    def _remove(self, member: ConsumerMember) -> None:
-        """Let a member go: what it had is free, and the others get a new target."""
-        member_id = member.member_id
-        self._disown(member_id, member.current)
-        del self.members[member_id]
-        instance_id = member.subscription.instance_id
-        if instance_id is not None and self._static_ids.get(instance_id) == member_id:
-            del self._static_ids[instance_id]
-        self.targets.pop(member_id, None)
-        self._forget_records(member_id)
-        self._bump()
-
-    def _forget_records(self, member_id: str) -> None:
-        for kind in (ChangeKind.CURRENT, ChangeKind.TARGET, ChangeKind.SUBSCRIPTION):
-            self._changes.append(Change(kind, member_id, None))
-
-    # -- joining and going on ------------------------------------------------------------------
-
     def _go_on(self, request: HeartbeatRequest, topics: Topics, now_ms: int) -> HeartbeatAnswer:
-        if request.subscribed_regex:
-            topic_pattern.compile_pattern(request.subscribed_regex)
-        if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
-            names = ", ".join(ASSIGNORS)
-            raise HeartbeatRefused(
-                ErrorCode.UNSUPPORTED_ASSIGNOR,
-                f"There is no assignor {request.server_assignor!r}; use one of {names}.",
-            )
+        admission.check_wishes(request)
         count_before = len(self.members)
-        member = self._find_or_join(request)
+        member = admission.find_or_join(self, request)
         is_new = len(self.members) > count_before
         before = member.current
-        has_changed = self._take_subscription(member, request)
-        if has_changed or is_new or self._have_topics_changed(topics):
-            self._bump()
-        if self.epoch > self.assignment_epoch and self._may_assign(now_ms):
-            self._assigned_ms = now_ms
-            self._assign(topics)
-        self._reconcile(member, request.owned, now_ms)
-        self._expect(member, now_ms)
+        has_changed = self.set_subscription(member, _said(member.subscription, request))
+        self.advance(
+            member,
+            owned=request.owned,
+            is_changed=has_changed or is_new,
+            topics=topics,
+            now_ms=now_ms,
+        )
         is_full = request.member_epoch == JOIN_EPOCH or (
             request.owned is not None and request.rebalance_timeout_ms is not None
         )
@@ -244,127 +223,94 @@ class ConsumerGroup:
             assigned=member.current.assigned if tells else None,
         )
 
-    def _find_or_join(self, request: HeartbeatRequest) -> ConsumerMember:
-        is_joining = request.member_epoch == JOIN_EPOCH
-        if request.instance_id is not None:
-            known_id = self._static_ids.get(request.instance_id)
-            if is_joining and known_id is not None and known_id != request.member_id:
-                return self._replace_static(known_id, request)
-            if known_id is not None or not is_joining:
-                member = self._get_static(request.instance_id, request.member_id)
-                return self._accept(member, request)
-        member_or_none = self.members.get(request.member_id)
-        if member_or_none is not None:
-            return self._accept(member_or_none, request)
-        if not is_joining:
-            self._get(request.member_id)
-        if len(self.members) >= self._limits.size_max:
-            raise HeartbeatRefused(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The group has {len(self.members)} members, as many as allowed.",
-            )
-        member = ConsumerMember(
-            member_id=request.member_id,
-            subscription=Subscription(instance_id=request.instance_id),
-            current=CurrentAssignment(),
-        )
-        self.members[request.member_id] = member
-        if request.instance_id is not None:
-            self._static_ids[request.instance_id] = request.member_id
-        return member
+    # -- steps, for both kinds of members ------------------------------------------------------
 
-    def _accept(self, member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
-        """Check a known member's epoch; one that joins again has nothing any more.
+    def add(self, member: ConsumerMember) -> None:
+        """Take a new member in; it owns nothing yet."""
+        self.members[member.member_id] = member
+        if member.subscription.instance_id is not None:
+            self.static_ids[member.subscription.instance_id] = member.member_id
 
-        The epoch before is accepted from a member that cannot know the present one: its answer
-        was lost, so it still owns no more than it has been given.
-        """
-        current = member.current
-        if request.member_epoch == JOIN_EPOCH:
-            self._disown(member.member_id, current)
-            self._set_current(member, CurrentAssignment())
-            return member
-        if request.member_epoch == current.member_epoch:
-            return member
-        is_retry = (
-            request.member_epoch == current.previous_epoch
-            and request.owned is not None
-            and request.owned <= current.assigned
-        )
-        if not is_retry:
-            raise HeartbeatRefused(
-                ErrorCode.FENCED_MEMBER_EPOCH,
-                f"Member {member.member_id} is in epoch {current.member_epoch}, "
-                f"not {request.member_epoch}; join again.",
-            )
-        return member
+    def remove(self, member: ConsumerMember) -> None:
+        """Let a member go: what it had is free, and the others get a new target."""
+        member_id = member.member_id
+        self._disown(member_id, member.current)
+        del self.members[member_id]
+        instance_id = member.subscription.instance_id
+        if instance_id is not None and self.static_ids.get(instance_id) == member_id:
+            del self.static_ids[instance_id]
+        self.targets.pop(member_id, None)
+        self._forget_records(member_id)
+        self._bump()
 
-    def _replace_static(self, known_id: str, request: HeartbeatRequest) -> ConsumerMember:
-        """A static member came back under a new id: it takes its place, if it had left it."""
-        former = self.members[known_id]
-        if former.current.member_epoch != LEAVE_STATIC_EPOCH:
-            raise HeartbeatRefused(
-                ErrorCode.UNRELEASED_INSTANCE_ID,
-                f"Instance {request.instance_id} is still in use by member {known_id}.",
-            )
+    def start_over(self, member: ConsumerMember) -> None:
+        """A member that joins again has nothing any more."""
+        self._disown(member.member_id, member.current)
+        self._set_current(member, CurrentAssignment())
+
+    def take_over(self, known_id: str, member_id: str) -> ConsumerMember:
+        """A static member came back under a new id: it has the place and the partitions."""
+        former = self.members.pop(known_id)
         self._disown(known_id, former.current)
-        del self.members[known_id]
         self._forget_records(known_id)
-        member_id = request.member_id
         member = ConsumerMember(
             member_id=member_id,
             subscription=former.subscription,
             current=replace(former.current, member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH),
         )
-        self.members[member_id] = member
-        self._static_ids[request.instance_id or ""] = member_id
+        self.add(member)
         self._own(member_id, member.current)
         self.targets[member_id] = self.targets.pop(known_id, NO_PARTITIONS)
         self._changes.append(Change(ChangeKind.TARGET, member_id, self.targets[member_id]))
         self._changes.append(Change(ChangeKind.SUBSCRIPTION, member_id, member.subscription))
         return member
 
-    def _get(self, member_id: str) -> ConsumerMember:
-        member = self.members.get(member_id)
-        if member is None:
-            raise HeartbeatRefused(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"{member_id!r} is not a member of group {self.group_id}.",
-            )
-        return member
-
-    def _get_static(self, instance_id: str, member_id: str) -> ConsumerMember:
-        known_id = self._static_ids.get(instance_id)
-        if known_id is None:
-            return self._get("")
-        if known_id != member_id:
-            raise HeartbeatRefused(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Instance {instance_id} belongs to member {known_id} by now.",
-            )
-        return self._get(known_id)
-
-    def _take_subscription(self, member: ConsumerMember, request: HeartbeatRequest) -> bool:
-        """Note what the member says about itself; whether it wants other topics than before."""
+    def set_subscription(self, member: ConsumerMember, after: Subscription) -> bool:
+        """Note what a member says about itself; whether it wants other topics than before."""
         before = member.subscription
-        regex = request.subscribed_regex
-        timeout_ms = request.rebalance_timeout_ms
-        after = replace(
-            before,
-            instance_id=request.instance_id or before.instance_id,
-            rack_id=request.rack_id or before.rack_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            names=before.names if request.subscribed_names is None else request.subscribed_names,
-            regex=before.regex if regex is None else regex,
-            rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms is None else timeout_ms,
-            server_assignor=request.server_assignor or before.server_assignor,
-        )
         if after == before:
             return False
+        if (before.classic is None) != (after.classic is None):
+            member.rebalance_due_ms = None
         member.subscription = after
         self._changes.append(Change(ChangeKind.SUBSCRIPTION, member.member_id, after))
-        return (after.names, after.regex) != (before.names, before.regex)
+        return (after.names, after.regex or None) != (before.names, before.regex or None)
+
+    def advance(
+        self,
+        member: ConsumerMember,
+        *,
+        owned: Partitions | None,
+        is_changed: bool,
+        topics: Topics,
+        now_ms: int,
+    ) -> None:
+        """Bring a member that has just spoken as near to its target as the others allow.
+
+        `owned` is what it says it owns, None when it does not say; `is_changed` whether it makes
+        a new target necessary.
+        """
+        if is_changed or self._have_topics_changed(topics):
+            self._bump()
+        self.assign_if_due(topics, now_ms)
+        self._reconcile(member, owned, now_ms)
+        self.expect(member, now_ms)
+
+    def assign_if_due(self, topics: Topics, now_ms: int) -> None:
+        """Compute the target of the present epoch, unless it is there or too soon for it."""
+        if self.epoch > self.assignment_epoch and self._may_assign(now_ms):
+            self._assigned_ms = now_ms
+            self._assign(topics)
+
+    def is_waiting(self, member: ConsumerMember) -> bool:
+        """Whether some of a member's target is still held by others."""
+        target = self.targets.get(member.member_id, NO_PARTITIONS)
+        owners = (self._owner_of.get(partition) for partition in target)
+        return any(owner not in (None, member.member_id) for owner in owners)
+
+    def _forget_records(self, member_id: str) -> None:
+        for kind in (ChangeKind.CURRENT, ChangeKind.TARGET, ChangeKind.SUBSCRIPTION):
+            self._changes.append(Change(kind, member_id, None))
 
     # -- the target ----------------------------------------------------------------------------
 
@@ -408,9 +354,9 @@ class ConsumerGroup:
             self.epoch > self.assignment_epoch or member.current.state is MemberState.UNRELEASED
         )
         if not is_waiting:
-            return self._limits.heartbeat_interval_ms
+            return self.limits.heartbeat_interval_ms
         soon_ms = max(_SOON_MS, len(self.members) * _PAUSE_PER_MEMBER_MS)
-        return min(soon_ms, self._limits.heartbeat_interval_ms)
+        return min(soon_ms, self.limits.heartbeat_interval_ms)
 
     def _assign(self, topics: Topics) -> None:
         """Compute the target of the present epoch; only what differs is stored."""
@@ -480,21 +426,51 @@ class ConsumerGroup:
 
     # -- deadlines -----------------------------------------------------------------------------
 
-    def _expect(self, member: ConsumerMember, now_ms: int) -> None:
-        member.session_due_ms = now_ms + self._limits.session_timeout_ms
+    def expect(self, member: ConsumerMember, now_ms: int) -> None:
+        """Give a member a full session from now: the group's, or a classic member's own."""
+        classic = member.subscription.classic
+        timeout_ms = self.limits.session_timeout_ms
+        if classic is not None:
+            timeout_ms = classic.session_timeout_ms
+        member.session_due_ms = now_ms + timeout_ms
         self._wake_by(member.session_due_ms)
 
+    def limit_rebalance(self, member: ConsumerMember, now_ms: int) -> None:
+        """Give a member its own rebalance timeout for the part that it has to do now."""
+        member.rebalance_due_ms = now_ms + max(member.subscription.rebalance_timeout_ms, 0)
+        self._wake_by(member.rebalance_due_ms)
+
     def _limit_revocation(self, member: ConsumerMember, now_ms: int) -> None:
-        """A member that has to give up partitions has its own rebalance timeout to do it."""
+        """Giving up partitions has a limit; a classic member's requests have theirs instead."""
+        if member.is_classic:
+            return
         member.rebalance_due_ms = None
         if member.current.state is MemberState.UNREVOKED:
-            member.rebalance_due_ms = now_ms + max(member.subscription.rebalance_timeout_ms, 0)
-            self._wake_by(member.rebalance_due_ms)
+            self.limit_rebalance(member, now_ms)
 
     def _wake_by(self, due_ms: int) -> None:
         if self.wake_ms is None or due_ms < self.wake_ms:
             self.wake_ms = due_ms
 
-    def _drain(self) -> list[Change]:
+    def drain(self) -> list[Change]:
+        """What has to be stored since the last time."""
         changes, self._changes = self._changes, []
         return changes
+
+
+def _said(before: Subscription, request: HeartbeatRequest) -> Subscription:
+    """What a member of the consumer protocol is known to want after this heartbeat."""
+    names, regex = request.subscribed_names, request.subscribed_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return replace(
+        before,
+        instance_id=request.instance_id or before.instance_id,
+        rack_id=request.rack_id or before.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        names=before.names if names is None else names,
+        regex=before.regex if regex is None else regex,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms is None else timeout_ms,
+        server_assignor=request.server_assignor or before.server_assignor,
+        classic=None,
+    )

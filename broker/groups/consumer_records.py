@@ -7,12 +7,14 @@ old encoding; values an int16 version 0 and a flexible body (compact strings and
  key    3 group epoch         group             value  epoch int32
         5 subscription        group | member    value  instance? | rack? | client id | client host
                                                        | names | regex? | rebalance timeout int32
-                                                       | assignor?
+                                                       | assignor? | tag 0: classic facts
         6 assignment epoch    group             value  epoch int32
         7 target              group | member    value  topics
         8 current assignment  group | member    value  member epoch int32 | previous epoch int32
                                                        | state int8 | topics | topics to give up
         topics: array of (topic id uuid | array of int32 | tags)
+        classic facts: present int8 | session timeout int32
+                       | protocols (name | metadata bytes | tags) | tags
 ```
 
 Kind 4 (partition counts, gone since Kafka 4.1) and kind 16 (what patterns matched) are derived
@@ -25,11 +27,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from broker.groups.consumer_values import (
     Change,
     ChangeKind,
+    ClassicFacts,
     CurrentAssignment,
     MemberState,
     Partitions,
@@ -47,6 +51,9 @@ _VALUE_VERSION: Final = 0
 _HEAD: Final = _INT16.pack(_VALUE_VERSION)
 _NO_TAGS: Final = b"\x00"
 _NULL: Final = b"\x00"
+_PRESENT: Final = b"\x01"
+_ONE_TAG: Final = b"\x01"
+_CLASSIC_TAG: Final = 0
 
 _ABOUT_MEMBERS: Final = frozenset({ChangeKind.SUBSCRIPTION, ChangeKind.TARGET, ChangeKind.CURRENT})
 DERIVED_KINDS: Final = frozenset({4, 16})
@@ -71,7 +78,7 @@ def encode_change(group_id: str, change: Change) -> tuple[bytes, bytes | None]:
         key += _old_string(change.member_id or "")
     if change.value is None:
         return key, None
-    return key, _HEAD + _encode_value(change) + _NO_TAGS
+    return key, _HEAD + _encode_value(change) + _encode_tags(change)
 
 
 def _encode_value(change: Change) -> bytes:
@@ -97,6 +104,21 @@ def _encode_value(change: Change) -> bytes:
         return head + _topics(value.assigned) + _topics(value.pending_revocation)
     assert value is not None, "tombstones have no value to encode"
     return _topics(value)
+
+
+def _encode_tags(change: Change) -> bytes:
+    classic = change.value.classic if isinstance(change.value, Subscription) else None
+    if classic is None:
+        return _NO_TAGS
+    parts = [
+        _PRESENT,
+        _INT32.pack(classic.session_timeout_ms),
+        encode_unsigned(len(classic.protocols) + 1),
+    ]
+    for name, metadata in classic.protocols:
+        parts += (_string(name), encode_unsigned(len(metadata) + 1), metadata, _NO_TAGS)
+    body = b"".join((*parts, _NO_TAGS))
+    return _ONE_TAG + encode_unsigned(_CLASSIC_TAG) + encode_unsigned(len(body)) + body
 
 
 def _old_string(text: str) -> bytes:
@@ -177,7 +199,7 @@ def take_record(stored: StoredConsumerGroup, about: ConsumerKey, value: bytes) -
 
 
 def _subscription(reader: RecordReader) -> Subscription:
-    return Subscription(
+    said = Subscription(
         instance_id=reader.nullable_string(),
         rack_id=reader.nullable_string(),
         client_id=reader.string(),
@@ -187,6 +209,23 @@ def _subscription(reader: RecordReader) -> Subscription:
         rebalance_timeout_ms=reader.int32(),
         server_assignor=reader.nullable_string(),
     )
+    for number, data in reader.tagged():
+        if number == _CLASSIC_TAG:
+            return replace(said, classic=_classic(data))
+    return said
+
+
+def _classic(data: bytes) -> ClassicFacts | None:
+    reader = RecordReader(data)
+    reader.is_flexible = True
+    if reader.int8() < 0:
+        return None
+    session_timeout_ms = reader.int32()
+    protocols = []
+    for _ in range(reader.count()):
+        protocols.append((reader.string(), reader.blob()))
+        reader.tags()
+    return ClassicFacts(session_timeout_ms=session_timeout_ms, protocols=tuple(protocols))
 
 
 def _current(reader: RecordReader) -> CurrentAssignment:

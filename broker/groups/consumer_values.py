@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from broker.groups.values import Protocols
 from protocol.error_codes import ErrorCode
 
 JOIN_EPOCH: Final = 0
@@ -106,8 +107,19 @@ class HeartbeatAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicFacts:
+    """What a member of the classic protocol said besides; `protocols` in order of preference."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member said about itself: stored as its metadata."""
+    """What a member said about itself: stored as its metadata.
+
+    `classic` is set for a member that speaks the classic protocol.
+    """
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -117,6 +129,7 @@ class Subscription:
     regex: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
+    classic: ClassicFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +145,22 @@ class CurrentAssignment:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerMember:
-    """One member. Deadlines are monotonic ms, None while there is none."""
+    """One member. Deadlines are monotonic ms, None while there is none.
+
+    `rebalance_due_ms` is when the patience with its part in a rebalance ends: giving up
+    partitions, or for a classic member the JoinGroup or SyncGroup that it owes.
+    """
 
     member_id: str
     subscription: Subscription
     current: CurrentAssignment
     session_due_ms: int | None = None
     rebalance_due_ms: int | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether the member speaks the classic protocol."""
+        return self.subscription.classic is not None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,10 +5,10 @@ know the wire: handlers translate requests into `broker.groups.values` and give 
 waiter. What it adds to a group is only *when*: the monotonic clock for deadlines, the log for
 durability.
 
-A name belongs to one protocol at a time; an empty group changes sides with its next member.
-
-Differs from Kafka: a group has members of one protocol at a time; Kafka lets classic members into a
-group of the consumer protocol while it is moved over.
+A name belongs to one protocol at a time. An empty group changes sides with its next member; one
+with members becomes a consumer group with the first of the new protocol, and a classic one again
+when the last of them goes (`broker.groups.migration`). Classic members of a consumer group are sent
+on to it.
 
 Heartbeats move deadlines later and touch no timer, so a thousand members cost a thousand dictionary
 look-ups per heartbeat interval and nothing else. A member's connection may vanish without
@@ -27,19 +27,26 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from broker.coordinator_services import CoordinatorServices
-from broker.groups import loading, subscriptions
+from broker.groups import admission, loading, migration, snapshots
 from broker.groups.alarms import Alarms
 from broker.groups.commits import OffsetCommit, OffsetStore
 from broker.groups.consumer_coordinator import ConsumerGroups
-from broker.groups.consumer_values import JOIN_EPOCH, HeartbeatAnswer, HeartbeatRequest
+from broker.groups.consumer_group import ConsumerGroup
+from broker.groups.consumer_values import (
+    JOIN_EPOCH,
+    ConsumerGroupState,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+)
+from broker.groups.forgetting import Forgetting, log_failure
 from broker.groups.group import Group
 from broker.groups.internal_topic import InternalTopic, KeyValue
 from broker.groups.offset_records import StoredGroup, encode_group_key, encode_group_value
-from broker.groups.offsets import ExpiryRule, TopicPartition
+from broker.groups.offsets import TopicPartition
 from broker.groups.steady_time import SteadyTime
 from broker.groups.values import (
     Action,
@@ -92,8 +99,15 @@ class GroupCoordinator:
             },
         )
         self.offsets = OffsetStore(self._topic)
-        self.consumers = ConsumerGroups(services, self._topic)
+        self.consumers = ConsumerGroups(services, self._topic, give_back=self._downgrade)
         self._state_since_ms: dict[str, int] = {}
+        self.forgetting = Forgetting(
+            self.groups,
+            self.consumers,
+            self.offsets,
+            self._state_since_ms,
+            retention_ms=config.offsets_retention_minutes * _MS_PER_MINUTE,
+        )
         self._alarms = Alarms(services.clock, self._ring)
         self._time = SteadyTime(services.clock)
         self._next_expiry_ms = 0
@@ -108,7 +122,7 @@ class GroupCoordinator:
         """
         self._time = SteadyTime(self._clock)
         self._set_next_expiry()
-        self._services.topics.when_deleted(lambda topic: self.topic_deleted(topic.name))
+        self._services.topics.when_deleted(lambda topic: self.forgetting.topic_deleted(topic.name))
         await self._topic.open()
         for partition in self._topic.partitions:
             loaded = loading.load(self._topic.replay(partition), self.offsets.table)
@@ -126,10 +140,11 @@ class GroupCoordinator:
         if self._clock.monotonic_ms() < self._next_expiry_ms:
             return
         self._set_next_expiry()
-        for group in list(self.groups.values()):
-            self._expire(group)
-        for group_id in list(self.consumers.groups):
-            self._expire_consumers(group_id)
+        self.forgetting.expire(self._time.now_ms())
+
+    def _set_next_expiry(self) -> None:
+        interval_ms = self._services.config.offsets_retention_check_interval_ms
+        self._next_expiry_ms = self._clock.monotonic_ms() + interval_ms
 
     def release_waiters(self) -> None:
         """Answer every request that waits, so that its client asks again after the restart."""
@@ -155,10 +170,16 @@ class GroupCoordinator:
         if not group_id:
             answer(JoinAnswer(error=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id))
             return
-        if group_id in self.consumers.groups and not self._become_classic(group_id):
-            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            answer(JoinAnswer(error=error, member_id=request.member_id))
+        consumers = self.consumers.groups.get(group_id)
+        if consumers is not None and consumers.members:
+            error = admission.session_error(request, self._limits)
+            if error is ErrorCode.NONE:
+                self.consumers.join(consumers, request, answer)
+            else:
+                answer(JoinAnswer(error=error, member_id=request.member_id))
             return
+        if consumers is not None:
+            self._become_classic(group_id)
         group = self.groups.get(group_id)
         if group is None:
             if request.member_id:
@@ -174,6 +195,10 @@ class GroupCoordinator:
         self, group_id: str, request: SyncRequest, answer: Callable[[SyncAnswer], object]
     ) -> None:
         """Take a SyncGroup; `answer` is called once, when the assignment is durable."""
+        consumers = self.consumers.groups.get(group_id)
+        if consumers is not None:
+            answer(self.consumers.sync(consumers, request))
+            return
         group = self.groups.get(group_id)
         if group is None:
             answer(SyncAnswer(error=_no_group(group_id)))
@@ -185,6 +210,10 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> ErrorCode:
         """Note that a member is alive."""
+        consumers = self.consumers.groups.get(group_id)
+        if consumers is not None:
+            who = (member_id, group_instance_id, generation_id)
+            return self.consumers.classic_heartbeat(consumers, *who)
         group = self.groups.get(group_id)
         if group is None:
             return _no_group(group_id)
@@ -193,6 +222,9 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Let one member go."""
+        consumers = self.consumers.groups.get(group_id)
+        if consumers is not None:
+            return self.consumers.leave(consumers, member_id, group_instance_id)
         group = self.groups.get(group_id)
         if group is None:
             return _no_group(group_id)
@@ -209,27 +241,30 @@ class GroupCoordinator:
     ) -> None:
         """Take a ConsumerGroupHeartbeat; `answer` is called once, when it is durable.
 
-        An empty classic group becomes one of the consumer protocol with its first member, and
-        keeps its offsets; with classic members in it, it stays what it is.
+        The first member of the consumer protocol makes a classic group one of its own: it keeps
+        its offsets, and its members if the policy allows that; else it stays what it is.
         """
-        before: list[KeyValue] = []
         classic = self.groups.get(group_id)
-        if classic is not None:
-            is_free = classic.state is GroupState.EMPTY and not classic.roster.pending
-            if not is_free and request.member_epoch == JOIN_EPOCH:
-                answer(
-                    HeartbeatAnswer(
-                        error=ErrorCode.GROUP_ID_NOT_FOUND,
-                        error_message=f"Group {group_id} has members of the classic protocol.",
-                        member_id=request.member_id,
-                    )
-                )
+        if classic is None or request.member_epoch != JOIN_EPOCH:
+            self.consumers.heartbeat(group_id, request, answer)
+            return
+        made: ConsumerGroup | None = None
+        before: list[KeyValue] = []
+        if classic.generation_id:
+            before.append((encode_group_key(group_id), None))
+        if classic.state is not GroupState.EMPTY:
+            problem = self.consumers.upgrade_problem(classic)
+            if problem is not None:
+                error = ErrorCode.GROUP_ID_NOT_FOUND
+                member_id = request.member_id
+                answer(HeartbeatAnswer(error=error, error_message=problem, member_id=member_id))
                 return
-            if is_free and classic.generation_id:
-                before = [(encode_group_key(group_id), None)]
-        self.consumers.heartbeat(group_id, request, answer, before=before)
-        if classic is not None and group_id in self.consumers.groups:
-            classic.kill()
+            made, records = self.consumers.upgraded(classic)
+            before += records
+        self.consumers.heartbeat(group_id, request, answer, before=before, made=made)
+        if group_id in self.consumers.groups:
+            logger.info("group %s is of the consumer protocol now", group_id)
+            self._carry_out(classic, classic.retire(ErrorCode.REBALANCE_IN_PROGRESS))
             del self.groups[group_id]
             self._state_since_ms.pop(group_id, None)
 
@@ -275,60 +310,6 @@ class GroupCoordinator:
 
         self.offsets.commit(commit, stored)
 
-    def delete_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition],
-        when_done: Callable[[ErrorCode, frozenset[TopicPartition]], object],
-    ) -> None:
-        """Delete offsets of topics that the group does not read now.
-
-        `when_done` is told the error for all, and which partitions were refused because the group
-        is subscribed to their topic.
-        """
-        group = self.groups.get(group_id)
-        consumers = self.consumers.groups.get(group_id)
-        if group is None and consumers is None:
-            when_done(ErrorCode.GROUP_ID_NOT_FOUND, frozenset())
-            return
-        asked = list(partitions)
-        refused: frozenset[TopicPartition] = frozenset()
-        if consumers is not None:
-            read = consumers.subscribed_topics()
-            refused = frozenset(tp for tp in asked if tp[0] in read)
-        elif group is not None and group.state is not GroupState.EMPTY:
-            topics = subscriptions.subscribed_topics(group)
-            if group.protocol_type != subscriptions.CONSUMER_PROTOCOL_TYPE:
-                when_done(ErrorCode.NON_EMPTY_GROUP, frozenset())
-                return
-            refused = frozenset(tp for tp in asked if topics is None or tp[0] in topics)
-        known = self.offsets.table.of_group(group_id)
-        wanted = [tp for tp in asked if tp not in refused and tp in known]
-        self.offsets.forget(group_id, wanted, lambda error: when_done(error, refused))
-
-    def delete_group(self, group_id: str, when_done: Callable[[ErrorCode], object]) -> None:
-        """Delete an empty group with its offsets."""
-        group = self.groups.get(group_id)
-        consumers = self.consumers.groups.get(group_id)
-        if consumers is not None and consumers.members:
-            when_done(ErrorCode.NON_EMPTY_GROUP)
-        elif consumers is not None:
-            partitions = list(self.offsets.table.of_group(group_id))
-            self._forget_consumers(group_id, partitions, when_done)
-        elif group is None:
-            when_done(ErrorCode.GROUP_ID_NOT_FOUND)
-        elif group.state is not GroupState.EMPTY:
-            when_done(ErrorCode.NON_EMPTY_GROUP)
-        else:
-            partitions = list(self.offsets.table.of_group(group_id))
-            self._forget(group, partitions, when_done)
-
-    def topic_deleted(self, topic: str) -> None:
-        """Forget every group's offsets of a topic that is gone."""
-        for group_id in list(self.offsets.table.groups()):
-            partitions = [tp for tp in self.offsets.table.of_group(group_id) if tp[0] == topic]
-            self.offsets.forget(group_id, partitions, _log_failure)
-
     def offsets_partition(self, group_id: str) -> TopicPartition:
         """The partition of the offsets topic that keeps this group."""
         return self._topic.name, self._topic.partition_of(group_id)
@@ -371,15 +352,37 @@ class GroupCoordinator:
         if group_id not in self.consumers.groups:
             self._get_or_create(group_id)
 
-    def _become_classic(self, group_id: str) -> bool:
-        """Make room for a classic member in a group of the other protocol, if that is empty."""
-        if self.consumers.groups[group_id].members:
-            return False
+    def _become_classic(self, group_id: str) -> None:
+        """Make an empty group of the other protocol a classic one, for its next member."""
         records = self.consumers.erase(group_id)
         self.consumers.forget(group_id)
-        self._topic.append(self._topic.partition_of(group_id), records, _log_failure)
+        self._topic.append(self._topic.partition_of(group_id), records, log_failure)
         self._get_or_create(group_id)
-        return True
+
+    def _downgrade(
+        self,
+        consumers: ConsumerGroup,
+        records: Sequence[KeyValue],
+        when_done: Callable[[ErrorCode], object],
+    ) -> None:
+        """Go on with the classic members alone: `records`, and what makes it a classic group.
+
+        If the partitions of somebody who went are free, all join again; a member that took over
+        another one's place goes on as it is.
+        """
+        group_id = consumers.group_id
+        now_ms = self._clock.monotonic_ms()
+        is_settled = consumers.state is ConsumerGroupState.STABLE
+        group = migration.to_classic(consumers, self._limits, self.consumers.topics(), now_ms)
+        tombstones = self.consumers.erase(group_id)
+        self.consumers.forget(group_id)
+        self.groups[group_id] = group
+        now_wall_ms = self._state_since_ms[group_id] = self._time.now_ms()
+        value = encode_group_value(snapshots.take(group), now_wall_ms)
+        stored = [*records, *tombstones, (encode_group_key(group_id), value)]
+        self._topic.append(self._topic.partition_of(group_id), stored, when_done)
+        logger.info("group %s is of the classic protocol now", group_id)
+        self._carry_out(group, [] if is_settled else group.rebalance(now_ms))
 
     def _drop_if_never_used(self, group: Group) -> None:
         """A join that was refused outright must not leave a group behind for each made-up name."""
@@ -409,90 +412,6 @@ class GroupCoordinator:
         if group is not None:
             self._carry_out(group, group.tick(now_ms))
 
-    # -- retention -----------------------------------------------------------------------------
-
-    def _set_next_expiry(self) -> None:
-        interval_ms = self._services.config.offsets_retention_check_interval_ms
-        self._next_expiry_ms = self._clock.monotonic_ms() + interval_ms
-
-    def _expire(self, group: Group) -> None:
-        group_id = group.group_id
-        is_empty = group.state is GroupState.EMPTY
-        topics = subscriptions.subscribed_topics(group) if group.protocol_type else frozenset()
-        if not is_empty and topics is None:
-            return
-        ages_since_ms = NO_TIMESTAMP
-        if is_empty and group.protocol_type:
-            ages_since_ms = self._state_since_ms.get(group_id, NO_TIMESTAMP)
-        rule = ExpiryRule(
-            now_ms=self._time.now_ms(),
-            retention_ms=self._services.config.offsets_retention_minutes * _MS_PER_MINUTE,
-            ages_since_ms=ages_since_ms,
-            subscribed_topics=topics or frozenset(),
-        )
-        expired = self.offsets.table.find_expired(group_id, rule)
-        is_done = is_empty and len(expired) == len(self.offsets.table.of_group(group_id))
-        if expired or is_done:
-            logger.info("%s: %d offsets are past their retention", group_id, len(expired))
-            if is_done:
-                self._forget(group, expired, _log_failure)
-            else:
-                self.offsets.forget(group_id, expired, _log_failure)
-
-    def _forget(
-        self,
-        group: Group,
-        partitions: list[TopicPartition],
-        when_done: Callable[[ErrorCode], object],
-    ) -> None:
-        """Delete offsets and the group itself, unless it comes to life while that is written."""
-        group_id = group.group_id
-
-        def stored(error: ErrorCode) -> None:
-            is_unused = group.state is GroupState.EMPTY and not self.offsets.table.has_offsets(
-                group_id
-            )
-            if error is ErrorCode.NONE and is_unused and self.groups.get(group_id) is group:
-                group.kill()
-                del self.groups[group_id]
-                self._state_since_ms.pop(group_id, None)
-            when_done(error)
-
-        is_stored = group.generation_id > 0
-        tombstones = [(encode_group_key(group_id), None)] if is_stored else []
-        self.offsets.forget(group_id, partitions, stored, also=tombstones)
-
-    def _expire_consumers(self, group_id: str) -> None:
-        group = self.consumers.groups[group_id]
-        rule = ExpiryRule(
-            now_ms=self._time.now_ms(),
-            retention_ms=self._services.config.offsets_retention_minutes * _MS_PER_MINUTE,
-            subscribed_topics=group.subscribed_topics(),
-        )
-        expired = self.offsets.table.find_expired(group_id, rule)
-        if not group.members and len(expired) == len(self.offsets.table.of_group(group_id)):
-            self._forget_consumers(group_id, expired, _log_failure)
-        elif expired:
-            self.offsets.forget(group_id, expired, _log_failure)
-
-    def _forget_consumers(
-        self,
-        group_id: str,
-        partitions: list[TopicPartition],
-        when_done: Callable[[ErrorCode], object],
-    ) -> None:
-        """The same for an empty group of the consumer protocol; a member that joins makes a new
-        group, stored behind the tombstones.
-        """
-        tombstones = self.consumers.erase(group_id)
-        self.consumers.forget(group_id)
-        self.offsets.forget(group_id, partitions, when_done, also=tombstones)
-
 
 def _no_group(group_id: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
-
-
-def _log_failure(error: ErrorCode) -> None:
-    if error is not ErrorCode.NONE:
-        logger.warning("offsets could not be deleted now: %s", error.name)

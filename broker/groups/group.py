@@ -194,15 +194,24 @@ class Group:
 
     def restore(self, snapshot: GroupSnapshot, now_ms: int) -> None:
         """Become what a snapshot says; members get a full session from now to show up."""
-        assert self.state is GroupState.EMPTY
         self.protocol_type = snapshot.protocol_type or None
-        self.generation_id = snapshot.generation_id
         self.protocol_name = snapshot.protocol_name
-        snapshots.fill(self.roster, snapshot)
-        for member in self.roster:
+        self.take_over(snapshots.roster_of(snapshot), snapshot.generation_id, now_ms)
+
+    def take_over(self, roster: Roster, generation_id: int, now_ms: int) -> None:
+        """Become the group of these members, in a generation that they have."""
+        assert self.state is GroupState.EMPTY
+        self.roster = roster
+        self.generation_id = generation_id
+        for member in roster:
             self._expect(member, now_ms)
-        if snapshot.members:
+        if len(roster):
             self.state = GroupState.STABLE
+
+    def rebalance(self, now_ms: int) -> list[Action]:
+        """Have everybody join again, for a reason that lies outside."""
+        self._maybe_prepare_rebalance(now_ms)
+        return self._drain()
 
     def release(self, error: ErrorCode) -> list[Action]:
         """Answer everybody who waits with `error`: the coordinator goes away."""
@@ -216,8 +225,14 @@ class Group:
     def kill(self) -> None:
         """Become DEAD; only an empty group can be deleted. Raises: AssertionError otherwise."""
         assert self.state is GroupState.EMPTY, self.state
+        self.retire(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def retire(self, error: ErrorCode) -> list[Action]:
+        """Become DEAD because the members go on elsewhere; who waits is answered with `error`."""
+        actions = self.release(error)
         self.state = GroupState.DEAD
         self.roster.pending.clear()
+        return actions
 
     # -- joining -------------------------------------------------------------------------------
 
@@ -245,30 +260,13 @@ class Group:
             self._reject_join(waiter, error, request.member_id)
             return
         member = self.roster.get(request.member_id)
-        if self._is_settled(member, request):
+        if admission.is_settled(self, member, request):
             self._actions.append(
                 AnswerJoin(waiter=waiter, answer=snapshots.join_answer(self, member))
             )
             return
         self._update(member, request, waiter)
         self._maybe_prepare_rebalance(now_ms)
-
-    def _is_settled(self, member: Member, request: JoinRequest) -> bool:
-        """Whether a rejoin changes nothing, so that the current generation is its answer.
-
-        | state                | leader    | others    |
-        |----------------------|-----------|-----------|
-        | PREPARING_REBALANCE  | rejoin    | rejoin    |
-        | COMPLETING_REBALANCE | unchanged | unchanged |
-        | STABLE               | rejoin    | unchanged |
-
-        A stable leader that joins wants new assignments computed, so it is never settled.
-        """
-        if self.state is GroupState.STABLE and member.member_id == self.roster.leader_id:
-            return False
-        if self.state is GroupState.PREPARING_REBALANCE:
-            return False
-        return member.protocols == request.protocols
 
     def _add(self, member_id: str, request: JoinRequest, waiter: Waiter, now_ms: int) -> None:
         if not len(self.roster):
@@ -344,7 +342,7 @@ class Group:
         self.state = GroupState.PREPARING_REBALANCE
         self._unsynced.clear()
         self._sync_due_ms = None
-        timeout_ms = self._rebalance_timeout_ms()
+        timeout_ms = self.roster.rebalance_timeout_ms
         delay_ms = self._limits.initial_rebalance_delay_ms
         self._initial_delay_left_ms = None
         if was_empty and not delay_ms:
@@ -357,9 +355,6 @@ class Group:
         self._rebalance_due_ms = now_ms + timeout_ms
         self._wake_by(self._rebalance_due_ms)
         self._try_complete_join(now_ms)
-
-    def _rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.roster), default=0)
 
     def _try_complete_join(self, now_ms: int) -> None:
         """Start the generation when nobody is missing; an empty group's first waits its delay."""
@@ -385,7 +380,7 @@ class Group:
                 self._drop(member.member_id)
         if len(self.roster) and not self.roster.elect_joined_leader():
             # Only absent static members are left; their sessions decide, not this deadline.
-            self._rebalance_due_ms = now_ms + self._rebalance_timeout_ms()
+            self._rebalance_due_ms = now_ms + self.roster.rebalance_timeout_ms
             self._wake_by(self._rebalance_due_ms)
             return
         self._rebalance_due_ms = None
@@ -399,7 +394,7 @@ class Group:
         self.protocol_name = self.roster.select_protocol()
         self.state = GroupState.COMPLETING_REBALANCE
         self._unsynced = {member.member_id for member in self.roster}
-        self._sync_due_ms = now_ms + self._rebalance_timeout_ms()
+        self._sync_due_ms = now_ms + self.roster.rebalance_timeout_ms
         self._wake_by(self._sync_due_ms)
         for member in self.roster:
             waiter = self.roster.set_join_waiter(member, None)

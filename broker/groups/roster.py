@@ -134,6 +134,11 @@ class Roster:
         return self._joining
 
     @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long the most patient member waits for the others."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    @property
     def has_all_joined(self) -> bool:
         """Whether nobody is missing: every member waits and no given-out id is outstanding."""
         return self._joining == len(self._members) and not self.pending

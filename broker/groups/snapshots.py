@@ -1,7 +1,7 @@
 """A classic group as a value: what is stored, shown, restored, and told to its members.
 
-Free functions that read a group (and one, `restore`, that fills a fresh one), kept apart from
-`broker.groups.group` so that the state machine there is only decisions.
+Free functions that read a group, kept apart from `broker.groups.group` so that the state machine
+there is only decisions.
 
 Source: Kafka's `GroupMetadataValue` and `ClassicGroup.currentClassicGroupMembers`; KIP-814.
 Read next: `broker.groups.offset_records` for the bytes.
@@ -44,17 +44,18 @@ def take(group: Group, assignments: dict[str, bytes] | None = None) -> GroupSnap
     )
 
 
-def fill(roster: Roster, snapshot: GroupSnapshot) -> None:
-    """Put a snapshot's members and leader into an empty roster.
+def roster_of(snapshot: GroupSnapshot) -> Roster:
+    """A snapshot's members and their leader.
 
     Only the chosen protocol's metadata was stored, so it is all that the members support until
     they join again.
     """
-    assert not len(roster)
+    roster = Roster()
     for stored in snapshot.members:
         roster.add(_member(stored, snapshot.protocol_name or ""))
     if snapshot.leader_id is not None and snapshot.leader_id in roster:
         roster.leader_id = snapshot.leader_id
+    return roster
 
 
 def _member(stored: MemberSnapshot, protocol_name: str) -> Member:

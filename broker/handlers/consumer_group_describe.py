@@ -1,6 +1,7 @@
 """ConsumerGroupDescribe (key 69, versions 0-1): groups of the consumer protocol and their members.
 
-A group that is not of this protocol is GROUP_ID_NOT_FOUND; admin clients then ask DescribeGroups.
+A member's assignment is what it may hold, with what it has yet to give up. A group that is not of
+this protocol is GROUP_ID_NOT_FOUND; admin clients then ask DescribeGroups.
 
 Versions: v1 the member's type.
 
@@ -21,7 +22,8 @@ from protocol.api.consumer_group_describe import (
 )
 from protocol.error_codes import ErrorCode
 
-_CONSUMER_PROTOCOL = 1
+_CLASSIC_MEMBER = 0
+_CONSUMER_MEMBER = 1
 
 
 def handle(
@@ -70,9 +72,11 @@ def _member(context: Context, member: ConsumerMember, target: Partitions) -> Mem
         client_host=f"/{subscription.client_host}",
         subscribed_topic_names=sorted(subscription.names),
         subscribed_topic_regex=subscription.regex or None,
-        assignment=_assignment(context, member.current.assigned),
+        assignment=_assignment(
+            context, member.current.assigned | member.current.pending_revocation
+        ),
         target_assignment=_assignment(context, target),
-        member_type=_CONSUMER_PROTOCOL,
+        member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
     )
 
 

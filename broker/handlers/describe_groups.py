@@ -34,17 +34,22 @@ def handle(
     groups = []
     for group_id in message.groups:
         group = context.groups.groups.get(group_id)
-        described = _unknown(group_id, request.api_version) if group is None else _describe(group)
+        if group is None:
+            described = _unknown(context, group_id, request.api_version)
+        else:
+            described = _describe(group)
         described.authorized_operations = operations
         groups.append(described)
     return DescribeGroupsResponse(groups=groups)
 
 
-def _unknown(group_id: str, version: int) -> DescribedGroup:
+def _unknown(context: Context, group_id: str, version: int) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= _NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = f"Group {group_id} not found."
+        is_other = group_id in context.groups.consumers.groups
+        what = "is not a classic group" if is_other else "not found"
+        described.error_message = f"Group {group_id} {what}."
     return described
 
 

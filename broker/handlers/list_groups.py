@@ -9,7 +9,7 @@ Source: Kafka `GroupMetadataManager.listGroups`; KIP-518, KIP-848.
 from collections.abc import Iterator
 
 from broker.context import Context, RequestContext
-from broker.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
+from broker.groups.embedded import CONSUMER_PROTOCOL_TYPE
 from protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 _CLASSIC = "classic"

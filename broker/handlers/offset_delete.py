@@ -35,7 +35,8 @@ def handle(
             return
         pending.resolve(_response(message, existing, refused))
 
-    context.groups.delete_offsets(message.group_id, [tp for tp in asked if tp in existing], settle)
+    wanted = [tp for tp in asked if tp in existing]
+    context.groups.forgetting.delete_offsets(message.group_id, wanted, settle)
     return pending
 
 

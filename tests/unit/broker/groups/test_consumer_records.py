@@ -12,6 +12,7 @@ from broker.groups.consumer_records import (
 from broker.groups.consumer_values import (
     Change,
     ChangeKind,
+    ClassicFacts,
     CurrentAssignment,
     MemberState,
     StoredConsumerGroup,
@@ -37,6 +38,17 @@ CURRENT = CurrentAssignment(
     assigned=frozenset({(TOPIC, 1), (TOPIC, 0)}),
     pending_revocation=frozenset(),
 )
+CLASSIC = Subscription(
+    client_id="test",
+    client_host="/127.0.0.1",
+    names=frozenset({"t"}),
+    regex="",
+    rebalance_timeout_ms=8000,
+    classic=ClassicFacts(
+        session_timeout_ms=10_000,
+        protocols=(("range", bytes.fromhex("0001 00000001 0001 74 ffffffff 00000000")),),
+    ),
+)
 TOPICS_HEX = "02" + TOPIC.hex() + "03" + "00000000" + "00000001" + "00"
 GOLDEN = [
     (Change(ChangeKind.GROUP_EPOCH, None, 7), "0003 0001 67", "0000 00000007 00"),
@@ -45,6 +57,12 @@ GOLDEN = [
         Change(ChangeKind.SUBSCRIPTION, "m", SUBSCRIPTION),
         "0005 0001 67 0001 6d",
         "0000 0269 00 0263 0268 03 0261 0262 00 000003e8 06 72616e6765 00",
+    ),
+    (  # as Kafka 4.3.1 wrote it for a member that had joined in the classic way
+        Change(ChangeKind.SUBSCRIPTION, "n", CLASSIC),
+        "0005 0001 67 0001 6e",
+        "0000 00 00 0574657374 0b2f3132372e302e302e31 02 0274 01 00001f40 00"
+        "01 00 20 01 00002710 02 0672616e6765 12 0001000000010001 74 ffffffff00000000 00 00",
     ),
     (
         Change(ChangeKind.TARGET, "m", frozenset({(TOPIC, 0), (TOPIC, 1)})),
@@ -73,7 +91,7 @@ def test_is_what_was_stored_what_is_read() -> None:
         assert about == ConsumerKey(change.kind, "g", change.member_id)
         take_record(stored, about, value)
     assert (stored.epoch, stored.assignment_epoch) == (7, 7)
-    assert stored.subscriptions == {"m": SUBSCRIPTION}
+    assert stored.subscriptions == {"m": SUBSCRIPTION, "n": CLASSIC}
     assert stored.targets == {"m": CURRENT.assigned}
     assert stored.current == {"m": CURRENT}
 

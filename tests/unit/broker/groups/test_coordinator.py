@@ -276,7 +276,7 @@ async def test_may_offsets_of_a_subscribed_topic_be_deleted() -> None:
     g.join()
     g.sync("m1", 1)
     outcome: list[tuple[ErrorCode, frozenset[tuple[str, int]]]] = []
-    g.coordinator.delete_offsets("g", [("t", 0), ("u", 0)], lambda *a: outcome.append(a))
+    g.coordinator.forgetting.delete_offsets("g", [("t", 0), ("u", 0)], lambda *a: outcome.append(a))
     assert outcome == [(ErrorCode.NONE, frozenset({("t", 0)}))]
     assert (g.offset(), g.offset(("u", 0))) == (5, None)
 
@@ -285,14 +285,14 @@ async def test_may_offsets_of_a_busy_group_of_another_type_be_deleted() -> None:
     g = await Coordinated.start()
     g.join(protocol_type="connect")
     outcome: list[ErrorCode] = []
-    g.coordinator.delete_offsets("g", [("t", 0)], lambda error, _: outcome.append(error))
+    g.coordinator.forgetting.delete_offsets("g", [("t", 0)], lambda error, _: outcome.append(error))
     assert outcome == [ErrorCode.NON_EMPTY_GROUP]
 
 
 async def test_may_offsets_of_nobody_be_deleted() -> None:
     outcome: list[ErrorCode] = []
     g = await Coordinated.start()
-    g.coordinator.delete_offsets("g", [("t", 0)], lambda error, _: outcome.append(error))
+    g.coordinator.forgetting.delete_offsets("g", [("t", 0)], lambda error, _: outcome.append(error))
     assert outcome == [ErrorCode.GROUP_ID_NOT_FOUND]
 
 
@@ -301,7 +301,7 @@ async def test_may_offsets_of_nobody_be_deleted() -> None:
 
 async def _delete(g: Coordinated) -> ErrorCode:
     outcome: list[ErrorCode] = []
-    g.coordinator.delete_group("g", outcome.append)
+    g.coordinator.forgetting.delete_group("g", outcome.append)
     return outcome[0]
 
 
@@ -324,7 +324,7 @@ async def test_does_a_group_survive_that_comes_to_life_while_it_is_deleted() -> 
     g.commit(5)
     g.world.commits.is_holding = True
     outcome: list[ErrorCode] = []
-    g.coordinator.delete_group("g", outcome.append)
+    g.coordinator.forgetting.delete_group("g", outcome.append)
     g.join()
     g.world.commits.flush()
     assert g.offset() is None

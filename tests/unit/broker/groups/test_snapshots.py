@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from broker.groups import snapshots
 from broker.groups.group import Group
-from broker.groups.roster import Roster
 from broker.groups.values import GroupLimits, JoinRequest
 
 
@@ -47,8 +46,7 @@ def test_does_a_stored_group_come_back_the_same() -> None:
 
 def test_does_a_leader_that_is_no_member_matter() -> None:
     snapshot = snapshots.take(_group())
-    roster = Roster()
-    snapshots.fill(roster, snapshots.take(_group()))
+    roster = snapshots.roster_of(snapshots.take(_group()))
     assert roster.leader_id == snapshot.leader_id == "a"
 
 

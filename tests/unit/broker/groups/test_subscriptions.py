@@ -1,29 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
 from broker.groups.group import Group
-from broker.groups.subscriptions import parse_topics, subscribed_topics
+from broker.groups.subscriptions import subscribed_topics
 from broker.groups.values import GroupLimits, JoinRequest
 
 TWO_TOPICS = bytes.fromhex("0001 00000002 0001 61 0002 6262 ffffffff 00000000")
-
-
-@pytest.mark.parametrize(
-    ("data", "topics"),
-    [
-        (TWO_TOPICS, {"a", "bb"}),
-        (bytes.fromhex("0000 00000000 00000000"), set()),
-        (b"", None),
-        (bytes.fromhex("0001 00000001"), None),
-        (bytes.fromhex("0001 00000001 0005 61"), None),
-        (bytes.fromhex("0001 00000001 ffff"), None),
-        (bytes.fromhex("0001 00000001 0001 ff"), None),
-        (b'{"host": "x"}', None),
-    ],
-)
-def test_which_topics_are_in_the_metadata(data: bytes, topics: set[str] | None) -> None:
-    assert parse_topics(data) == (None if topics is None else frozenset(topics))
 
 
 def _group(protocol_type: str, *metadata: bytes) -> Group:
