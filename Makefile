@@ -83,6 +83,10 @@ spark-setup: $(VENV)/.spark ## Spark, pyarrow and a Java if there is none, in .v
 spark-test: spark-setup ## the tests that need Spark (some minutes, about 2 GiB)
 	$(PYTEST) -q --timeout 600 tests/pipeline --ignore=tests/pipeline/connector
 
+.PHONY: spark-core
+spark-core: spark-setup ## the part of spark-test that CI runs
+	$(PYTEST) -q --timeout 600 tests/pipeline -m core --ignore=tests/pipeline/connector
+
 .PHONY: spark-kafka
 spark-kafka: spark-setup ## Spark's own Kafka connector against the broker (fetches its JARs)
 	$(PYTEST) -q --timeout 600 tests/pipeline/connector
@@ -124,7 +128,7 @@ docs: setup ## regenerate the tables in docs/
 	$(BIN)/python -m tests.tidy.generate_docs
 
 .PHONY: ci
-ci: lint types test compat-core kafka-roundtrip bench-smoke ## what CI runs
+ci: lint types test compat-core kafka-roundtrip bench-smoke spark-core ## what CI runs
 
 .PHONY: clean
 clean: ## remove what was built, never ./data

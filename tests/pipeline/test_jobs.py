@@ -35,6 +35,7 @@ def settings_of(broker: Broker, topic: str, folder: Path, **fields: Any) -> Arch
     )
 
 
+@pytest.mark.core
 def test_an_archive_is_incremental_and_says_when_there_is_nothing(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_dry_run_changes_nothing(spark: SparkSession, broker: Broker, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("lake", ["parquet", "delta", "iceberg"])
 def test_twenty_deaths_of_the_driver_archive_each_row_once(
     spark: SparkSession, broker: Broker, tmp_path: Path, lake: str
@@ -136,6 +138,7 @@ def test_a_state_directory_belongs_to_one_archive(
         archive(spark, settings_of(broker, topic, tmp_path, target=str(tmp_path / "other")))
 
 
+@pytest.mark.core
 def test_days_become_complete_and_late_rows_are_counted(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
@@ -175,6 +178,7 @@ def test_compact_keeps_the_last_word_on_every_key(
     assert values(spark.read.parquet(target)) == [f"v{number}" for number in range(13, 20)]
 
 
+@pytest.mark.core
 def test_audit_finds_nothing_in_a_broker_that_runs(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(1, segment_bytes="20000")
     for first in range(0, 2000, 400):
@@ -184,6 +188,7 @@ def test_audit_finds_nothing_in_a_broker_that_runs(spark: SparkSession, broker: 
     assert outcome.report["records"] == 2000
 
 
+@pytest.mark.core
 def test_skew_tells_disorder_by_partition_and_hour(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(2)
     broker.produce(topic, 0, 10)
@@ -194,6 +199,7 @@ def test_skew_tells_disorder_by_partition_and_hour(spark: SparkSession, broker: 
     assert outcome.rows[0]["largest_step_back_ms"] == 14_000
 
 
+@pytest.mark.core
 def test_lag_is_told_in_records_and_seconds(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(2)
     broker.produce(topic, 0, 10)
@@ -209,6 +215,7 @@ def test_lag_is_told_in_records_and_seconds(broker: Broker, tmp_path: Path) -> N
     assert len(list((tmp_path / "history").iterdir())) == 1
 
 
+@pytest.mark.core
 def test_offsets_are_translated_by_time(broker: Broker) -> None:
     """The same broker plays both clusters; the group's own topic is its copy at equal offsets."""
     topic = broker.topic(1)
@@ -224,6 +231,7 @@ def test_offsets_are_translated_by_time(broker: Broker) -> None:
         assert committed(cluster, group)[topic, 0].offset == 40
 
 
+@pytest.mark.core
 def test_the_command_line_speaks_json_and_codes(
     broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:

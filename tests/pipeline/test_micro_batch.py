@@ -107,6 +107,7 @@ def test_non_matching_starting_offset(broker: Broker, run: Run, option: str, str
     assert [count for _, count in run(topic, **options)] == [3]
 
 
+@pytest.mark.core
 def test_max_offsets_per_trigger_is_shared_out(broker: Broker, run: Run) -> None:
     topic = broker.topic(3)
     for partition, count in ((0, 100), (1, 20), (2, 1)):
@@ -151,6 +152,7 @@ def test_partitions_added_while_stopped_are_read_from_their_beginning(
     assert seen(spark, tmp_path / "q") == expected((0, 4), (50, 53))
 
 
+@pytest.mark.core
 def test_topic_made_anew_between_batches(
     spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
 ) -> None:
@@ -167,6 +169,7 @@ def test_topic_made_anew_between_batches(
     assert sorted(seen(spark, tmp_path / "q")) == sorted(expected((0, 4), (100, 106)))
 
 
+@pytest.mark.core
 def test_the_initial_offset_survives_a_crash_before_the_first_batch(
     broker: Broker, run: Run, tmp_path: Path
 ) -> None:
@@ -216,6 +219,7 @@ def reader(broker: Broker, topic: str, tmp_path: Path, **options: str) -> MicroB
     return MicroBatchReader(parse_source_options(named, is_stream=True), ("offset",))
 
 
+@pytest.mark.core
 def test_min_offsets_per_trigger_waits_for_so_many_or_for_its_delay(
     broker: Broker, tmp_path: Path
 ) -> None:
@@ -249,6 +253,7 @@ def test_composite_read_limit_at_least_so_many_and_at_most_so_many(
     planner.stop()
 
 
+@pytest.mark.core
 def test_an_end_that_went_back_is_data_loss(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
     broker.produce(topic, 0, 1)
@@ -308,6 +313,7 @@ def test_available_now_with_partitions_that_got_lost_or_lowered(
         query.awaitTermination(120)
 
 
+@pytest.mark.core
 def test_spark_53560_a_batch_that_was_not_committed_is_repeated_by_available_now(
     spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
 ) -> None:

@@ -14,6 +14,8 @@ from pipeline.options import parse_source_options
 from pipeline.splits import OffsetRange
 from tests.pipeline.conftest import START_MS, Broker, offsets_json
 
+pytestmark = pytest.mark.core
+
 NOW_MS = START_MS + 10**6
 
 

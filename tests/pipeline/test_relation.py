@@ -12,6 +12,8 @@ from pipeline.options import parse_sink_options
 from pipeline.producing import TaskProducer
 from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json, values
 
+pytestmark = pytest.mark.core
+
 MICROS_MAX = (2**63 - 1) // 1000 * 1000
 FAILURES = (AnalysisException, PythonException)
 

@@ -36,6 +36,7 @@ def rows(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.mark.core
 def test_time_key_headers_and_partition_are_kept(
     spark: SparkSession, broker: Broker, read: Any
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_row_without_partition_goes_by_its_key(
     assert {row["n"] for row in spread} == {1}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -90,6 +92,7 @@ def test_overwrite_is_refused(rows: DataFrame, broker: Broker) -> None:
         writer.save()
 
 
+@pytest.mark.core
 def test_a_named_write_is_done_once_however_often_it_is_repeated(
     rows: DataFrame, broker: Broker, read: Any
 ) -> None:
@@ -100,6 +103,7 @@ def test_a_named_write_is_done_once_however_often_it_is_repeated(
     assert read(topic, kafka__isolation__level="read_committed").count() == 40
 
 
+@pytest.mark.core
 def test_rows_of_one_partition_in_two_tasks_are_refused(rows: DataFrame, broker: Broker) -> None:
     topic = broker.topic(2)
     spread = rows.withColumn("partition", F.lit(0)).repartition(2)
@@ -107,6 +111,7 @@ def test_rows_of_one_partition_in_two_tasks_are_refused(rows: DataFrame, broker:
         write(spread, broker, topic=topic, delivery="exactly-once", transactionalIdPrefix=topic)
 
 
+@pytest.mark.core
 def test_a_task_killed_amid_its_rows_leaves_nothing_twice(
     spark: SparkSession, broker: Broker, read: Any, tmp_path: Path
 ) -> None:
