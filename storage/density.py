@@ -194,11 +194,6 @@ class DensityIndex:
     def release(self) -> None:
         """Give memory back that only appends need; nothing is appended any more."""
 
-    def discard(self) -> None:
-        """Close and unlink the file. What cannot be unlinked will not be believed either."""
-        with suppress(OSError):
-            self.stored.discard()
-
     def _bucket_after(self, timestamp: int) -> int:
         if timestamp < 0:
             return 0

@@ -126,7 +126,17 @@ class DensityFile:
         file: the open file, for syncing and renaming; None while there is none.
     """
 
-    __slots__ = ("_crc", "_end", "_files", "_sealed", "count", "file", "header", "path")
+    __slots__ = (
+        "_crc",
+        "_end",
+        "_files",
+        "_is_torn",
+        "_sealed",
+        "count",
+        "file",
+        "header",
+        "path",
+    )
 
     def __init__(self, files: Files, path: str, header: DensityHeader) -> None:
         """A file that is yet to be written; one of the same name goes when that happens."""
@@ -137,6 +147,7 @@ class DensityFile:
         self._files = files
         self._end = 0
         self._crc = 0
+        self._is_torn = False
         self._sealed: Coverage | None = None
 
     @classmethod
@@ -174,9 +185,8 @@ class DensityFile:
         Raises OSError; the file then counts as before, and the next call writes the same place.
         """
         data = entries if self._end else self.header.encode() + entries
-        file = self._ready()
         self._sealed = None
-        file.append(data)
+        self._write(data)
         self._crc = crc32c(data, self._crc)
         self._end += len(data)
         self.count += len(entries) // ENTRY.size
@@ -188,7 +198,7 @@ class DensityFile:
         if not self._end:
             self.append(b"")
         body = SEAL.pack(SEAL_MAGIC, self.count, *coverage, self._crc, 0)[:-_CRC_SIZE]
-        self._ready().append(body + crc32c(body).to_bytes(_CRC_SIZE, "big"))
+        self._write(body + crc32c(body).to_bytes(_CRC_SIZE, "big"))
         self._sealed = coverage
 
     def entry(self, slot: int) -> tuple[int, int]:
@@ -222,24 +232,17 @@ class DensityFile:
         if self.file is not None:
             self.file.close()
 
-    def discard(self) -> None:
-        """Close and unlink the file, if there is one. Raises OSError."""
-        self.close()
-        self.file = None
-        self.count = self._end = self._crc = 0
-        self._sealed = None
-        if self._files.exists(self.path):
-            self._files.unlink(self.path)
-
-    def _ready(self) -> File:
-        """The file, cut to its entries; created if need be."""
+    def _write(self, data: bytes) -> None:
+        """Put `data` behind the entries; the file is cut to them first, or created."""
         if self.file is None:
             if self._files.exists(self.path):
                 self._files.unlink(self.path)
             self.file = self._files.create(self.path)
-        if self.file.size != self._end:
+        if self._is_torn or self.file.size != self._end:
             self.file.truncate(self._end)
-        return self.file
+        self._is_torn = True
+        self.file.append(data)
+        self._is_torn = False
 
     def _pread(self, slot: int, count: int) -> bytes:
         if not count:
