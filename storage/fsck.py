@@ -107,10 +107,16 @@ def audit_directory(
     found = survey(path, files)
     _check_directories(report, found, topics)
     gaps = {*compacted, *(name for name, topic in topics.items() if _is_compacted(topic))}
+    recovery_points = _recovery_points(path, files)
     for number, key in enumerate(sorted(found.partitions), start=1):
         directory = f"{path}/{partition_directory_name(*key)}"
         one = PartitionAudit(
-            directory, files, stopped_cleanly=clean, is_compacted=key[0] in gaps, deep=deep
+            directory,
+            files,
+            stopped_cleanly=clean,
+            recovery_point=recovery_points.get(key, 0),
+            is_compacted=key[0] in gaps,
+            deep=deep,
         )
         one.run()
         report.findings += one.findings
@@ -121,6 +127,14 @@ def audit_directory(
     if isinstance(files, RealFiles):
         _check_modes(report)
     return report
+
+
+def _recovery_points(path: str, files: Files) -> dict[tuple[str, int], int]:
+    """Those of the checkpoint; a start takes a corrupt one for empty."""
+    try:
+        return dict(read_offsets(path, RECOVERY_POINT_FILE, files))
+    except CorruptCheckpoint:
+        return {}
 
 
 def _is_compacted(topic: TopicMetadata) -> bool:

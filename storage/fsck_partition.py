@@ -18,8 +18,9 @@ engine's own writers and readers of indexes, because a mistake made twice alike 
 D5 (an index rebuilt from the log answers as the live one does) follows from D3 and D4: every entry
 is true, and lookups scan forward from an entry that is not above what they look for.
 
-A log that was not stopped cleanly may have a torn end and unfinished indexes in its active
-segment: the next start puts that right, so these are warnings there and errors elsewhere.
+A log that was not stopped cleanly may be torn from its recovery point on, and the indexes of the
+segments from there on are unfinished: the next start puts that right, so these are warnings there
+and errors elsewhere.
 
 Reads only. Source: the audit rules are ours; formats as in the modules named. Next: `storage.fsck`.
 """
@@ -77,10 +78,14 @@ class PartitionAudit:
         files: Files,
         *,
         stopped_cleanly: bool,
+        recovery_point: int = 0,
         is_compacted: bool = False,
         deep: bool = True,
     ) -> None:
-        """Audit `directory`; `deep` decodes the records too, which takes most of the time."""
+        """Audit `directory`; `deep` decodes the records too, which takes most of the time.
+
+        `recovery_point` is the checkpoint: everything below it had been synced.
+        """
         self.findings: list[Finding] = []
         self.summary = LogSummary()
         self._directory = directory
@@ -88,6 +93,7 @@ class PartitionAudit:
         self._clean = stopped_cleanly
         self._manifest = manifest = Manifest(directory, files)
         known_gaps = max(manifest.cleaned_offset, manifest.lost_offset) != NO_OFFSET
+        self._recovery_point = max(recovery_point, manifest.durable_offset)
         self._is_compacted = is_compacted or known_gaps
         self._deep = deep
         self._producers = ProducerState(expiration_ms=2**63)
@@ -102,16 +108,21 @@ class PartitionAudit:
         self._read_snapshots()
         expected_base = bases[0] if bases else 0
         self.summary.first_base_offset = expected_base
+        below = [base for base in bases if base < self._recovery_point]
+        first_recovered = below[-1] if below else 0
         for base in bases:
-            is_active = base == bases[-1]
             if base != expected_base and not (self._is_compacted and base > expected_base):
-                self._report("D1", self._path(base, LOG_SUFFIX), f"base {expected_base}", str(base))
-            segment = self._walk(base, is_active)
-            self._check_offset_index(segment, is_active)
-            self._check_time_index(segment, is_active)
+                path = self._path(base, LOG_SUFFIX)
+                is_cut = expected_base >= self._recovery_point
+                self._report("D1", path, f"base {expected_base}", str(base), ending=is_cut)
+            segment = self._walk(base)
+            # After a crash, a start makes the indexes of these anew.
+            is_recovered = base >= first_recovered
+            self._check_offset_index(segment, is_recovered)
+            self._check_time_index(segment, is_recovered)
             self._check_side_file(segment)
-            self._check_txn_index(segment, is_active)
-            self._check_facts(segment, is_active)
+            self._check_txn_index(segment, is_recovered)
+            self._check_facts(segment, is_recovered)
             expected_base = segment.next_offset
             self.summary.segments += 1
             self.summary.size_bytes += segment.size
@@ -156,11 +167,11 @@ class PartitionAudit:
 
     # --- the log --------------------------------------------------------------------------------
 
-    def _walk(self, base: int, is_active: bool) -> SegmentSummary:
+    def _walk(self, base: int) -> SegmentSummary:
         path = self._path(base, LOG_SUFFIX)
         segment = SegmentSummary(base_offset=base, next_offset=base)
         segment.size = self._files.size(path)
-        for entry, data, start in self._entries(path, segment.size, is_active):
+        for entry, data, start in self._entries(path, segment):
             position = start + entry.position
             self._check_entry(entry, data, path, position, segment)
             segment.batches += 1
@@ -176,11 +187,11 @@ class PartitionAudit:
         return segment
 
     def _entries(
-        self, path: str, size: int, is_active: bool
+        self, path: str, segment: SegmentSummary
     ) -> "Iterator[tuple[Entry, memoryview, int]]":
         """Entries with the chunk that holds them and the chunk's position in the file."""
         file = self._files.open(path)
-        position = 0
+        position, size = 0, segment.size
         chunk_bytes = CHUNK_BYTES
         while position < size:
             data = memoryview(file.pread(chunk_bytes, position))
@@ -195,7 +206,8 @@ class PartitionAudit:
                     "a whole batch with the right checksum",
                     f"{size - position} bytes that are none",
                     position=position,
-                    ending=is_active,
+                    # Where records were durable, a start keeps what it finds and stops.
+                    ending=segment.next_offset >= self._recovery_point,
                 )
                 break
             # An entry longer than the chunk: take more at once.
@@ -289,9 +301,9 @@ class PartitionAudit:
 
     # --- what is derived ------------------------------------------------------------------------
 
-    def _check_offset_index(self, segment: SegmentSummary, is_active: bool) -> None:
+    def _check_offset_index(self, segment: SegmentSummary, is_recovered: bool) -> None:
         path = self._path(segment.base_offset, OFFSET_INDEX_SUFFIX)
-        report = self._reporter("D4", path, is_active)
+        report = self._reporter("D4", path, is_recovered)
         before = (-1, -1)
         for at, (relative, position) in self._index_entries(path, _OFFSET_ENTRY, report):
             offset = segment.base_offset + relative
@@ -304,9 +316,9 @@ class PartitionAudit:
                 report(at_position, found, at)
             before = (offset, position)
 
-    def _check_time_index(self, segment: SegmentSummary, is_active: bool) -> None:
+    def _check_time_index(self, segment: SegmentSummary, is_recovered: bool) -> None:
         path = self._path(segment.base_offset, TIME_INDEX_SUFFIX)
-        report = self._reporter("D3", path, is_active)
+        report = self._reporter("D3", path, is_recovered)
         last, last_offset = NO_TIMESTAMP, segment.base_offset
         for at, (timestamp, relative) in self._index_entries(path, _TIME_ENTRY, report):
             offset = segment.base_offset + relative
@@ -330,9 +342,9 @@ class PartitionAudit:
             if is_legal:
                 self.findings[-1] = replace(self.findings[-1], severity=Severity.WARNING)
 
-    def _check_txn_index(self, segment: SegmentSummary, is_active: bool) -> None:
+    def _check_txn_index(self, segment: SegmentSummary, is_recovered: bool) -> None:
         path = self._path(segment.base_offset, TXN_INDEX_SUFFIX)
-        report = self._reporter("D6", path, is_active)
+        report = self._reporter("D6", path, is_recovered)
         found = [
             (producer_id, first, last, stable)
             for _, (_, producer_id, first, last, stable) in self._index_entries(
@@ -349,7 +361,7 @@ class PartitionAudit:
         if found != expected:
             report(f"aborted transactions {expected[:3]}", f"{found[:3]}", -1)
 
-    def _check_facts(self, segment: SegmentSummary, is_active: bool) -> None:
+    def _check_facts(self, segment: SegmentSummary, is_recovered: bool) -> None:
         """What the manifest remembers of a segment, unless the file has changed since."""
         facts = self._manifest.facts.get(segment.base_offset)
         if facts is None or facts.size_bytes != segment.size:
@@ -363,7 +375,7 @@ class PartitionAudit:
         if found != expected:
             path = f"{self._directory}/{MANIFEST_NAME}"
             what = f"of segment {segment.base_offset}: {expected}"
-            self._report("D6", path, what, str(found), ending=is_active)
+            self._report("D6", path, what, str(found), ending=is_recovered)
 
     def _index_entries(
         self, path: str, layout: struct.Struct, report: "Callable[[str, str, int], None]"
@@ -429,9 +441,11 @@ class PartitionAudit:
     def _path(self, base: int, kind: str) -> str:
         return segment_file_path(self._directory, base, kind)
 
-    def _reporter(self, rule: str, path: str, is_active: bool) -> "Callable[[str, str, int], None]":
+    def _reporter(
+        self, rule: str, path: str, is_recovered: bool
+    ) -> "Callable[[str, str, int], None]":
         def report(expected: str, found: str, position: int) -> None:
-            self._report(rule, path, expected, found, position=position, ending=is_active)
+            self._report(rule, path, expected, found, position=position, ending=is_recovered)
 
         return report
 

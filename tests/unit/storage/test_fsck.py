@@ -1,7 +1,7 @@
 """The auditor: silent over a sound directory, and it names everything that is put wrong in it."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from storage.files import RealFiles
 from storage.fsck import Severity, audit, audit_directory
 from storage.log import Log
 from storage.power_loss import Survival
-from storage.simulated_disk import SimulatedDisk
+from storage.simulated_disk import Operation, PowerCut, SimulatedDisk
 
 ROOT = "/data"
 NOW = 1_700_000_000_000
@@ -289,3 +289,52 @@ def test_every_crash_state_of_a_run_is_at_most_warned_about() -> None:
         log.flush()
         findings = audit(ROOT, disk.power_cut(number, Survival.KEPT))
         assert [str(f) for f in findings if f.severity is Severity.ERROR] == []
+
+
+def killed_in_recovery() -> Iterator[SimulatedDisk]:
+    """A directory after a crash, killed again at each operation of its next start."""
+    disk = SimulatedDisk()
+    data_dir = DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
+    overrides = {"segment.bytes": "2000", "index.interval.bytes": "300"}
+    log = data_dir.create_topic("t", 1, overrides, NOW).partitions[0]
+    for number in range(24):
+        produce(log, number)
+    assert len(log.segments) > 2
+    for stop_at in range(1, 400):
+        crashed = disk.power_cut(stop_at, Survival.KEPT)
+        last = crashed.operations + stop_at
+
+        def kill(
+            _kind: Operation, _path: str, disk: SimulatedDisk = crashed, last: int = last
+        ) -> None:
+            if disk.operations >= last:
+                raise PowerCut
+
+        crashed.before_operation = kill
+        try:
+            DataDir.open(ROOT, files=crashed, broker_config=load(), now_ms=NOW)
+        except PowerCut:
+            crashed.before_operation = None
+            yield crashed.power_cut(stop_at, Survival.KEPT)
+        else:
+            return
+    raise AssertionError("the start has more operations than were tried")
+
+
+def test_half_made_indexes_of_a_killed_recovery_are_warned_about() -> None:
+    states = list(killed_in_recovery())
+    assert len(states) > 20
+    found = [finding for state in states for finding in audit(ROOT, state)]
+    assert [str(f) for f in found if f.severity is Severity.ERROR] == []
+    assert {"D3", "D4"} & {finding.rule for finding in found}
+
+
+def test_torn_closed_segment_is_a_warning_from_the_recovery_point_on() -> None:
+    disk = sound_directory()
+    disk.unlink(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}")
+    disk.unlink(f"{ROOT}/recovery-point-offset-checkpoint")
+    rewrite(disk, f"{ROOT}/t-0/segment-manifest", lambda content: content[:27])
+    disk.damage(f"{FIRST}.log", 100, b"????")
+    rewrite(disk, f"{FIRST}.timeindex", lambda content: content[:-12])
+    severities = {f.rule: f.severity for f in audit(ROOT, disk) if f.rule in ("D2", "D3")}
+    assert severities == {"D2": Severity.WARNING, "D3": Severity.WARNING}
