@@ -32,9 +32,7 @@ from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
 from protocol.error_codes import ErrorCode
 from protocol.errors import MalformedRequest, UnsupportedVersion
-from protocol.frames import encode_frame
-from protocol.headers import decode_request_header, encode_response_header
-from protocol.registry import decode_request, encode_response, prepare, response_class
+from protocol.registry import ServerCodec, response_class
 
 if TYPE_CHECKING:
     from broker.metrics import ApiMetrics
@@ -59,18 +57,26 @@ class Requester(Protocol):
 class Route:
     """One API as the dispatcher sees it: who handles it, which versions, what was measured.
 
-    `handler` is None until the API is first spoken.
+    `handler` is None until the API is first spoken, `codecs` holds the versions spoken so far.
     """
 
-    __slots__ = ("api_key", "handler", "max_version", "metrics", "min_version")
+    __slots__ = ("api_key", "codecs", "handler", "max_version", "metrics", "min_version")
 
     def __init__(self, api_key: ApiKey, versions: VersionRange, metrics: "ApiMetrics") -> None:
         """Bind the pieces."""
         self.api_key = api_key
         self.handler: Handler | None = None
+        self.codecs: dict[int, ServerCodec] = {}
         self.min_version = versions.min
         self.max_version = versions.max
         self.metrics = metrics
+
+    def codec(self, version: int) -> ServerCodec:
+        """The codec of a version; made when it is first spoken."""
+        codec = self.codecs.get(version)
+        if codec is None:
+            codec = self.codecs[version] = ServerCodec(self.api_key, version)
+        return codec
 
 
 class Exchange:
@@ -198,7 +204,7 @@ class Dispatcher:
         for route in self._routes.values():
             if route.handler is None:
                 route.handler = handler_of(route.api_key)
-            prepare(route.api_key, route.max_version)
+            route.codec(route.max_version)
             yield
 
     def dispatch(
@@ -221,15 +227,10 @@ class Dispatcher:
             if api_key == ApiKey.API_VERSIONS and route is not None:
                 return _version_fallback(route, correlation_id)
             raise UnsupportedVersion(api_key, version)
-        header, position = decode_request_header(frame)
-        message = decode_request(route.api_key, version, memoryview(frame), position)
+        codec = route.codecs.get(version) or route.codec(version)
+        client_id, message = codec.decode(frame)
         request = RequestContext(
-            api_key,
-            version,
-            correlation_id,
-            header.client_id,
-            requester.peer_host,
-            requester.id,
+            api_key, version, correlation_id, client_id, requester.peer_host, requester.id
         )
         reply = self._call(route, request, message)
         if reply is None:
@@ -281,13 +282,13 @@ def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "l
     """
     if message is None:
         return []
-    body, error = _attempt(encode_response, message, version)
+    parts, error = _attempt(route.codec(version).encode, correlation_id, message)
     if error is not None:
         route.metrics.failures += 1
         logger.error("encoding %s v%d failed", route.api_key.name, version, exc_info=error)
         raise ConnectionMustClose(f"{route.api_key.name} v{version} failed inside the broker")
-    header = encode_response_header(route.api_key, version, correlation_id)
-    return encode_frame([header, *body])
+    answer: list[Buffer] = parts
+    return answer
 
 
 def _version_fallback(route: Route, correlation_id: int) -> "list[Buffer]":

@@ -80,7 +80,27 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
         MalformedRequest: the frame ends early, or the client id is not text.
     """
     try:
-        api_key, api_version, correlation_id, size = _FIXED.unpack_from(buf, 0)
+        api_key, api_version, correlation_id, _ = _FIXED.unpack_from(buf, 0)
+    except struct.error:
+        raise MalformedRequest("RequestHeader", "", 0, f"only {len(buf)} bytes") from None
+    client_id, position = decode_client_id(buf, api_version >= flexible_since(api_key))
+    header = RequestHeader(
+        api_key=api_key,
+        api_version=api_version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    return header, position
+
+
+def decode_client_id(buf: Buffer, has_tags: bool) -> tuple[str | None, int]:
+    """What of a request's header is not numbers, and the position where the body begins.
+
+    Raises:
+        MalformedRequest: the frame ends early, or the client id is not text.
+    """
+    try:
+        _, _, _, size = _FIXED.unpack_from(buf, 0)
     except struct.error:
         raise MalformedRequest("RequestHeader", "", 0, f"only {len(buf)} bytes") from None
     position = _FIXED.size
@@ -101,15 +121,11 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
                 "RequestHeader", "client_id", position, f"not UTF-8: {error.reason}"
             ) from error
         position = end
-    if api_version >= flexible_since(api_key):
+    if has_tags:
+        if position < len(buf) and buf[position] == 0:
+            return client_id, position + 1
         position = _skip_tags(buf, position, "RequestHeader")
-    header = RequestHeader(
-        api_key=api_key,
-        api_version=api_version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-    )
-    return header, position
+    return client_id, position
 
 
 def encode_request_header(header: RequestHeader) -> bytes:

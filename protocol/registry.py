@@ -20,6 +20,7 @@ Which versions the *broker* honours is not known here: see ``protocol.api_keys.S
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Any, Final
 
 from protocol import headers
@@ -45,6 +46,9 @@ SCATTER_FROM_BYTES: Final = 1024
 
 EXPLAINED_BYTES_MAX: Final = 8192
 """Longer input is refused without a reason: the tree takes a thousand times the time it took."""
+
+_ANSWER_START: Final = Struct(">ii")
+"""Size of the frame behind it, correlation id."""
 
 _decoders: dict[tuple[type, int], Decoder] = {}
 _encoders: dict[tuple[type, int], Encoder] = {}
@@ -135,10 +139,64 @@ def encode_unsupported_api_versions(correlation_id: int) -> list[Buffer]:
     return [header, *encode_response(message, 0)]
 
 
-def prepare(api_key: int, version: int) -> None:
-    """Make the server's two functions of a version now, rather than at its first request."""
-    _decoder(request_class(api_key), version)
-    _encoder(response_class(api_key), version)
+class ServerCodec:
+    """One version of one API as a server speaks it, everything looked up beforehand.
+
+    Does what `decode_client_id`, `decode_request`, `encode_response`, the response header and the
+    frame's size do one after the other, and is tested to do the same.
+    """
+
+    __slots__ = (
+        "_answer_tags",
+        "_decode",
+        "_encode",
+        "_header_has_tags",
+        "_is_scattered",
+        "_request",
+        "_version",
+    )
+
+    def __init__(self, api_key: int, version: int) -> None:
+        """Make the two functions of this version. Raises UnsupportedVersion."""
+        self._request = request_class(api_key)
+        self._version = version
+        self._decode = _decoder(self._request, version)
+        response = response_class(api_key)
+        self._encode = _encoder(response, version)
+        self._is_scattered = _is_scattered(response)
+        self._header_has_tags = version >= headers.flexible_since(api_key)
+        self._answer_tags = headers.encode_response_header(api_key, version, 0)[4:]
+
+    def decode(self, frame: bytearray | memoryview) -> tuple[str | None, Any]:
+        """The client id and the message of a request frame without its size.
+
+        Raises:
+            MalformedRequest: the bytes do not match the layout.
+        """
+        client_id, position = headers.decode_client_id(frame, self._header_has_tags)
+        buf = memoryview(frame)
+        try:
+            return client_id, self._decode(buf, position, len(buf))[0]
+        except DECODE_FAULTS:
+            return client_id, _decode(self._request, self._version, buf, position)[0]
+
+    def encode(self, correlation_id: int, message: Any) -> list[Buffer]:
+        """The frame of an answer, its size included, as buffers to be sent one after the other.
+
+        Raises:
+            MalformedRequest: a value does not fit its declared type.
+        """
+        parts: list[Buffer] = []
+        try:
+            self._encode(message, parts.append)
+        except ENCODE_FAULTS as error:
+            raise _why_unencodable(message, self._version) from error
+        tags = self._answer_tags
+        if not self._is_scattered:
+            body = b"".join(parts)
+            return [_ANSWER_START.pack(4 + len(tags) + len(body), correlation_id) + tags + body]
+        size = 4 + len(tags) + sum(map(len, parts))
+        return join_short([_ANSWER_START.pack(size, correlation_id) + tags, *parts])
 
 
 def join_short(parts: list[Buffer]) -> list[Buffer]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocol import registry, schema
+from protocol import headers, registry, schema
 from protocol.api.api_versions import ApiVersionsResponse
 from protocol.api.fetch import (
     FetchableTopicResponse,
@@ -27,6 +27,7 @@ from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProd
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
 from protocol.compiled import REQUEST_ELEMENTS_MAX
 from protocol.errors import MalformedRequest, UnsupportedVersion
+from protocol.frames import encode_frame
 from protocol.primitives import Direction
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
@@ -177,11 +178,31 @@ def test_unsupported_api_versions_is_answered_in_version_zero() -> None:
     assert isinstance(decoded, ApiVersionsResponse)
 
 
-def test_prepared_versions_are_ready() -> None:
-    registry._decoders.pop((registry.request_class(ApiKey.LIST_GROUPS), 4), None)
-    registry.prepare(ApiKey.LIST_GROUPS, 4)
-    assert (registry.request_class(ApiKey.LIST_GROUPS), 4) in registry._decoders
-    assert (registry.response_class(ApiKey.LIST_GROUPS), 4) in registry._encoders
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_server_codec_does_what_its_parts_do(layout: Layout) -> None:
+    codec = registry.ServerCodec(layout.key, layout.version)
+    message = sample(layout)
+    if layout.direction is Direction.RESPONSE:
+        header = headers.encode_response_header(layout.key, layout.version, -5)
+        parts = encode_frame([header, *registry.encode_response(message, layout.version)])
+        assert b"".join(codec.encode(-5, message)) == b"".join(parts)
+        return
+    for client_id in ("me", None):
+        asked = headers.RequestHeader(
+            api_key=layout.key, api_version=layout.version, correlation_id=7, client_id=client_id
+        )
+        frame = bytearray(headers.encode_request_header(asked))
+        frame += registry.encode_request(message, layout.version)
+        assert codec.decode(frame) == (client_id, message)
+
+
+def test_server_codec_names_what_is_wrong() -> None:
+    codec = registry.ServerCodec(ApiKey.HEARTBEAT, 4)
+    frame = bytearray(bytes.fromhex("000c 0004 00000007 ffff 00") + b"\x05g")
+    with pytest.raises(MalformedRequest, match="HeartbeatRequest v4"):
+        codec.decode(frame)
+    with pytest.raises(MalformedRequest, match="throttle_time_ms"):
+        codec.encode(1, HeartbeatResponse(throttle_time_ms=2**40))
 
 
 def test_start_up_compiles_nothing_and_does_not_import_construct() -> None:
