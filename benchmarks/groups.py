@@ -7,8 +7,9 @@
   has its new assignment. Of the classic protocol one whole generation (join, sync, durable
   assignment); of the consumer protocol everybody's first heartbeat and those that follow, without
   pauses, until every partition has its reader.
-* **Lookups**: the broker's CPU for as many ListOffsets by time as Spark's connector sends while it
-  reads so many rows, against its CPU for producing and fetching these rows.
+* **Lookups**: the broker's CPU for as many ListOffsets as Spark's connector sends while it reads so
+  many rows (start and end after every poll of 500), against its CPU for producing and fetching
+  these rows; and for as many lookups by time.
 
 `python -m benchmarks.groups [--members N] [--rounds N] [--rows N] [--lookups N] [--no-java]`
 """
@@ -41,6 +42,7 @@ ASSIGNMENT = b"x" * 100
 ANSWER_TIMEOUT_S = 60.0
 JOIN_V, SYNC_V, HEARTBEAT_V = 3, 3, 1
 ROW_BYTES = 100
+EARLIEST, LATEST = -2, -1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -231,22 +233,33 @@ async def _ask(clients: Sequence[RawClient], requests: Sequence[Any], version: i
 def _lookup_rows(broker: TidelogProcess, rows: int, lookups: int) -> list[list[str]]:
     topic = f"rows-{uuid.uuid4().hex[:8]}"
     loads.create_topic(broker.bootstrap, topic, 1)
-    before = kafka_peer.cpu_seconds(broker.pid)
+    started = kafka_peer.cpu_seconds(broker.pid)
     loads.librdkafka_produce(broker.bootstrap, topic, records=rows, size=ROW_BYTES)
+    filled = kafka_peer.cpu_seconds(broker.pid)
     loads.librdkafka_consume(broker.bootstrap, topic, records=rows)
-    moved = kafka_peer.cpu_seconds(broker.pid) - before
-    connection = wire.Connection(broker.bootstrap)
+    handed_out = kafka_peer.cpu_seconds(broker.pid) - filled
+    moved = filled - started + handed_out
     now_ms = int(time.time() * 1000)
-    before = kafka_peer.cpu_seconds(broker.pid)
-    for number in range(lookups):
-        connection.ask(wire.list_offsets_request(topic, 0, [now_ms - number]))
-    looked = kafka_peer.cpu_seconds(broker.pid) - before
-    connection.close()
+    ends = _lookup_cpu(broker, topic, [EARLIEST, LATEST] * (lookups // 2))
+    times = _lookup_cpu(broker, topic, [now_ms - number for number in range(lookups)])
     return [
-        [f"broker CPU to take in and hand out {rows:,} rows", f"{moved:.2f} s"],
-        [f"broker CPU of {lookups:,} ListOffsets by time", f"{looked:.2f} s"],
-        ["share of lookups", f"{looked / (moved + looked):.1%}"],
+        [f"broker CPU to take in {rows:,} rows", f"{filled - started:.2f} s"],
+        ["and to hand them out", f"{handed_out:.2f} s"],
+        [f"broker CPU of {lookups:,} ListOffsets of start and end, as Spark asks", f"{ends:.2f} s"],
+        ["their share of all three", f"{ends / (moved + ends):.1%}"],
+        [f"broker CPU of {lookups:,} ListOffsets by time", f"{times:.2f} s"],
     ]
+
+
+def _lookup_cpu(broker: TidelogProcess, topic: str, timestamps: Sequence[int]) -> float:
+    """The broker's CPU seconds for one question after the other on one connection."""
+    connection = wire.Connection(broker.bootstrap)
+    before = kafka_peer.cpu_seconds(broker.pid)
+    for timestamp in timestamps:
+        connection.ask(wire.list_offsets_request(topic, 0, [timestamp]))
+    used = kafka_peer.cpu_seconds(broker.pid) - before
+    connection.close()
+    return used
 
 
 if __name__ == "__main__":

@@ -115,9 +115,10 @@ def read_rows(topic: str) -> Iterator[Row]:
         asked = FetchTopic(topic=topic, partitions=[partition])
         fetch = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50_000_000, topics=[asked])
         yield Row(title=f"Fetch {size // 1_000} KB", frame=framed(fetch, FETCH_V))
-    time_asked = ListOffsetsPartition(partition_index=0, timestamp=now_ms)
-    lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[time_asked])])
-    yield Row(title="ListOffsets at a time", frame=framed(lookup, LIST_OFFSETS_V))
+    for what, timestamp in (("at a time", now_ms), ("at the end", -1), ("at the start", -2)):
+        asked_for = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked_for])])
+        yield Row(title=f"ListOffsets {what}", frame=framed(lookup, LIST_OFFSETS_V))
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
     yield Row(title="Metadata of one topic", frame=framed(metadata, METADATA_V))
     heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
