@@ -7,11 +7,12 @@
 | 4    | empty               | the cluster-wide default: the same on one node                |
 | 8    | this broker's id    | loggers and their levels, changed until the next start        |
 | 16   | any                 | a subscription to clients' metrics: none, they are not taken  |
-| 32   | group               | a group's timings: the broker's, the same for every group     |
+| 32   | group               | a group's own timings over the broker's, member or not        |
 
-Differs from Kafka: groups have no settings of their own, and clients' metrics are not collected.
+Differs from Kafka: clients' metrics are not collected.
 
-Owns the finding of a resource, its current overrides and the replacement of them.  The settings
+Owns the finding of a resource, its current overrides and the replacement of them, and with `act_on`
+the frame around each resource of a request.  The settings
 themselves, their types and texts are `config`'s.
 
 Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelper`,
@@ -19,17 +20,26 @@ Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelpe
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from broker.context import Context
+from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InvalidConfig, InvalidRequest, ResourceNotFound, UnknownTopicOrPartition
 from broker.topics import check_topic_name
-from config import ConfigErrors, check_topic_overrides, with_dynamic
+from config import ConfigErrors, check_group_overrides, check_topic_overrides, with_dynamic
 from config.broker_keys import BROKER_KEYS
-from config.describe import ConfigSource, Entry, Synonym, describe_broker, describe_topic
+from config.describe import (
+    ConfigSource,
+    Entry,
+    Synonym,
+    describe_broker,
+    describe_group,
+    describe_topic,
+)
+from config.group_keys import GROUP_KEYS
 from config.topic import canonical_topic_key, resolve
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, ValueType, format_value
@@ -302,34 +312,32 @@ class _ClientMetrics(Resource):
 
 
 class _Group(Resource):
-    """A group of the consumer protocol; its timings are the broker's."""
+    """A group of the consumer protocol, also one that has no members yet."""
+
+    keys = GROUP_KEYS
 
     def __init__(self, context: Context, name: str) -> None:
         if not name:
-            raise InvalidRequest("A group has a name.")
-        self._broker_config = context.topics.broker_config
+            raise InvalidRequest("A group has a name; there is no default for all of them.")
+        self._topics = context.topics
+        self._name = name
 
     def describe(self) -> list[Entry]:
-        entries = {entry.key.name: entry for entry in describe_broker(self._broker_config)}
-        return [
-            _renamed(entries[f"group.{name}"], name)
-            for name in ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
-        ]
+        return describe_group(self.overrides(), self._topics.broker_config)
+
+    def is_changeable(self, key: Key) -> bool:
+        return True
+
+    def overrides(self) -> dict[str, str]:
+        return dict(self._topics.group_overrides.get(self._name, {}))
 
     def check(self, overrides: Mapping[str, str]) -> None:
-        if overrides:
-            raise InvalidConfig(
-                "Groups have no settings of their own here; the broker's group.consumer.* "
-                "settings hold for all of them."
-            )
+        problems = check_group_overrides(overrides, self._topics.broker_config)
+        if problems:
+            raise ConfigErrors(problems)
 
-
-def _renamed(entry: Entry, name: str) -> Entry:
-    """A broker setting as the default of a group's."""
-    key = Key(
-        name=name, type=entry.key.type, default=entry.key.default, doc=entry.key.doc, dynamic=False
-    )
-    return Entry(key=key, synonyms=entry.synonyms)
+    async def replace(self, overrides: Mapping[str, str]) -> None:
+        await self._topics.set_group_overrides(self._name, overrides)
 
 
 def _check_broker(context: Context, name: str) -> None:
@@ -361,3 +369,41 @@ def find_resource(context: Context, resource_type: int, name: str) -> Resource:
     raise InvalidRequest(
         f"Configuration resources of type {resource_type} are unknown; use one of {known}."
     )
+
+
+class Asked(Protocol):
+    """What the three requests have in common: which resource they are about."""
+
+    resource_type: int
+    resource_name: str
+
+
+class Answered(Protocol):
+    """What their answers have in common, per resource."""
+
+    error_code: int
+    error_message: str | None
+
+
+async def act_on(
+    context: Context,
+    asked: Asked,
+    answer: Answered,
+    act: Callable[[Resource], Mapping[str, str] | None],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Find a resource, `act` on it, and make what that returns the resource's own settings.
+
+    None changes nothing. A refusal, of whichever step, becomes the answer's error.
+    """
+    try:
+        resource = find_resource(context, asked.resource_type, asked.resource_name)
+        overrides = act(resource)
+        if overrides is not None:
+            resource.check(overrides)
+            if not validate_only:
+                await resource.replace(overrides)
+    except REFUSALS as error:
+        answer.error_code = error_code(error)
+        answer.error_message = str(error)

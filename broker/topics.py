@@ -27,7 +27,7 @@ from broker.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from config import with_dynamic
+from config import ConfigErrors, check_group_overrides, with_dynamic
 
 if TYPE_CHECKING:
     from config import BrokerConfig
@@ -92,6 +92,7 @@ class TopicRegistry:
         }
         self._on_deleted: list[Callable[[Topic], object]] = []
         self._revision = 0
+        self._group_overrides = data_dir.group_overrides()
 
     @property
     def path(self) -> str:
@@ -259,6 +260,23 @@ class TopicRegistry:
         """
         with_dynamic(self._config, overrides)
         self._data_dir.set_broker_overrides(dict(overrides))
+
+    @property
+    def group_overrides(self) -> Mapping[str, Mapping[str, str]]:
+        """The own settings of groups that have some, by group id."""
+        return self._group_overrides
+
+    async def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        """Replace a group's own settings; its members follow with their next heartbeats.
+
+        Raises:
+            ConfigErrors: a setting is unknown, bad or out of the broker's bounds.
+        """
+        problems = check_group_overrides(overrides, self.broker_config)
+        if problems:
+            raise ConfigErrors(problems)
+        self._data_dir.set_group_overrides(group_id, overrides)
+        self._group_overrides = self._data_dir.group_overrides()
 
     def allocate_producer_ids(self, count: int) -> range:
         """`count` producer ids that were never given out before, durably."""

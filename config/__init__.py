@@ -6,6 +6,7 @@ tables `config.broker_keys` and `config.topic_keys`.
 """
 
 from config.errors import ConfigErrors, Problem
+from config.group import check_group_overrides
 from config.load import load, with_dynamic
 from config.model import BrokerConfig, Listener, Setting, TopicConfig
 from config.topic import check_topic_overrides, topic_config
@@ -17,6 +18,7 @@ __all__ = [
     "Problem",
     "Setting",
     "TopicConfig",
+    "check_group_overrides",
     "check_topic_overrides",
     "load",
     "topic_config",

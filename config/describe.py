@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from config.broker_keys import BROKER_KEYS
+from config.group_keys import GROUP_KEYS
 from config.model import BrokerConfig
 from config.topic import canonical_topic_key, inherit
 from config.topic_keys import TOPIC_KEYS
@@ -25,6 +26,7 @@ class ConfigSource(enum.IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,19 @@ def describe_broker(broker: BrokerConfig) -> list[Entry]:
         )
         for key in BROKER_KEYS.values()
     ]
+
+
+def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[Entry]:
+    """Every setting of a group whose own settings are `overrides`, in the table's order."""
+    entries = []
+    for key in GROUP_KEYS.values():
+        ((broker_name, _),) = key.synonyms
+        levels = [*_broker_levels(broker_name, broker), _default(broker_name, key)]
+        if key.name in overrides:
+            own = Synonym(name=key.name, value=overrides[key.name], source=ConfigSource.GROUP)
+            levels.insert(0, own)
+        entries.append(Entry(key=key, synonyms=tuple(levels)))
+    return entries
 
 
 def _describe_topic_key(key: Key, own: Mapping[str, str], broker: BrokerConfig) -> Entry:

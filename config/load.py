@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from config.broker_keys import (
     BROKER_ALIASES,
@@ -256,18 +256,19 @@ def _one_directory(value: Value) -> str:
     return text
 
 
+_RANGES: Final = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+)
+
+
 def _check_together(values: Mapping[str, Value], problems: list[Problem]) -> None:
-    low, high = values["group.min.session.timeout.ms"], values["group.max.session.timeout.ms"]
-    if isinstance(low, int) and isinstance(high, int) and low > high:
-        problems.append(
-            _problem(
-                "group.min.session.timeout.ms",
-                str(low),
-                "",
-                f"more than group.max.session.timeout.ms = {high}",
-                "lower it, or raise the other",
-            )
-        )
+    for low_name, high_name in _RANGES:
+        low, high = values[low_name], values[high_name]
+        if isinstance(low, int) and isinstance(high, int) and low > high:
+            reason, cure = f"more than {high_name} = {high}", "lower it, or raise the other"
+            problems.append(_problem(low_name, str(low), "", reason, cure))
 
 
 def _replication_notices(settings: Mapping[str, Setting]) -> list[str]:

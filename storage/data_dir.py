@@ -269,6 +269,14 @@ class DataDir:
             self._reconfigure(topic, topic_config(topic.overrides, config))
         return config
 
+    def group_overrides(self) -> dict[str, dict[str, str]]:
+        """The own settings of groups that have some, by group id."""
+        return self._journal.group_overrides()
+
+    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        """Replace a group's own settings, durably. Raises: StorageFailed: nothing was changed."""
+        self._journal.set_group_overrides(group_id, overrides)
+
     @property
     def next_producer_id(self) -> int:
         """The first producer id that was never given out."""

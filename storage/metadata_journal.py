@@ -1,9 +1,10 @@
 """The metadata journal: what the broker knows that no log can tell it.
 
 Owns one append-only file, ``metadata.journal`` in the root of a data directory, with the topics
-(id, number of partitions, configuration overrides), the broker's dynamic overrides and the next
-free producer id. It is a map from (kind, key) to a JSON document; a change is one line, and a null
-document is a tombstone. It refuses to know what the documents of other kinds mean: they are kept.
+(id, number of partitions, configuration overrides), the broker's dynamic overrides, groups' own
+settings and the next free producer id. It is a map from (kind, key) to a JSON document; a change is
+one line, and a null document is a tombstone. It refuses to know what the documents of other kinds
+mean: they are kept.
 
     e2a22601 {"kind":"journal","key":"format","value":{"version":1}}
     0739c208 {"kind":"topic","key":"flights","value":{"id":"...","partitions":4,"overrides":{}}}
@@ -46,6 +47,7 @@ JOURNAL_VERSION: Final = 1
 KIND_TOPIC: Final = "topic"
 KIND_BROKER_OVERRIDES: Final = "broker-overrides"
 KIND_PRODUCER_IDS: Final = "producer-ids"
+KIND_GROUP_OVERRIDES: Final = "group-overrides"
 
 _KIND_JOURNAL: Final = "journal"
 _KEY_FORMAT: Final = "format"
@@ -131,6 +133,17 @@ class MetadataJournal:
             raise self._unexpected(KIND_BROKER_OVERRIDES, document)
         return strings
 
+    def group_overrides(self) -> dict[str, dict[str, str]]:
+        """The own settings of groups that have some, by group id."""
+        found: dict[str, dict[str, str]] = {}
+        for (kind, group_id), document in self._documents.items():
+            if kind == KIND_GROUP_OVERRIDES:
+                strings = _parse_strings(document)
+                if strings is None:
+                    raise self._unexpected(group_id, document)
+                found[group_id] = strings
+        return found
+
     @property
     def next_producer_id(self) -> int:
         """The first producer id that was never given out."""
@@ -156,6 +169,10 @@ class MetadataJournal:
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
         """Replace all dynamic settings of the broker."""
         self.put(KIND_BROKER_OVERRIDES, _ONLY_KEY, dict(overrides))
+
+    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        """Replace all own settings of a group; none are forgotten with the group."""
+        self.put(KIND_GROUP_OVERRIDES, group_id, dict(overrides) or None)
 
     def allocate_producer_ids(self, count: int) -> range:
         """Producer ids that no one has, and that no one else gets, also after a crash."""
@@ -224,6 +241,7 @@ class MetadataJournal:
         assert self.next_producer_id >= 0
         assert self.topics() is not None
         assert self.broker_overrides is not None
+        assert self.group_overrides() is not None
         # Always, not only when there is something to drop: the last lines may be in the page cache
         # only, left there by a process that was killed before its sync. From here on they count.
         self._rewrite()

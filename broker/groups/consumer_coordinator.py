@@ -18,7 +18,7 @@ Read next: `broker.groups.consumer_group`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from broker.coordinator_services import CoordinatorServices
@@ -39,6 +39,8 @@ from broker.groups.group import Group
 from broker.groups.internal_topic import InternalTopic, KeyValue
 from broker.groups.migration import MigrationPolicy, to_consumer, upgrade_problem
 from broker.groups.values import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+from config.group import group_value
+from config.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from protocol.error_codes import ErrorCode
 
 GiveBack: TypeAlias = Callable[
@@ -69,11 +71,8 @@ class ConsumerGroups:
         self._registry = services.topics
         self._clock = services.clock
         self._topic = topic
-        self._limits = ConsumerLimits(
-            session_timeout_ms=config.group_consumer_session_timeout_ms,
-            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-            size_max=config.group_consumer_max_size,
-        )
+        self._config = config
+        self._limits = self._resolve_limits({})
         self._policy = MigrationPolicy.of(config.group_consumer_migration_policy)
         self._give_back = give_back
         self._alarms = Alarms(services.clock, self._ring)
@@ -81,7 +80,7 @@ class ConsumerGroups:
 
     def restore(self, group_id: str, stored: StoredConsumerGroup) -> None:
         """Take over a group as found in the log."""
-        group = self.groups[group_id] = ConsumerGroup(group_id, self._limits)
+        group = self.groups[group_id] = ConsumerGroup(group_id, self._limits_of(group_id))
         group.restore(stored, self._clock.monotonic_ms())
         self._alarms.set(group_id, group.wake_ms)
 
@@ -105,6 +104,7 @@ class ConsumerGroups:
         """
         known = self.groups.get(group_id)
         group = known or made or ConsumerGroup(group_id, self._limits)
+        group.limits = self._limits_of(group_id)
         outcome = group.heartbeat(request, self.topics(), self._clock.monotonic_ms())
         if known is None and outcome.answer.error is not ErrorCode.NONE:
             answer(outcome.answer)
@@ -222,6 +222,18 @@ class ConsumerGroups:
     def forget(self, group_id: str) -> None:
         """The group is no more."""
         del self.groups[group_id]
+
+    def _limits_of(self, group_id: str) -> ConsumerLimits:
+        """What a group obeys now: its own settings may have changed since its last request."""
+        overrides = self._registry.group_overrides.get(group_id)
+        return self._limits if overrides is None else self._resolve_limits(overrides)
+
+    def _resolve_limits(self, overrides: Mapping[str, str]) -> ConsumerLimits:
+        return ConsumerLimits(
+            session_timeout_ms=group_value(SESSION_TIMEOUT, overrides, self._config),
+            heartbeat_interval_ms=group_value(HEARTBEAT_INTERVAL, overrides, self._config),
+            size_max=self._config.group_consumer_max_size,
+        )
 
     def topics(self) -> Topics:
         """The topics there are now."""

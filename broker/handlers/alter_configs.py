@@ -5,9 +5,8 @@ What is not named goes back to its default, which is why clients prefer Incremen
 Source: KIP-133; Kafka `ConfigAdminManager`.
 """
 
-from broker.config_resources import Operation, find_resource
+from broker.config_resources import Operation, Resource, act_on
 from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InvalidRequest
 from protocol.api.alter_configs import (
     AlterConfigsRequest,
@@ -35,17 +34,14 @@ async def _alter(
     response = AlterConfigsResourceResponse(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
-    try:
-        resource = find_resource(context, asked.resource_type, asked.resource_name)
+
+    def named_alone(resource: Resource) -> dict[str, str]:
         if not resource.may_be_replaced:
             raise InvalidRequest("Levels of loggers are set one by one: use incremental changes.")
         overrides: dict[str, str] = {}
         for config in asked.configs:
             resource.apply(overrides, config.name, Operation.SET, config.value)
-        resource.check(overrides)
-        if not validate_only:
-            await resource.replace(overrides)
-    except REFUSALS as error:
-        response.error_code = error_code(error)
-        response.error_message = str(error)
+        return overrides
+
+    await act_on(context, asked, response, named_alone, validate_only=validate_only)
     return response

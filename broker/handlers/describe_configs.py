@@ -7,9 +7,8 @@ request.  Nothing we have is secret, so no value is withheld.
 Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 """
 
-from broker.config_resources import Resource, find_resource
+from broker.config_resources import Resource, act_on
 from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
 from config.describe import Entry
 from protocol.api.describe_configs import (
     DescribeConfigsRequest,
@@ -21,32 +20,31 @@ from protocol.api.describe_configs import (
 )
 
 
-def handle(
+async def handle(
     context: Context, request: RequestContext, message: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Describe every resource; each has its own error."""
     return DescribeConfigsResponse(
-        results=[_describe(context, message, asked) for asked in message.resources]
+        results=[await _describe(context, message, asked) for asked in message.resources]
     )
 
 
-def _describe(
+async def _describe(
     context: Context, message: DescribeConfigsRequest, asked: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
-    try:
-        resource = find_resource(context, asked.resource_type, asked.resource_name)
+
+    def describe(resource: Resource) -> None:
         entries = {entry.key.name: entry for entry in resource.describe()}
         names = asked.configuration_keys or list(entries)
         for name in dict.fromkeys(names):
             entry = entries.get(resource.canonical(name))
             if entry is not None:
                 result.configs.append(_result(resource, message, entry))
-    except REFUSALS as error:
-        result.error_code = error_code(error)
-        result.error_message = str(error)
+
+    await act_on(context, asked, result, describe)
     return result
 
 

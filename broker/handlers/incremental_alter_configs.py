@@ -5,9 +5,8 @@ All changes of one resource happen together or not at all.
 Source: KIP-339; Kafka `ConfigAdminManager`.
 """
 
-from broker.config_resources import find_resource
+from broker.config_resources import Resource, act_on
 from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InvalidRequest
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResource,
@@ -35,18 +34,15 @@ async def _alter(
     response = AlterConfigsResourceResponse(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
-    try:
-        resource = find_resource(context, asked.resource_type, asked.resource_name)
+
+    def changed(resource: Resource) -> dict[str, str]:
         names = [resource.canonical(config.name) for config in asked.configs]
         if len(set(names)) != len(names):
             raise InvalidRequest("A setting stands in the request more than once.")
         overrides = resource.overrides()
         for config in asked.configs:
             resource.apply(overrides, config.name, config.config_operation, config.value)
-        resource.check(overrides)
-        if not validate_only:
-            await resource.replace(overrides)
-    except REFUSALS as error:
-        response.error_code = error_code(error)
-        response.error_message = str(error)
+        return overrides
+
+    await act_on(context, asked, response, changed, validate_only=validate_only)
     return response

@@ -1,7 +1,8 @@
 """ListConfigResources (key 74, versions 0-1): which resources DescribeConfigs would know.
 
 Version 0, of the days when the API listed subscriptions to client metrics only, has none to list:
-telemetry is not collected. Version 1 takes types; none stands for all.
+telemetry is not collected. Version 1 takes types; none stands for all. Groups are those with
+settings of their own.
 
 Source: KIP-714, KIP-1142; Kafka `KafkaApis.handleListConfigResources`.
 """
@@ -45,3 +46,5 @@ def _names(context: Context, resource_type: ResourceType) -> Iterator[str]:
         yield from sorted(topic.name for topic in context.topics)
     elif resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         yield str(context.endpoint.node_id)
+    elif resource_type is ResourceType.GROUP:
+        yield from sorted(context.topics.group_overrides)

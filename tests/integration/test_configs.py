@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from protocol.api import alter_configs, incremental_alter_configs
+from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
+from protocol.api.list_config_resources import ListConfigResourcesRequest
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, produce
@@ -275,15 +277,115 @@ async def test_loggers_are_not_replaced_all_together(client: RawClient) -> None:
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_timings_of_a_group_are_the_brokers(client: RawClient) -> None:
-    result = await describe(client, GROUP, "g")
-    assert {config.name: config.value for config in result.configs} == {
-        "consumer.heartbeat.interval.ms": "5000",
-        "consumer.session.timeout.ms": "45000",
-    }
-    change = ("consumer.session.timeout.ms", SET, "50000")
-    code = await incremental(client, change, resource_type=GROUP, name="g")
-    assert code == ErrorCode.INVALID_CONFIG
+GROUP_BOUNDS = {
+    "group_consumer_min_session_timeout_ms": "1000",
+    "group_consumer_min_heartbeat_interval_ms": "100",
+}
+
+
+async def change_group(
+    client: RawClient, name: str, *changes: tuple[str, str], **more: bool
+) -> int:
+    sets = [(f"consumer.{key}.ms", SET, value) for key, value in changes]
+    return await incremental(client, *sets, resource_type=GROUP, name=name, **more)
+
+
+async def timings(client: RawClient, name: str) -> dict[str, str]:
+    configs = (await describe(client, GROUP, name)).configs
+    return {each.name.split(".")[1]: each.value for each in configs}
+
+
+async def interval_told(client: RawClient, group_id: str) -> int:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    told: int = (await client.request(request, 1)).heartbeat_interval_ms
+    return told
+
+
+async def test_a_group_has_the_brokers_timings_until_it_has_its_own(client: RawClient) -> None:
+    await create_topic(client, "t")
+    assert await timings(client, "g") == {"heartbeat": "5000", "session": "45000"}
+    assert await interval_told(client, "g") == 5_000
+    assert await change_group(client, "g", ("heartbeat.interval", "6000"), validate_only=True) == 0
+    assert await change_group(client, "g", ("session.timeout", "50000")) == 0
+    assert await change_group(client, "g", ("heartbeat.interval", "7000")) == 0
+    assert await interval_told(client, "g") == 7_000, "at once, for the next heartbeat"
+    assert await interval_told(client, "other") == 5_000
+    session = await value_of(client, "consumer.session.timeout.ms", GROUP, "g")
+    assert (session.value, session.config_source, session.read_only) == ("50000", 8, False)
+    assert [(each.name, each.value, each.source) for each in session.synonyms] == [
+        ("consumer.session.timeout.ms", "50000", 8),
+        ("group.consumer.session.timeout.ms", "45000", 5),
+    ]
+
+
+async def test_a_groups_settings_survive_a_restart_and_are_listed(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as running:
+        assert await change_group(await running.client(), "b", ("session.timeout", "50000")) == 0
+        assert await change_group(await running.client(), "a", ("session.timeout", "51000")) == 0
+    async with running_broker(tmp_path) as running:
+        client = await running.client()
+        assert (await timings(client, "a"))["session"] == "51000"
+        listed = await client.request(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+        assert [each.resource_name for each in listed.config_resources] == ["a", "b"]
+        unset = ("consumer.session.timeout.ms", DELETE, None)
+        assert await incremental(client, unset, resource_type=GROUP, name="a") == 0
+    async with running_broker(tmp_path) as running:
+        client = await running.client()
+        assert (await timings(client, "a"))["session"] == "45000"
+        listed = await client.request(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+        assert [each.resource_name for each in listed.config_resources] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("session.timeout", "44999")],
+        [("session.timeout", "60001")],
+        [("heartbeat.interval", "4999")],
+        [("heartbeat.interval", "15001")],
+        [("session.timeout", "soon")],
+        [("nonsense", "1")],
+    ],
+)
+async def test_a_groups_settings_stay_within_the_brokers_bounds(
+    client: RawClient, changes: list[tuple[str, str]]
+) -> None:
+    assert await change_group(client, "g", *changes) == ErrorCode.INVALID_CONFIG
+    assert await timings(client, "g") == {"heartbeat": "5000", "session": "45000"}
+
+
+async def test_a_session_is_longer_than_the_time_between_heartbeats(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, **GROUP_BOUNDS) as running:
+        client = await running.client()
+        tight = [("heartbeat.interval", "9000"), ("session.timeout", "9000")]
+        assert await change_group(client, "g", *tight) == ErrorCode.INVALID_CONFIG
+        assert await change_group(client, "g", tight[0], ("session.timeout", "9001")) == 0
+        replaced = alter_configs.AlterConfigsRequest(
+            resources=[
+                alter_configs.AlterConfigsResource(
+                    resource_type=GROUP,
+                    resource_name="g",
+                    configs=[
+                        alter_configs.AlterableConfig(
+                            name="consumer.session.timeout.ms", value="20000"
+                        )
+                    ],
+                )
+            ]
+        )
+        assert (await client.request(replaced, 2)).responses[0].error_code == 0
+        assert await timings(client, "g") == {"heartbeat": "5000", "session": "20000"}
+
+
+async def test_there_is_no_default_group(client: RawClient) -> None:
+    changed = await change_group(client, "", ("session.timeout", "50000"))
+    assert changed == ErrorCode.INVALID_REQUEST
 
 
 async def test_metrics_of_clients_are_not_subscribed_to(client: RawClient) -> None:

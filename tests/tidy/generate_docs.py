@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterable
 
 from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE, NOT_APPLICABLE_PREFIXES, REFUSED
+from config.group_keys import GROUP_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
 from protocol.api_keys import SUPPORTED
@@ -37,6 +38,15 @@ def _default(key: Key) -> str:
 
 def topic_settings() -> str:
     """Every topic setting with its broker default's name."""
+    return _inheriting_settings(TOPIC_KEYS.values())
+
+
+def group_settings() -> str:
+    """Every setting of groups with its broker default's name."""
+    return _inheriting_settings(GROUP_KEYS.values())
+
+
+def _inheriting_settings(keys: Iterable[Key]) -> str:
     return _table(
         ("setting", "default", "allowed", "broker setting for its default", "meaning"),
         (
@@ -47,7 +57,7 @@ def topic_settings() -> str:
                 ", ".join(f"`{name}`" for name, _ in key.synonyms),
                 key.doc,
             )
-            for key in TOPIC_KEYS.values()
+            for key in keys
         ),
     )
 
@@ -162,6 +172,7 @@ def _one_line(text: str) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "topic-settings": topic_settings,
+    "group-settings": group_settings,
     "broker-settings": broker_settings,
     "not-applicable": not_applicable,
     "api-versions": api_versions,

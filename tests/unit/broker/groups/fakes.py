@@ -92,6 +92,7 @@ class FakeTopics:
         self.deleted: list[Callable[[Any], object]] = []
         self.next_producer_id = 0
         self.revision = 0
+        self.group_overrides: dict[str, dict[str, str]] = {}
         for name, count in partitions.items():
             self.make(name, count)
 

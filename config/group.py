@@ -1,0 +1,84 @@
+"""Resolution of a group's settings: the group's own within the broker's bounds, else the broker's.
+
+The bounds are applied when a value is set. A value that was set under other bounds is kept and
+brought within the present ones where it is used.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+from config.errors import Problem
+from config.group_keys import GROUP_KEYS, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from config.model import BrokerConfig
+from config.suggest import nearest
+from config.values import InvalidValue, Key
+
+
+def check_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> list[Problem]:
+    """Everything wrong with a group's own settings; empty when they are good."""
+    problems = [
+        problem
+        for name, text in overrides.items()
+        if (problem := _check(name, text, broker)) is not None
+    ]
+    if not problems and group_value(SESSION_TIMEOUT, overrides, broker) <= group_value(
+        HEARTBEAT_INTERVAL, overrides, broker
+    ):
+        problems.append(
+            _problem(
+                SESSION_TIMEOUT,
+                str(group_value(SESSION_TIMEOUT, overrides, broker)),
+                f"not above {HEARTBEAT_INTERVAL}",
+                "give several heartbeats to a session",
+            )
+        )
+    return problems
+
+
+def group_value(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> int:
+    """A setting in ms for a group whose own settings are `overrides`."""
+    key = GROUP_KEYS[name]
+    if name not in overrides:
+        return broker_value(key, broker)
+    low, high = _bounds(key, broker)
+    return min(max(cast("int", key.parse(overrides[name])), low), high)
+
+
+def broker_value(key: Key, broker: BrokerConfig) -> int:
+    """What a group without a value of its own has, in ms."""
+    return _broker_number(broker, f"group.{key.name}")
+
+
+def _check(name: str, text: str, broker: BrokerConfig) -> Problem | None:
+    key = GROUP_KEYS.get(name)
+    if key is None:
+        cure = nearest(name, list(GROUP_KEYS), "see docs/configuration.md for the list")
+        return _problem(name, text, "no such group setting", cure)
+    try:
+        value = cast("int", key.parse(text))
+    except InvalidValue as error:
+        return _problem(name, text, str(error), f"give {key.allowed()}")
+    low, high = _bounds(key, broker)
+    if value < low:
+        return _problem(name, text, "too small", f"{_bound_name(key, 'min')} is {low}")
+    if value > high:
+        return _problem(name, text, "too large", f"{_bound_name(key, 'max')} is {high}")
+    return None
+
+
+def _bounds(key: Key, broker: BrokerConfig) -> tuple[int, int]:
+    low = _broker_number(broker, _bound_name(key, "min"))
+    return low, _broker_number(broker, _bound_name(key, "max"))
+
+
+def _bound_name(key: Key, which: str) -> str:
+    kind, _, rest = key.name.partition(".")
+    return f"group.{kind}.{which}.{rest}"
+
+
+def _broker_number(broker: BrokerConfig, name: str) -> int:
+    return cast("int", getattr(broker, name.replace(".", "_")))
+
+
+def _problem(key: str, value: str, reason: str, cure: str) -> Problem:
+    return Problem(key=key, value=value, origin="", reason=reason, cure=cure)
