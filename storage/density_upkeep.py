@@ -14,8 +14,8 @@ is there, or make it anew. The rules are in `storage.density`, the bytes in `sto
 many entries and is just as true. So nothing here can fail a start, an append or a lookup: what
 cannot be written is kept in memory, and what cannot be read is made anew.
 
-A start after a crash removes the side files of all segments that recovery reads again
-(`storage.recovery`); of others the seal decides.
+A start after a crash removes the side files of all segments that recovery reads again, and of the
+others those that do not verify (`storage.recovery`).
 
 Read next: `storage.lookup`, which starts from these; `storage.segment`, which feeds them.
 """
@@ -28,6 +28,7 @@ from storage.density import DensityIndex, DensityRule, create_density, load_dens
 from storage.density_file import DamagedDensity
 from storage.file_names import DENSITY_SUFFIX
 from storage.files import Files
+from storage.flush import Unsynced
 from storage.segment import Segment
 from storage.time_index import TimestampedOffset
 
@@ -39,11 +40,12 @@ class DensityUpkeep:
         rule: what the topic asks for; None is nothing, and costs nothing.
     """
 
-    __slots__ = ("_files", "rule")
+    __slots__ = ("_files", "_unsynced", "rule")
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, unsynced: Unsynced) -> None:
         """No side files until `configure`."""
         self._files = files
+        self._unsynced = unsynced
         self.rule: DensityRule | None = None
 
     def configure(self, rule: DensityRule | None, segments: Iterable[Segment]) -> None:
@@ -94,6 +96,7 @@ class DensityUpkeep:
         index.fill(_points(segment))
         if not is_active:
             index.seal(segment.coverage(), segment.max_timestamp_offset)
+            self._unsynced.add_created(index.stored.file)
         return index
 
     def _create(self, segment: Segment, rule: DensityRule, carried_ms: int) -> DensityIndex:

@@ -36,10 +36,9 @@ from protocol.errors import CorruptRecords
 from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, TimestampType
 from protocol.records.scan import scan_entries
 from storage.checkpoints import CorruptCheckpoint
+from storage.density_file import DamagedDensity, DensityFile
 from storage.errors import CorruptLog, LogQuarantined, StorageFailed
-from storage.file_names import (
-    LOG_SUFFIX,
-)
+from storage.file_names import DENSITY_SUFFIX, LOG_SUFFIX, offset_file_name
 from storage.files import Files, sync_file
 from storage.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from storage.leftovers import (
@@ -213,6 +212,7 @@ def recover_segments(opening: Opening, segments: list[Segment]) -> None:
             log_end_offset=segments[first].base_offset,
             now_ms=opening.now_ms,
         )
+    _check_densities(opening, segments[:first])
     for index in range(first, len(segments)):
         end = _recover_segment(opening, segments[index])
         if end.damage is None:
@@ -226,6 +226,18 @@ def recover_segments(opening: Opening, segments: list[Segment]) -> None:
             _remove_behind_cut(opening, segments[index + 1 :])
         del segments[index + 1 :]
         return
+
+
+def _check_densities(opening: Opening, segments: list[Segment]) -> None:
+    """Remove side files that lookups had made and that were not synced yet."""
+    for segment in segments:
+        name = offset_file_name(segment.base_offset, DENSITY_SUFFIX)
+        if name in opening.names:
+            try:
+                path = segment.path(DENSITY_SUFFIX)
+                DensityFile.load(opening.files, path, segment.coverage()).close()
+            except (DamagedDensity, OSError):
+                opening.remove_density(segment.base_offset)
 
 
 def _check_continuation(

@@ -72,7 +72,7 @@ class SegmentedLog:
         self.manifest = manifest
         self.unsynced = Unsynced(files, path)
         self.reader = LogReader(self.segments, index_interval=0)
-        self._densities = DensityUpkeep(files)
+        self._densities = DensityUpkeep(files, self.unsynced)
         self.lookup = TimeLookup(self.segments, self._densities, index_interval=0)
         self.end_offset = self.segments.active.next_offset
         self.swap: Swap | None = None
