@@ -12,13 +12,14 @@ Each can be interrupted and run again: what replaces something is complete befor
 Source: Kafka `LogLoader`. Read next: `storage.recovery`, which has the other passes.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from config import TopicConfig
-from protocol.records.scan import scan_entries
 from storage.density import DensityRule
-from storage.errors import LogQuarantined
+from storage.entry_heads import HeadWalk
+from storage.errors import CorruptLog, LogQuarantined
 from storage.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -114,10 +115,13 @@ def finish_rewrites(opening: Opening) -> None:
 
 def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
     """One above the last offset in a `.log.swap`."""
-    data = opening.files.read_all(f"{opening.path}/{name.format()}")
+    file = opening.files.open(f"{opening.path}/{name.format()}")
     end = name.base_offset
-    for entry in scan_entries(data):
-        end = entry.last_offset + 1
+    with suppress(CorruptLog):
+        # A torn end may have come along when a segment was split.
+        for head in HeadWalk(file, file.size).heads(0):
+            end = head.last_offset + 1
+    file.close()
     return end
 
 

@@ -2,7 +2,8 @@
 
 Owns the passes, one function each, in this order:
 
-1. to 4.                whole files that an interrupted run left: `storage.leftovers`
+1. to 4.                whole files that an interrupted run left: `storage.leftovers`; then
+                        segments that span too many offsets are split: `storage.overflow`
 5. `load_segments`      what is known of each segment: remembered, indexed, or read again
 6. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
 7. `choose_start`       the log's start, and a first segment if there is none
@@ -53,6 +54,7 @@ from storage.log import Log
 from storage.log_producers import LogProducers
 from storage.log_values import LogParts, RecoveryReport
 from storage.manifest import Manifest
+from storage.overflow import split_overflowing
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import ProducerState
 from storage.segment import Segment
@@ -98,6 +100,7 @@ def open_log(
         finish_rewrites(opening)
         remove_orphans(opening)
         remove_below_start(opening)
+        split_overflowing(opening)
         segments = load_segments(opening)
         if not is_clean and opening.quarantine is None:
             recover_segments(opening, segments)

@@ -1,0 +1,149 @@
+"""Segments that span more offsets than an index entry can tell: split when a directory is opened.
+
+An index stores offsets relative to the segment's base in 31 bits. No segment written here spans
+more, but directories of Kafka may have some: its compaction merged small segments without looking
+(KAFKA-6264), and so may any segment with large gaps. Such a segment cannot be indexed, so it is
+rewritten into several before anything else is read:
+
+    part 0   base of the segment       entries up to 2^31-1 offsets above it
+    part 1   one above part 0's end, or the base of its first entry if that is too far above
+    ...
+
+Crash safety is that of a rewrite (`storage.swap`): the parts are written as `.cleaned` and synced,
+then renamed `.swap` from the last one to the first, each durably before the next; the moment when
+the first part has its name decides, and `storage.leftovers` does the rest. Bytes that are no entry,
+behind all others, come along: they are for recovery to judge.
+
+Source: Kafka `LocalLog.splitOverflowedSegment`. Read next: `storage.leftovers`.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from protocol.records.layout import INT32_MAX, INT64_MAX, MAGIC_V2
+from protocol.records.scan import scan_entries
+from storage.entry_heads import EntryHead
+from storage.errors import CorruptLog
+from storage.file_names import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    MANIFEST_NAME,
+    SWAP_SUFFIX,
+)
+from storage.files import sync_file
+from storage.leftovers import Opening, finish_rewrites, parsed_names
+from storage.manifest import UNKNOWN
+from storage.segment import Segment
+
+_COPY_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """What one of the new segments gets: `cuts` are positions between entries, ends included."""
+
+    base_offset: int
+    cuts: list[int]
+
+
+def split_overflowing(opening: Opening) -> None:
+    """Rewrite the segments of the directory that need it; `opening.names` is right afterwards.
+
+    Raises OSError.
+    """
+    parsed = parsed_names(opening.names)
+    bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
+    suspects = [base for base, following in pairwise(bases) if following - 1 - base > INT32_MAX]
+    if bases and MANIFEST_NAME not in opening.names:
+        # Where the last one ends, only its entries tell; whoever wrote a manifest has looked.
+        suspects.append(bases[-1])
+    for base in suspects:
+        old = Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms)
+        try:
+            facts = opening.manifest.facts.get(base)
+            if facts is None or facts.size_bytes != old.size:
+                parts = _plan(old)
+                if len(parts) > 1:
+                    _split(opening, old, parts)
+        finally:
+            old.close()
+
+
+def _plan(segment: Segment) -> list[_Part]:
+    """How the entries of a segment are shared out; one part when they fit."""
+    parts = [_Part(base_offset=segment.base_offset, cuts=[0])]
+    next_offset = segment.base_offset
+    try:
+        for head in segment.walk().heads(0):
+            if head.last_offset - parts[-1].base_offset > INT32_MAX:
+                base_offset = _base_for(head, next_offset)
+                parts.append(_Part(base_offset=base_offset, cuts=[head.position]))
+            parts[-1].cuts.append(head.position + head.size)
+            next_offset = head.last_offset + 1
+    except CorruptLog:
+        # A torn end, or damage: it stays at the end of the last part.
+        pass
+    return parts
+
+
+def _base_for(head: EntryHead, next_offset: int) -> int:
+    """The base of a part that begins with this entry: without a gap if that is possible.
+
+    The head of an older message tells its last offset only, so the least base that fits is taken.
+    """
+    if head.last_offset - next_offset <= INT32_MAX:
+        return next_offset
+    return head.base_offset if head.magic == MAGIC_V2 else head.last_offset - INT32_MAX
+
+
+def _split(opening: Opening, old: Segment, parts: list[_Part]) -> None:
+    appended_ms = opening.files.modified_ms(old.log.path)
+    new, facts = [], []
+    for part in parts:
+        segment = _write_part(opening, old, part, appended_ms)
+        new.append(segment)
+        facts.append(segment.seal(now_ms=appended_ms))
+    end = parts[-1].cuts[-1]
+    if end < old.size:
+        new[-1].log.append(old.log.pread(old.size - end, end))
+    for segment in new:
+        for file in segment.all_files():
+            sync_file(file)
+    opening.files.sync_directory(opening.path)
+    for segment in reversed(new):
+        segment.move_to(SWAP_SUFFIX, (*INDEX_SUFFIXES, LOG_SUFFIX))
+        opening.files.sync_directory(opening.path)
+        segment.close()
+    opening.names = opening.files.list_directory(opening.path)
+    finish_rewrites(opening)
+    for one in facts:
+        opening.manifest.remember(one)
+    opening.report.notes.append(
+        f"{old.log.path} spanned more than 2^31 offsets and was split into {len(new)} segments"
+    )
+
+
+def _write_part(opening: Opening, old: Segment, part: _Part, appended_ms: int) -> Segment:
+    """One new segment with its indexes, as `.cleaned`."""
+    new = Segment.create(
+        opening.files, opening.path, part.base_offset, now_ms=appended_ms, stage=CLEANED_SUFFIX
+    )
+    start = part.cuts[0]
+    for end, following in zip(part.cuts[1:], [*part.cuts[2:], INT64_MAX], strict=True):
+        if following - start > _COPY_BYTES:
+            data = old.log.pread(end - start, start)
+            new.append(
+                data,
+                scan_entries(data),
+                now_ms=appended_ms,
+                index_interval=opening.config.index_interval_bytes,
+            )
+            start = end
+    for txn in old.txn_index.read_from(part.base_offset):
+        if txn.last_offset < new.next_offset:
+            new.txn_index.append(txn)
+    # Wrappers were counted as one: `storage.measure` looks inside.
+    new.records = UNKNOWN
+    return new
