@@ -157,8 +157,8 @@ class Upkeep:
         if held is not None and self._held_by_future.get(log) != held:
             logger.warning(
                 "%s-%d: segment %d has a timestamp ahead of the clock. Retention by time keeps it "
-                "and everything behind it until the clock has passed that; retention.bytes and "
-                "DeleteRecords do not wait.",
+                "and everything behind it until the clock has passed that; retention.bytes, "
+                "DeleteRecords and retention.clamp.future=true do not wait.",
                 log.topic,
                 log.partition,
                 held,

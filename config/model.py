@@ -53,6 +53,7 @@ class TopicConfig:
     message_timestamp_before_max_ms: int
     message_timestamp_after_max_ms: int
     retention_ms: int
+    retention_clamp_future: bool
     segment_ms: int
     segment_jitter_ms: int
     time_index_variant: str

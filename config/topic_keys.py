@@ -58,6 +58,14 @@ _TOPIC_TIME = (
         ("log.retention.hours", MS_PER_HOUR),
         low=-1,
     ),
+    topic_flag(
+        "retention.clamp.future",
+        False,
+        "Tidelog's own. Let no timestamp count as newer, for retention.ms, than the time at which "
+        "its segment was last appended to; otherwise a record from the future keeps its segment "
+        "and everything behind it.",
+        "log.retention.clamp.future",
+    ),
     topic_number(
         "segment.ms",
         7 * MS_PER_DAY,

@@ -319,6 +319,7 @@ class Log(ReadableLog):
                 retention_ms=self.config.retention_ms,
                 retention_bytes=self.config.retention_bytes,
                 deletes=self.config.is_deleted_by_retention,
+                clamps_future=self.config.retention_clamp_future,
             ),
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,

@@ -13,7 +13,9 @@ They are tried in this order. A log whose every segment may go is rolled first b
 that an empty segment keeps its offsets. With `cleanup.policy` compact alone, only START applies.
 
 One record from the future keeps its segment, and all newer ones, out of the TIME rule until the
-clock has passed it; `held_by_future` names such a segment so that somebody can be told.
+clock has passed it; `held_by_future` names such a segment so that somebody can be told. A topic
+with `retention.clamp.future` lets no timestamp count as newer than the last append of its segment
+(differs from Kafka, whose tiered logs do the like by the file's modification time).
 
 Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`. Read next: `storage.log`.
 """
@@ -36,21 +38,39 @@ class DeletionReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentAge:
-    """What retention has to know of a segment; `next_base` is the log end for the active one."""
+    """What retention has to know of a segment.
+
+    Attributes:
+        base_offset: its first offset.
+        next_base: that of the next segment, or the log's end for the active one.
+        size_bytes: of the `.log`.
+        largest_timestamp: of its records (ms), or `appended_ms` when none has one.
+        appended_ms: the broker's clock at its last append.
+    """
 
     base_offset: int
     next_base: int
     size_bytes: int
     largest_timestamp: int
+    appended_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """The topic's settings; UNLIMITED switches a rule off. `deletes`: policy contains delete."""
+    """The topic's settings; UNLIMITED switches a rule off.
+
+    `deletes`: the policy contains delete. `clamps_future`: see above.
+    """
 
     retention_ms: int
     retention_bytes: int
     deletes: bool
+    clamps_future: bool
+
+    def age_ms(self, segment: SegmentAge, now_ms: int) -> int:
+        """How old the newest record of a segment counts; negative when it is from the future."""
+        newest = segment.largest_timestamp
+        return now_ms - (min(newest, segment.appended_ms) if self.clamps_future else newest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +125,10 @@ def plan_retention(
     if rules.retention_ms >= 0:
         take(
             DeletionReason.TIME,
-            lambda segment: now_ms - segment.largest_timestamp > rules.retention_ms,
+            lambda segment: rules.age_ms(segment, now_ms) > rules.retention_ms,
         )
-    return RetentionPlan(reasons=tuple(reasons), held_by_future=_held(segments, reasons, now_ms))
-
-
-def _held(
-    segments: Sequence[SegmentAge], reasons: Sequence[DeletionReason], now_ms: int
-) -> int | None:
-    survivors = segments[len(reasons) :]
-    if survivors and survivors[0].largest_timestamp > now_ms:
-        return survivors[0].base_offset
-    return None
+    first = next(iter(segments[len(reasons) :]), None)
+    is_held = first is not None and rules.age_ms(first, now_ms) < 0
+    return RetentionPlan(
+        reasons=tuple(reasons), held_by_future=first.base_offset if first and is_held else None
+    )

@@ -168,6 +168,7 @@ class SegmentedLog:
                 next_base=end,
                 size_bytes=segment.size,
                 largest_timestamp=segment.largest_timestamp,
+                appended_ms=segment.appended_ms,
             )
             for segment, end in zip(segments, ends, strict=True)
         ]

@@ -25,20 +25,30 @@ def plan(
     deletes: bool = True,
     start: int = 0,
     high_watermark: int | None = None,
+    clamps_future: bool = False,
 ) -> RetentionPlan:
-    """A plan for segments of ten records each, with these largest timestamps."""
+    """A plan for segments of ten records each, with these largest timestamps.
+
+    They were last appended to 10,000 ms ago.
+    """
     ages = [
         SegmentAge(
             base_offset=10 * index,
             next_base=10 * index + 10,
             size_bytes=size,
             largest_timestamp=timestamp,
+            appended_ms=NOW - 10_000,
         )
         for index, timestamp in enumerate(largest)
     ]
     return plan_retention(
         ages,
-        RetentionRules(retention_ms=retention_ms, retention_bytes=retention_bytes, deletes=deletes),
+        RetentionRules(
+            retention_ms=retention_ms,
+            retention_bytes=retention_bytes,
+            deletes=deletes,
+            clamps_future=clamps_future,
+        ),
         log_start_offset=start,
         high_watermark=10 * len(ages) if high_watermark is None else high_watermark,
         now_ms=NOW,
@@ -111,6 +121,28 @@ def test_case_53_future_timestamp_at_the_head_blocks_time_but_not_size() -> None
     assert plan(future, NOW, NOW, retention_ms=1000, retention_bytes=20).reasons == (
         DeletionReason.SIZE,
     )
+
+
+def test_clamped_future_counts_from_the_last_append() -> None:
+    future = NOW + 10 * DAY_MS
+    gone = plan(future, 1, future, retention_ms=9_999, clamps_future=True)
+    assert gone.reasons == (DeletionReason.TIME,) * 3
+    kept = plan(future, 1, retention_ms=10_000, clamps_future=True)
+    assert (kept.reasons, kept.held_by_future) == ((), None)
+    assert plan(NOW - 20_000, retention_ms=15_000, clamps_future=True).reasons
+
+
+def test_clamping_is_a_setting_of_the_topic() -> None:
+    log = LogHarness(retention_ms=100, message_timestamp_after_max_ms=10 * DAY_MS)
+    log.append(log.now_ms + DAY_MS)
+    log.log.roll(log.now_ms)
+    log.append(log.now_ms)
+    log.now_ms += 101
+    assert log.log.delete_expired(log.now_ms) == []
+    assert log.log.held_by_future == 0
+    log.configure(retention_clamp_future="true")
+    assert len(log.log.delete_expired(log.now_ms)) == 2
+    assert log.log.held_by_future is None
 
 
 def test_case_54_compacted_topics_delete_nothing_by_time_or_size() -> None:
