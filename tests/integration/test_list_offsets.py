@@ -133,3 +133,20 @@ class TestVersion0:
         await fill(client)
         answer = await list_offset(client, "t", -3, version=0)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+    async def test_case_70_a_consumer_sees_the_high_watermark_in_place_of_what_is_above(
+        self, broker: RunningBroker
+    ) -> None:
+        client = await broker.client()
+        one = batch("x")
+        await create_topic(client, "t", segment_bytes=str(2 * len(one)))
+        log = broker.broker.topics.led_log("t", 0)
+        for number in range(20):
+            log.append(memoryview(bytearray(one)), now_ms=number)
+            if number == 16:
+                log.flush()
+        assert (log.high_watermark, log.log_end_offset) == (17, 20)
+        answer = await list_offset(client, "t", -1, version=0, max_num_offsets=15)
+        assert answer.old_style_offsets == [17, *range(16, -1, -2)]
+        answer = await list_offset(client, "t", -1, version=0, max_num_offsets=2)
+        assert answer.old_style_offsets == [17]
