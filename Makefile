@@ -103,6 +103,10 @@ differential: setup ## the same bytes to five releases of Apache Kafka and to us
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour
 	$(BIN)/python -m demo.flights
 
+.PHONY: spark-demo
+spark-demo: spark-setup ## the flights through Spark: streamed, archived by day, restored, equal row for row
+	$(BIN)/python -m demo.spark_flights
+
 .PHONY: crash
 crash: setup ## a long campaign of simulated power cuts (STATES=, default 100000)
 	$(BIN)/python -m tests.crash.campaign --states $(or $(STATES),100000)

@@ -80,11 +80,14 @@ def session(
     return existing
 
 
-def by_partition(frame: DataFrame, bootstrap: str, topic: str) -> DataFrame:
+def by_partition(
+    frame: DataFrame, bootstrap: str, topic: str, options: Mapping[str, str] | None = None
+) -> DataFrame:
     """`frame` with a target partition for every row, and all rows of one in one task.
 
     A `partition` that is there is kept; otherwise the key decides as in every Kafka client, and a
-    row without a key goes by its value. This is what exactly-once delivery asks for.
+    row without a key goes by its value. This is what exactly-once delivery asks for. `options` are
+    further `kafka.*` options that the broker asks for, such as those of TLS.
 
     Raises:
         BrokerRefused: the topic does not exist.
@@ -96,8 +99,8 @@ def by_partition(frame: DataFrame, bootstrap: str, topic: str) -> DataFrame:
     from pipeline.cluster import Cluster
     from pipeline.options import TopicChoice, parse_sink_options
 
-    options = parse_sink_options({"kafka.bootstrap.servers": bootstrap, "topic": topic})
-    with Cluster(options.connection) as cluster:
+    named = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "topic": topic}
+    with Cluster(parse_sink_options(named).connection) as cluster:
         count = len(cluster.partitions(TopicChoice(names=(topic,))))
     choose = F.udf(lambda key: partition_for_key(bytes(key), count), "int")
     basis = F.col("value").cast("binary")

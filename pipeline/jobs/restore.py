@@ -98,7 +98,8 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
         frame = frame.withColumn("partition", F.lit(None).cast("int"))
     bootstrap = settings.options["kafka.bootstrap.servers"]
     frame = frame.withColumnRenamed("partition", "was").withColumn("partition", F.col("was"))
-    spread = by_partition(frame, bootstrap, settings.topic).sortWithinPartitions("was", "offset")
+    spread = by_partition(frame, bootstrap, settings.topic, settings.options)
+    spread = spread.sortWithinPartitions("was", "offset")
     if settings.name:
         sink |= {"delivery": "exactly-once", "transactionalIdPrefix": settings.name}
     if settings.rows_per_second:

@@ -39,11 +39,12 @@ START_MS = 1_700_000_000_000
 class Broker:
     """A broker process over a directory, and the few things tests ask of it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *settings: str) -> None:
         self.directory = directory
+        self.security: dict[str, str] = {}
         command = [sys.executable, "-m", "broker", f"log.dirs={directory}",
                    "listeners=PLAINTEXT://127.0.0.1:0", "metrics.listener=127.0.0.1:0",
-                   "group.initial.rebalance.delay.ms=0"]  # fmt: skip
+                   "group.initial.rebalance.delay.ms=0", *settings]  # fmt: skip
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -59,7 +60,7 @@ class Broker:
 
     @property
     def options(self) -> dict[str, str]:
-        return {"kafka.bootstrap.servers": self.bootstrap}
+        return {"kafka.bootstrap.servers": self.bootstrap, **self.security}
 
     def topic(self, partitions: int = 3, name: str = "", **settings: str) -> str:
         """Make a topic that keeps old records, with a name of its own; its name."""

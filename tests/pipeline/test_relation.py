@@ -308,10 +308,10 @@ def test_filters_narrow_what_is_read_and_change_no_answer(topic: str, read: Any)
 def test_statistics_prune_both_ends_of_a_window_and_lose_no_late_row(
     broker: Broker, read: Any, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
-    """Segments of some 700 s each; one late record lies far behind the window."""
-    name = broker.topic(1, segment_bytes="20000")
+    """Segments of some 300 s each; one late record lies far behind the window."""
+    name = broker.topic(1, segment_bytes="9000")
     for first in range(0, 4000, 400):
-        broker.produce(name, 0, 400, first=first, batchBytes="4k")
+        broker.produce(name, 0, 400, first=first, batchBytes="2k")
     broker.produce(name, 0, 1, start_ms=START_MS - 2_350_000, first=4000)
     window = {"startingTimestamp": str(START_MS + 1_600_000)}
     window["endingTimestamp"] = str(START_MS + 1_700_000)
