@@ -4,12 +4,15 @@ Each case is one tool. The answer is read from what the tool prints, because tha
 and their scripts read. One JVM at a time; they are started with small heaps.
 """
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from tests.compat import harness
@@ -35,6 +38,16 @@ DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
 ACLS = "org.apache.kafka.tools.AclCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+ALL_GROUPS = "org.apache.kafka.tools.GroupsCommand"
+SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
+STREAMS_RESET = "org.apache.kafka.tools.StreamsResetter"
+CLIENT_METRICS = "org.apache.kafka.tools.ClientMetricsCommand"
+PRODUCER_PERF = "org.apache.kafka.tools.ProducerPerformance"
+CONSUMER_PERF = "org.apache.kafka.tools.ConsumerPerformance"
+END_TO_END = "org.apache.kafka.tools.EndToEndLatency"
+VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
+VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +57,28 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.bootstrap
 
 
-def run(name: str, *arguments: str, stdin: str = "", version: str = kafka_peer.NEWEST) -> str:
+def run(name: str, *arguments: str, stdin: str = "") -> str:
     """What the tool printed; it must end well."""
-    command = kafka_peer.tool_command(name, *arguments, version=version, heap="128m")
+    code, text = ended(name, *arguments, stdin=stdin)
+    assert code == 0, text[-3000:]
+    assert "Exception" not in text, text[-3000:]
+    return text
+
+
+def refused(name: str, *arguments: str) -> str:
+    """What the tool printed when it was told no."""
+    code, text = ended(name, *arguments)
+    assert code == 1, text[-3000:]
+    return text
+
+
+def ended(name: str, *arguments: str, stdin: str = "") -> tuple[int, str]:
+    """The tool's exit code and what it printed."""
+    command = kafka_peer.tool_command(name, *arguments, heap="128m")
     done = subprocess.run(
         command, input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
     )
-    text = done.stdout + done.stderr
-    assert done.returncode == 0, text[-3000:]
-    assert "Exception" not in text, text[-3000:]
-    return text
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +211,145 @@ def test_moves_and_elections_have_nothing_to_do(address: str, topic: str, tmp_pa
         *("--bootstrap-server", address, "--election-type", "preferred"),
         "--all-topic-partitions",
     )
+
+
+def test_moves_to_where_everything_is_are_done_at_once(
+    address: str, topic: str, tmp_path: Path
+) -> None:
+    where = ("--bootstrap-server", address)
+    topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
+    topics.write_text(f'{{"topics":[{{"topic":"{topic}"}}],"version":1}}')
+    proposed = run(
+        REASSIGN,
+        *(*where, "--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1"),
+    )
+    plan.write_text(proposed.rstrip().rsplit("\n", 1)[1])
+    assert "Successfully started" in run(
+        REASSIGN, *where, "--execute", "--reassignment-json-file", str(plan)
+    )
+    done = run(REASSIGN, *where, "--verify", "--reassignment-json-file", str(plan))
+    assert f"Reassignment of partition {topic}-0 is completed" in done
+
+
+@contextmanager
+def open_transaction(address: str, topic: str) -> Iterator[tuple[str, int]]:
+    """A transactional id and the first offset of its transaction, which nobody ends."""
+    name = harness.unique("open")
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": address, "transactional.id": name, "log_level": 2}
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    offsets: list[int] = []
+
+    def delivered(_: object, message: confluent_kafka.Message) -> None:
+        offset = message.offset()
+        assert offset is not None
+        offsets.append(offset)
+
+    producer.produce(topic, b"x", on_delivery=delivered)
+    producer.flush(20)
+    yield name, offsets[0]
+
+
+def test_open_transactions_are_described_and_aborted(address: str) -> None:
+    topic = harness.unique("transactions")
+    harness.create_topic(address, topic, 1)
+    where = ("--bootstrap-server", address)
+    with open_transaction(address, topic) as (name, offset):
+        assert name in run(TRANSACTIONS, *where, "list")
+        described = run(TRANSACTIONS, *where, "describe", "--transactional-id", name)
+        assert "Ongoing" in described
+        assert f"{topic}-0" in described
+        partition = ("--topic", topic, "--partition", "0")
+        producers = run(TRANSACTIONS, *where, "describe-producers", *partition)
+        assert str(offset) in producers.splitlines()[1].split()
+        hanging = run(TRANSACTIONS, *where, "find-hanging", "--broker-id", "1")
+        assert topic not in hanging, "its coordinator knows it"
+        run(TRANSACTIONS, *where, "abort", *partition, "--start-offset", str(offset))
+        after = run(TRANSACTIONS, *where, "describe-producers", *partition)
+        assert "None" in after.splitlines()[1].split()
+        run(TRANSACTIONS, *where, "forceTerminateTransaction", "--transactionalId", name)
+        ends = run(TRANSACTIONS, *where, "describe", "--transactional-id", name)
+        assert "Empty" in ends.splitlines()[1].split()
+
+
+def test_access_control_quotas_and_users_are_refused_by_name(address: str, topic: str) -> None:
+    where = ("--bootstrap-server", address)
+    new = ("--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", topic)
+    for arguments in (("--list",), new):
+        assert "SecurityDisabledException" in refused(ACLS, *where, *arguments)
+    user = (*where, "--entity-type", "users", "--entity-name", "a", "--alter", "--add-config")
+    assert "enforces no quotas" in refused(CONFIGS, *user, "producer_byte_rate=1000")
+    assert "UnsupportedSaslMechanismException" in refused(
+        CONFIGS, *user, "SCRAM-SHA-256=[password=a]"
+    )
+
+
+def test_features_keep_their_levels(address: str) -> None:
+    where = ("--bootstrap-server", address)
+    run(FEATURES, *where, "upgrade", "--feature", "transaction.version=2")
+    assert "cannot be changed" in refused(
+        FEATURES, *where, "downgrade", "--feature", "transaction.version=0"
+    )
+    assert "metadata.version=" in run(FEATURES, *where, "version-mapping")
+    endpoints = run(CLUSTER, "list-endpoints", *where)
+    assert "broker" in endpoints.splitlines()[1].split()
+
+
+def test_groups_of_every_type_are_listed(address: str, topic: str) -> None:
+    where = ("--bootstrap-server", address)
+    group = harness.unique("newer")
+    run(
+        CONSOLE_CONSUMER,
+        *(*where, "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "30"),
+        *("--command-property", "group.protocol=consumer", "--timeout-ms", "30000"),
+    )
+    (line,) = (line for line in run(ALL_GROUPS, *where, "--list").splitlines() if group in line)
+    assert line.split()[1:] == ["Consumer", "consumer"]
+    for listing in (SHARE_GROUPS, STREAMS_GROUPS, CLIENT_METRICS):
+        assert group not in run(listing, *where, "--list")
+
+
+def test_a_streams_application_is_reset(address: str, topic: str) -> None:
+    group = harness.unique("streams")
+    run(
+        CONSOLE_CONSUMER,
+        *("--bootstrap-server", address, "--topic", topic, "--group", group),
+        *("--from-beginning", "--max-messages", "30", "--timeout-ms", "30000"),
+    )
+    reset = run(
+        STREAMS_RESET,
+        *("--bootstrap-server", address, "--application-id", group, "--input-topics", topic),
+        *("--to-earliest", "--force"),
+    )
+    assert "Topic: " + topic in reset
+    described = run(GROUPS, "--bootstrap-server", address, "--describe", "--group", group)
+    assert {line.split()[3] for line in described.splitlines() if topic in line} == {"0"}
+
+
+def test_performance_tools_measure(address: str) -> None:
+    name, where = harness.unique("perf"), ("--bootstrap-server", address)
+    harness.create_topic(address, name, 2)
+    size = ("--num-records", "20000", "--record-size", "100", "--throughput", "-1")
+    for more in ((), ("--transactional-id", name, "--transaction-duration-ms", "200")):
+        assert "20000 records sent" in run(PRODUCER_PERF, *where, "--topic", name, *size, *more)
+    read = run(CONSUMER_PERF, *where, "--topic", name, "--num-records", "40000")
+    assert int(read.splitlines()[1].split(", ")[4]) >= 40_000
+    few = ("--num-records", "50", "--producer-acks", "all", "--record-size", "100")
+    assert "Percentiles" in run(END_TO_END, *where, "--topic", harness.unique("latency"), *few)
+
+
+def test_verifiable_clients_see_what_they_send(address: str) -> None:
+    name, where = harness.unique("verified"), ("--bootstrap-server", address)
+    harness.create_topic(address, name, 1)
+    sent = run(VERIFIABLE_PRODUCER, *where, "--topic", name, "--max-messages", "100")
+    assert '"sent":100,"acked":100' in sent
+    for protocol in ("classic", "consumer"):
+        seen = run(
+            VERIFIABLE_CONSUMER,
+            *(*where, "--topic", name, "--group-id", f"{name}-{protocol}", "--group-protocol"),
+            *(protocol, "--reset-policy", "earliest", "--max-messages", "100"),
+        )
+        counts = re.findall(r'"name":"records_consumed","count":(\d+)', seen)
+        assert sum(map(int, counts)) == 100, seen[-2000:]
