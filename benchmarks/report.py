@@ -47,13 +47,13 @@ def write_documents(document: Document) -> None:
     PICTURE.write_text(picture(document))
 
 
-def replace_section(name: str, text: str) -> None:
-    """Puts `text` between the markers of a section of docs/benchmarks.md."""
-    page = PAGE.read_text()
+def replace_section(name: str, text: str, page_path: Path = PAGE) -> None:
+    """Puts `text` between the markers of a section of a page."""
+    page = page_path.read_text()
     opening, closing = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     before, _, rest = page.partition(opening)
     _, _, after = rest.partition(closing)
-    PAGE.write_text(f"{before}{opening}\n{text}\n{closing}{after}")
+    page_path.write_text(f"{before}{opening}\n{text}\n{closing}{after}")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

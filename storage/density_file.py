@@ -16,6 +16,9 @@ here exists that the log and the time index could not tell.
 
 Owns the bytes; what an entry means is known to `storage.density`. Integers are big-endian.
 
+Differs from Kafka: it has no such files. It takes their name for that of an index of its own, which
+it leaves alone while there is a segment of that base, and removes when there is none.
+
 Source: KIP-33 drafts (`SegmentBaseOffset.time.index`). Read next: `storage.density`.
 """
 
