@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.transactions.state import TxnSnapshot
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -439,3 +440,44 @@ async def test_can_a_hanging_transaction_be_found_and_aborted(tmp_path: Path) ->
         assert await session.read() == []
         found = (await session.client.request(asked, 0)).topics[0].partitions[0]
         assert found.active_producers[0].current_txn_start_offset == -1
+
+
+async def test_transactions_survive_the_compaction_of_their_topic(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "transaction_state_log_segment_bytes": "2000",
+        "transaction_state_log_num_partitions": "1",
+    }
+    async with running_broker(tmp_path / "data", **settings) as broker:
+        done = await Session.open(broker)
+        for number in range(20):
+            assert await done.init() == NONE
+            assert await done.add(0) == [NONE]
+            assert (await done.produce(f"done-{number}", is_transactional=True))[0] == NONE
+            assert await done.end(is_commit=number % 2 == 0) == NONE
+        still_open = await Session.open(broker, creating=False)
+        still_open.name = "y"
+        assert await still_open.init("y") == NONE
+        assert await still_open.add(1) == [NONE]
+        assert (await still_open.produce("open", partition=1, is_transactional=True))[0] == NONE
+        log = broker.broker.topics.led_log("__transaction_state", 0)
+        assert len(log.segments) > 3
+        size, before = log.size_bytes, known(broker)
+        broker.broker.housekeeping.run_now("cleaner")
+        assert log.size_bytes < size / 2
+        committed = await done.read()
+    async with running_broker(tmp_path / "data", **settings) as broker:
+        assert known(broker) == before
+        assert [snapshot.state.name for snapshot in before] == ["COMPLETE_ABORT", "ONGOING"]
+        again = await Session.open(broker, creating=False)
+        assert await again.read() == committed == [f"done-{n}" for n in range(0, 20, 2)]
+        assert await again.init() == NONE
+        assert (again.producer_id, again.epoch) == (done.producer_id, done.epoch + 1)
+        still_open.client = await broker.client()
+        assert await still_open.read(partition=1) == []
+        assert await still_open.end() == NONE
+        assert await still_open.read(partition=1) == ["open"]
+
+
+def known(broker: RunningBroker) -> list[TxnSnapshot]:
+    """What the coordinator knows, by transactional id."""
+    return sorted(broker.broker.transactions.snapshots(), key=lambda one: one.transactional_id)
