@@ -61,9 +61,13 @@ class DensityUpkeep:
             self.ensure(active, is_active=True)
 
     def begin(self, segment: Segment, *, carried_ms: int = NO_TIMESTAMP) -> None:
-        """Equip an empty segment; `carried_ms` is the log's largest timestamp in front of it."""
+        """Equip an empty segment; `carried_ms` is the log's largest timestamp in front of it.
+
+        It goes without when the file cannot be made: a roll does not fail for it.
+        """
         if self.rule is not None:
-            segment.density = self._create(segment, self.rule, carried_ms)
+            with suppress(OSError):
+                segment.density = self._create(segment, self.rule, carried_ms)
 
     def ensure(self, segment: Segment, *, is_active: bool) -> None:
         """Equip a segment whose time index is verified, if it is not yet.

@@ -221,8 +221,7 @@ class Log(ReadableLog):
     def roll(self, now_ms: int) -> None:
         """Close the active segment and start a new one at the log's end.
 
-        An empty active segment is replaced by a new one of the same base. Raises StorageFailed,
-        with the log as it was.
+        An empty active segment stays. Raises StorageFailed, with the log as it was.
         """
         if self._offline is not None:
             raise self._offline
@@ -234,7 +233,7 @@ class Log(ReadableLog):
     def _start_segment(self, now_ms: int) -> None:
         self.local.roll(now_ms=now_ms, durable_offset=self.durable_offset)
         if self._visible_end.offset == self.local.end_offset:
-            # Nothing visible has changed, but an empty segment may have been replaced.
+            # Nothing visible has changed, but the end lies in the new segment now.
             self._visible_end = self.local.end()
         if len(self.producers.state):
             snapshot = self.producers.snapshots.take_unsynced(self.producers.state)

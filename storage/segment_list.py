@@ -103,11 +103,6 @@ class SegmentList:
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
 
-    def replace_active(self, segment: Segment) -> None:
-        """Put another segment of the same base in place of the active one."""
-        assert segment.base_offset == self.active.base_offset
-        self._segments[-1] = segment
-
     def remove_first(self, count: int) -> list[Segment]:
         """Take the oldest `count` segments out; the active one has to stay."""
         assert 0 <= count < len(self._segments), f"cannot remove {count} of {len(self)} segments"

@@ -134,24 +134,20 @@ class SegmentedLog:
                     segment.density.write_out()
 
     def roll(self, *, now_ms: int, durable_offset: int) -> None:
-        """Close the active segment and start one at the end; an empty one is replaced."""
+        """Close the active segment and start one at the end; an empty one is as good as new."""
         closed = self.segments.active
         if closed.base_offset == self.end_offset:
             assert closed.is_empty, "a segment with data begins at the log's end"
-            self._bury([closed], due_ms=now_ms)
-        else:
-            self.manifest.remember(closed.seal(now_ms=now_ms))
-            self.manifest.remember_durable(durable_offset)
+            return
+        self.manifest.remember(closed.seal(now_ms=now_ms))
+        self.manifest.remember_durable(durable_offset)
         segment = Segment.create(self._files, self._path, self.end_offset, now_ms=now_ms)
         self._draw_jitter(segment)
         self._densities.begin(segment, carried_ms=self.segments.max_timestamp)
-        if closed.base_offset == segment.base_offset:
-            self.segments.replace_active(segment)
-        else:
-            self.segments.add(segment)
-            self.unsynced.add(closed.all_files())
-            if closed.density is not None:
-                closed.density.release()
+        self.segments.add(segment)
+        self.unsynced.add(closed.all_files())
+        if closed.density is not None:
+            closed.density.release()
         self.unsynced.add_created(self.manifest.file)
 
     def begin_flush(self) -> FlushTicket:
