@@ -461,6 +461,7 @@ class DataDir:
             is_clean=is_clean,
             recovery_point=hints.recovery_points.get(key, 0),
             log_start_offset=hints.log_starts.get(key, 0),
+            cleaned_offset=hints.cleaned.get(key, 0),
             producer_id_expiration_ms=self.broker_config.producer_id_expiration_ms,
             random=self._random,
         )

@@ -10,7 +10,7 @@ partition is made that they may know (`forget`).
 | recovery-point-offset-checkpoint | recovery point  | where recovery after a crash begins        |
 | log-start-offset-checkpoint      | log start       | a start inside of the first segment        |
 | replication-offset-checkpoint    | high watermark  | Apache Kafka, should it open the directory |
-| cleaner-offset-checkpoint        | compacted up to | Apache Kafka; ours is in the manifest      |
+| cleaner-offset-checkpoint        | compacted up to | logs without a manifest, and Apache Kafka  |
 
 Source: Kafka ``LogManager`` checkpoints. Read next: `storage.data_dir`.
 """
@@ -40,6 +40,7 @@ class Hints:
 
     recovery_points: Mapping[PartitionKey, int] = field(default_factory=dict)
     log_starts: Mapping[PartitionKey, int] = field(default_factory=dict)
+    cleaned: Mapping[PartitionKey, int] = field(default_factory=dict)
 
 
 class OffsetCheckpoints:
@@ -58,8 +59,9 @@ class OffsetCheckpoints:
         hints = Hints(
             recovery_points=self._read(RECOVERY_POINT_FILE, notices),
             log_starts=self._read(LOG_START_FILE, notices),
+            cleaned=self._read(CLEANER_FILE, notices),
         )
-        self._known = {*hints.recovery_points, *hints.log_starts}
+        self._known = {*hints.recovery_points, *hints.log_starts, *hints.cleaned}
         return hints, notices
 
     def write(self, logs: Iterable[Log]) -> None:

@@ -34,7 +34,7 @@ from typing import Final
 
 from config import TopicConfig
 from protocol.errors import CorruptRecords
-from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, TimestampType
+from protocol.records.layout import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, TimestampType
 from protocol.records.scan import scan_entries
 from storage.checkpoints import CorruptCheckpoint
 from storage.density_file import DamagedDensity, DensityFile
@@ -82,18 +82,22 @@ def open_log(
     is_clean: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    cleaned_offset: int = 0,
     producer_id_expiration_ms: int | None = None,
     random: Random | None = None,
 ) -> Log:
     """The log in the directory `path`, which exists; every byte of it is durable on return.
 
-    `is_clean` is the word of whoever stopped last that nothing has to be verified; the two offsets
-    are checkpoints, taken as hints. What was found and done is in `Log.recovery_report`.
+    `is_clean` is the word of whoever stopped last that nothing has to be verified; the three
+    offsets are checkpoints, taken as hints. What was found and done is in `Log.recovery_report`.
 
     Raises StorageFailed when the directory cannot be read or repaired.
     """
     try:
         opening = _begin(path, config, files, now_ms, is_clean, recovery_point)
+        if opening.manifest.cleaned_offset == NO_OFFSET and cleaned_offset > 0:
+            # A directory of Kafka: its word for what it has compacted.
+            opening.manifest.cleaned_offset = cleaned_offset
         if producer_id_expiration_ms is not None:
             opening.producers.state.expiration_ms = producer_id_expiration_ms
         remove_leftovers(opening)

@@ -3,9 +3,17 @@
 import pytest
 
 from config import load
-from storage.checkpoints import LOG_START_FILE, RECOVERY_POINT_FILE, read_offsets
+from protocol.records.builder import build_batch
+from protocol.records.record import Record
+from storage.checkpoints import (
+    CLEANER_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    read_offsets,
+)
 from storage.data_dir import DataDir
 from storage.errors import StorageFailed
+from storage.file_names import MANIFEST_NAME
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.power_loss import Survival
 from storage.simulated_disk import Fault, Operation, SimulatedDisk
@@ -102,3 +110,35 @@ def test_case_79_a_corrupt_recovery_point_costs_time_only() -> None:
     report = again.topics["u"].partitions[0].recovery_report
     assert (again.stopped_cleanly, report.scanned_bytes) == (True, 0)
     assert again.topics["u"].partitions[0].log_end_offset == 6
+
+
+def test_word_of_kafkas_cleaner_is_taken_over_and_given_back() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    log = data_dir.create_topic("t", 1, {"cleanup.policy": "compact"}, NOW).partitions[0]
+    for number in range(4):
+        record = Record(0, NOW, b"k", b"%d" % number)
+        log.append(memoryview(bytearray(build_batch([record]))), now_ms=NOW)
+        log.roll(NOW)
+    data_dir.close(NOW)
+    assert read_offsets(ROOT, CLEANER_FILE, disk) == {("t", 0): 0}
+    # As Kafka leaves a directory: its checkpoint, and no manifest.
+    disk.unlink(f"{ROOT}/t-0/{MANIFEST_NAME}")
+    disk.replace_atomically(f"{ROOT}/{CLEANER_FILE}", b"0\n1\nt 0 3\n")
+    data_dir = open_dir(disk)
+    log = data_dir.topics["t"].partitions[0]
+    assert log.cleaned_offset == 3
+    plan = log.cleanable(NOW)
+    assert plan is not None
+    assert plan.first_dirty == 3
+    data_dir.close(NOW)
+    assert read_offsets(ROOT, CLEANER_FILE, disk) == {("t", 0): 3}
+
+
+def test_new_topic_is_not_held_to_what_was_cleaned_of_its_predecessor() -> None:
+    disk = SimulatedDisk()
+    open_dir(disk).close(NOW)
+    disk.replace_atomically(f"{ROOT}/{CLEANER_FILE}", b"0\n1\nt 0 3\n")
+    data_dir = open_dir(disk)
+    data_dir.create_topic("t", 1, {"cleanup.policy": "compact"}, NOW)
+    assert ("t", 0) not in read_offsets(ROOT, CLEANER_FILE, disk)
