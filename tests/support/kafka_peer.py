@@ -107,7 +107,8 @@ class KafkaPeer:
     process was started, on time.perf_counter. The data directory is formatted before that when it
     is new, and kept at the end, so that a second peer on it is a restart. `log_dir` is where the
     partitions are, by default below the data directory; give one that somebody else wrote, and
-    ``node.id`` in `settings` to be its owner.
+    ``node.id`` in `settings` to be its owner. `listeners` are ports of 127.0.0.1 by security
+    protocol, beside the plain one (KRaft mode only); what they need goes into `settings`.
     """
 
     def __init__(
@@ -118,12 +119,14 @@ class KafkaPeer:
         settings: Mapping[str, str] | None = None,
         heap: str = "1g",
         log_dir: Path | None = None,
+        listeners: Mapping[str, int] | None = None,
     ) -> None:
         self.version = version
         self.data_dir = data_dir
         self.log_dir = log_dir or data_dir / "data"
         self.settings = dict(settings or {})
         self.heap = heap
+        self.listeners = dict(listeners or {})
         self.bootstrap = ""
         self.process: subprocess.Popen[bytes] | None = None
         self.spawned_at = 0.0
@@ -178,11 +181,18 @@ class KafkaPeer:
         return self.process.pid
 
     def _write_properties(self, port: int, controller_port: int) -> Path:
-        listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
+        clients = ",".join(
+            f"{protocol}://127.0.0.1:{listener}"
+            for protocol, listener in {"PLAINTEXT": port, **self.listeners}.items()
+        )
+        protocols = ",".join(f"{protocol}:{protocol}" for protocol in self.listeners)
         merged = {
             **_ONE_NODE,
-            "listeners": listeners,
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": clients,
+            "listener.security.protocol.map": ",".join(
+                filter(None, (_ONE_NODE["listener.security.protocol.map"], protocols))
+            ),
             "log.dirs": str(self.log_dir),
             **self.settings,
         }
