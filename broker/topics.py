@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from broker.changes import Changes, drive
 from broker.clock import Clock
 from broker.errors import (
     InvalidPartitions,
@@ -91,8 +92,13 @@ class TopicRegistry:
             topic.topic_id: topic for topic in data_dir.topics.values()
         }
         self._on_deleted: list[Callable[[Topic], object]] = []
+        self._changes = Changes()
         self._revision = 0
         self._group_overrides = data_dir.group_overrides()
+
+    async def finish(self) -> None:
+        """Return when no change is under way any more."""
+        await self._changes.finish()
 
     @property
     def path(self) -> str:
@@ -186,9 +192,12 @@ class TopicRegistry:
             InvalidPartitions: the count is below 1, or the broker would pass `max.partitions`.
             ConfigErrors: the overrides are not acceptable.
         """
+        return await self._changes.make(self._create(name, partitions, dict(overrides or {})))
+
+    async def _create(self, name: str, partitions: int, overrides: dict[str, str]) -> "Topic":
         self.check_new(name, partitions)
-        topic = self._data_dir.create_topic(
-            name, partitions, dict(overrides or {}), self._clock.wall_ms()
+        topic = await drive(
+            self._data_dir.create_topic_steps(name, partitions, overrides, self._clock.wall_ms())
         )
         self._by_id[topic.topic_id] = topic
         self._revision += 1
@@ -208,6 +217,9 @@ class TopicRegistry:
             UnknownTopicOrPartition: there is no such topic.
             PolicyViolation: it is an internal topic.
         """
+        await self._changes.make(self._delete(name))
+
+    async def _delete(self, name: str) -> None:
         topic = self._data_dir.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartition(name)
@@ -226,8 +238,11 @@ class TopicRegistry:
             UnknownTopicOrPartition: there is no such topic.
             InvalidPartitions: `total` is not above the present count, or is too large.
         """
+        await self._changes.make(self._grow(name, total))
+
+    async def _grow(self, name: str, total: int) -> None:
         self.check_growth(name, total)
-        self._data_dir.add_partitions(name, total, self._clock.wall_ms())
+        await drive(self._data_dir.add_partitions_steps(name, total, self._clock.wall_ms()))
         self._revision += 1
 
     def check_growth(self, name: str, total: int) -> None:
@@ -248,9 +263,12 @@ class TopicRegistry:
             UnknownTopicOrPartition: there is no such topic.
             ConfigErrors: a setting is not acceptable; nothing was changed.
         """
+        await self._changes.make(self._override(name, dict(overrides)))
+
+    async def _override(self, name: str, overrides: dict[str, str]) -> None:
         if name not in self._data_dir.topics:
             raise UnknownTopicOrPartition(name)
-        self._data_dir.set_topic_overrides(name, dict(overrides))
+        self._data_dir.set_topic_overrides(name, overrides)
 
     async def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
         """Replace the broker's settings made at run time; topics take them up at once.

@@ -29,15 +29,13 @@ Source: Kafka ``LogManager``; the journal is ours (docs/adr/0007). Read next: `s
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
 from config import BrokerConfig, ConfigErrors, TopicConfig, topic_config, with_dynamic
 from storage import data_dir_start
-from storage.checkpoints import (
-    write_clean_shutdown,
-)
+from storage.checkpoints import write_clean_shutdown
 from storage.closing import RunAll, close_logs, run_in_order
 from storage.data_dir_start import Claim, RandomBytes, Survey
 from storage.errors import DataDirNotWritable, StorageError, StorageFailed
@@ -47,6 +45,7 @@ from storage.metadata_journal import MetadataJournal, TopicMetadata
 from storage.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.partition_directories import PartitionDirectories
 from storage.recovery import open_log
+from storage.steps import Steps, off_loop, run_steps
 
 Progress = Callable[[int, int], None]
 """Called with the number of partitions loaded so far and in all."""
@@ -146,14 +145,22 @@ class DataDir:
     # --- topics ---------------------------------------------------------------------------------
 
     def create_topic(
+        self, name: str, partitions: int, overrides: Mapping[str, str], now_ms: int
+    ) -> Topic:
+        """`create_topic_steps` at once."""
+        return run_steps(self.create_topic_steps(name, partitions, overrides, now_ms))
+
+    def create_topic_steps(
         self,
         name: str,
         partitions: int,
         overrides: Mapping[str, str],
         now_ms: int,
-        topic_id: bytes | None = None,
-    ) -> Topic:
-        """A new topic with empty partitions, durable on return. The caller has judged the name.
+    ) -> Steps[Topic]:
+        """A new topic with empty partitions, durable at the end. The caller has judged the name.
+
+        A step makes one partition. Between the steps the topic is in the journal and not in
+        `topics`, and no other change of topics may be made.
 
         Raises:
             ConfigErrors: the overrides are not acceptable; nothing was changed.
@@ -164,7 +171,7 @@ class DataDir:
         config = topic_config(overrides, self.broker_config)
         metadata = TopicMetadata(
             name=name,
-            topic_id=topic_id or data_dir_start.random_uuid(self._random_bytes),
+            topic_id=data_dir_start.random_uuid(self._random_bytes),
             partitions=partitions,
             overrides=dict(overrides),
         )
@@ -178,18 +185,22 @@ class DataDir:
             config=config,
         )
         try:
-            self._make_partitions(topic, partitions, now_ms)
-        except (OSError, StorageError) as error:
-            for log in topic.partitions:
-                log.abandon()
+            topic.partitions = yield from self._make_partitions(topic, partitions, now_ms)
+        except StorageFailed:
             self._journal.mark_deleted(metadata)
             self._bury(metadata, now_ms)
-            raise StorageFailed("create", f"{self.path}/{name}", str(error)) from error
+            raise
         self.topics[name] = topic
         return topic
 
     def add_partitions(self, name: str, total: int, now_ms: int) -> None:
-        """Let the topic have `total` partitions, more than it has; durable on return.
+        """`add_partitions_steps` at once."""
+        run_steps(self.add_partitions_steps(name, total, now_ms))
+
+    def add_partitions_steps(self, name: str, total: int, now_ms: int) -> Steps[None]:
+        """Let the topic have `total` partitions, more than it has; durable at the end.
+
+        The new ones appear together, behind the last step; see `create_topic_steps`.
 
         Raises:
             StorageFailed: it could not be written; the topic is as it was.
@@ -200,13 +211,11 @@ class DataDir:
         self._checkpoints.forget(name, range(before, total), self._logs())
         self._journal.put_topic(self._metadata(topic, partitions=total))
         try:
-            self._make_partitions(topic, total, now_ms)
-        except (OSError, StorageError) as error:
-            for log in topic.partitions[before:]:
-                log.abandon()
-            del topic.partitions[before:]
+            added = yield from self._make_partitions(topic, total, now_ms)
+        except StorageFailed:
             self._journal.put_topic(self._metadata(topic, partitions=before))
-            raise StorageFailed("create", f"{self.path}/{name}", str(error)) from error
+            raise
+        topic.partitions += added
 
     def delete_topic(self, name: str, now_ms: int) -> None:
         """Forget the topic, durably; its files go ``file.delete.delay.ms`` later.
@@ -235,14 +244,8 @@ class DataDir:
         """
         topic = self.topics[name]
         config = topic_config(overrides, self.broker_config)
-        self._journal.put_topic(
-            TopicMetadata(
-                name=name,
-                topic_id=topic.topic_id,
-                partitions=len(topic.partitions),
-                overrides=dict(overrides),
-            )
-        )
+        metadata = self._metadata(topic, partitions=len(topic.partitions))
+        self._journal.put_topic(replace(metadata, overrides=dict(overrides)))
         topic.overrides = dict(overrides)
         self._reconfigure(topic, config)
 
@@ -345,7 +348,7 @@ class DataDir:
             self._directories.remove_later(name, now_ms)
         known = self._journal.topics()
         self._set_aside_strays(survey, known)
-        self._notice_others(survey)
+        self.notices += data_dir_start.notices_of_others(survey, self._journal)
         hints, notices = self._checkpoints.read()
         self.notices += notices
         total = sum(metadata.partitions for metadata in known.values())
@@ -385,16 +388,6 @@ class DataDir:
                 f"{name}-{partition} belongs to no topic of this broker; kept as {kept_as}, not "
                 "served"
             )
-
-    def _notice_others(self, survey: Survey) -> None:
-        if self._journal.bytes_cut:
-            self.notices.append(
-                f"cut {self._journal.bytes_cut} bytes of an unfinished change off "
-                f"{self._journal.path}"
-            )
-        if survey.unknown:
-            shown = ", ".join(survey.unknown[:3])
-            self.notices.append(f"left alone {len(survey.unknown)} unknown directories: {shown}")
 
     def _topic(self, metadata: TopicMetadata) -> Topic:
         overrides = dict(metadata.overrides)
@@ -440,12 +433,20 @@ class DataDir:
 
     # --- partitions -----------------------------------------------------------------------------
 
-    def _make_partitions(self, topic: Topic, total: int, now_ms: int) -> None:
-        """Directories and empty logs up to `total`; their names are durable on return."""
-        for partition in range(len(topic.partitions), total):
-            self._directories.make(topic.name, partition, topic.topic_id)
-            topic.partitions.append(self._open_log(topic, partition, Hints(), now_ms, True))
-        self._directories.sync()
+    def _make_partitions(self, topic: Topic, total: int, now_ms: int) -> Steps[list[Log]]:
+        """Directories and empty logs up to `total`; their names are durable at the end."""
+        made: list[Log] = []
+        try:
+            for partition in range(len(topic.partitions), total):
+                self._directories.make(topic.name, partition, topic.topic_id)
+                made.append(self._open_log(topic, partition, Hints(), now_ms, True))
+                yield None
+            yield from off_loop(self._directories.sync)
+        except (OSError, StorageError) as error:
+            for log in made:
+                log.abandon()
+            raise StorageFailed("create", f"{self.path}/{topic.name}", str(error)) from error
+        return made
 
     def _open_log(
         self, topic: Topic, partition: int, hints: Hints, now_ms: int, is_clean: bool

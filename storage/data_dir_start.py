@@ -21,7 +21,7 @@ Source: Kafka ``LogManager`` and ``MetaPropertiesEnsemble``. Read next: `storage
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,7 +52,7 @@ from storage.file_names import (
     parse_partition_directory_name,
 )
 from storage.files import TEMPORARY_SUFFIX, Files, Lock
-from storage.metadata_journal import JOURNAL_FILE, TopicMetadata
+from storage.metadata_journal import JOURNAL_FILE, MetadataJournal, TopicMetadata
 
 LOCK_FILE: Final = ".lock"
 LOST_AND_FOUND: Final = "lost+found"
@@ -349,3 +349,12 @@ def _not_writable(path: str, error: OSError) -> DataDirNotWritable:
         found=error.strerror or str(error),
         cure="check that it is a directory, its permissions and the free space, or use another",
     )
+
+
+def notices_of_others(survey: Survey, journal: MetadataJournal) -> Iterator[str]:
+    """What the operator is told of things that are neither topics nor wrong."""
+    if journal.bytes_cut:
+        yield f"cut {journal.bytes_cut} bytes of an unfinished change off {journal.path}"
+    if survey.unknown:
+        shown = ", ".join(survey.unknown[:3])
+        yield f"left alone {len(survey.unknown)} unknown directories: {shown}"

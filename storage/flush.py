@@ -107,6 +107,11 @@ class Unsynced:
         """Whether anything waits to be synced."""
         return self._created or bool(self._to_sync)
 
+    @property
+    def has_files(self) -> bool:
+        """Whether files wait to be synced, and not only their names."""
+        return bool(self._to_sync)
+
     def add(self, files: Iterable[File]) -> None:
         """These files have unsynced bytes and get no more of them."""
         self._to_sync += [file for file in files if file not in self._to_sync]

@@ -440,7 +440,7 @@ class Log(ReadableLog):
         """The first half of `close`, for callers that close many logs: the last ticket, or None.
 
         After `complete_flush` of it, `abandon` is the rest. Costs nothing if nothing was appended
-        since the log was opened. Raises StorageFailed, LogOffline.
+        since the log was opened or made. Raises StorageFailed, LogOffline.
         """
         if self._offline is not None:
             raise self._offline
@@ -454,7 +454,7 @@ class Log(ReadableLog):
                     self.local.unsynced.add_complete(snapshot)
         except OSError as error:
             raise storage_failure("close", self.path, error) from error
-        return self.begin_flush()
+        return None if self.local.is_untouched else self.begin_flush()
 
     def abandon(self) -> None:
         """Close all files and write nothing: what a crash would leave. Ends the log's life."""

@@ -179,6 +179,10 @@ def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
 def _load_segment(opening: Opening, segment: Segment) -> None:
     """From the manifest if the files are as they were, else from the indexes, else the log."""
     facts = opening.manifest.facts.get(segment.base_offset)
+    indexes = (segment.offset_index, segment.time_index)
+    if facts is None and segment.is_empty and not any(index.exists for index in indexes):
+        # Never written to, so a clean stop had nothing to remember.
+        return
     if facts is not None and segment.matches(facts):
         segment.adopt(facts)
         return

@@ -97,6 +97,16 @@ class SegmentedLog:
         """Bytes in all `.log` files."""
         return sum(segment.size for segment in self.segments)
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether an empty log file is all there is, as after the making of the partition."""
+        return (
+            self.end_offset == 0
+            and self.segments.active.is_empty
+            and self.manifest.file is None
+            and not self.unsynced.has_files
+        )
+
     def end(self) -> LogPosition:
         """Where the next batch will be."""
         active = self.segments.active
@@ -250,10 +260,13 @@ class SegmentedLog:
         return self._graveyard.unlink_due(now_ms)
 
     def seal_active(self, *, now_ms: int) -> None:
-        """Write out and remember what is known of the active segment, for a clean stop."""
+        """Write out and remember what is known of the active segment, for a clean stop.
+
+        Nothing is known of a log that was never written to, so thousands of them close for free.
+        """
         self.settle()
         active = self.segments.active
-        if active.is_as_remembered:
+        if active.is_as_remembered or self.is_untouched:
             return
         self.manifest.remember(active.seal(now_ms=now_ms))
         self.unsynced.add(active.all_files())

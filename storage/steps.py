@@ -1,6 +1,7 @@
 """Long work in short steps, so that the thread that owns the logs is never held up by it.
 
-Owns the agreement between whoever does such work (compaction) and whoever drives it. The work is a
+Owns the agreement between whoever does such work (compaction, making thousands of partitions) and
+whoever drives it. The work is a
 generator. Each time it yields, requests may be served; what it yields says how it wants to go on:
 
 | yielded     | meaning                                                                    |

@@ -58,6 +58,28 @@ async def create(client: RawClient, version: int = 7, **fields: Any) -> Creatabl
 class TestCreate:
     """CreateTopics."""
 
+    async def test_many_partitions_hold_up_nobody(self, tmp_path: Path) -> None:
+        async with running_broker(tmp_path) as broker:
+            maker, other = await broker.client(), await broker.client()
+            making = asyncio.create_task(create(maker, num_partitions=400))
+            answered = 0
+            while not making.done():
+                await other.request(metadata_request("t"), 4)
+                answered += 1
+            assert (await making).error_code == 0
+            assert answered > 20
+
+    async def test_topic_is_made_though_its_maker_hangs_up(self, tmp_path: Path) -> None:
+        async with running_broker(tmp_path) as broker:
+            maker = await broker.client()
+            topic = CreatableTopic(name="t", num_partitions=200, replication_factor=1)
+            maker.send(CreateTopicsRequest(topics=[topic]), 7)
+            await asyncio.sleep(0.02)
+            await maker.close()
+        async with running_broker(tmp_path) as broker:
+            found = broker.broker.topics.find("t")
+            assert found is None or len(found.partitions) == 200
+
     @pytest.mark.parametrize("version", range(8))
     async def test_topic_exists_afterwards(self, client: RawClient, version: int) -> None:
         result = await create(client, version, num_partitions=3)

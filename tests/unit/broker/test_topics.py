@@ -1,5 +1,6 @@
 """Topic names, lookup, and the one place that decides about leadership."""
 
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,7 +31,13 @@ class FakeDataDir:
         self.broker_config = load()
         self.topics: dict[str, Any] = {}
 
-    def create_topic(self, name: str, count: int, overrides: dict[str, str], now_ms: int) -> Any:
+    def group_overrides(self) -> dict[str, dict[str, str]]:
+        return {}
+
+    def create_topic_steps(
+        self, name: str, count: int, overrides: dict[str, str], now_ms: int
+    ) -> Generator[None, None, Any]:
+        yield None
         logs = [
             SimpleNamespace(topic=name, partition=index, leader_epoch=3) for index in range(count)
         ]

@@ -31,6 +31,7 @@ from storage.fsck import audit
 from storage.log import Log
 from storage.power_loss import Survival
 from storage.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
+from storage.steps import run_steps
 
 ROOT = "/data"
 NOW = 1_700_000_000_000
@@ -167,9 +168,39 @@ def test_created_topic_survives_a_power_cut() -> None:
     assert [log.partition for log in found.partitions] == [0, 1, 2]
 
 
-def test_topic_keeps_the_id_it_is_given() -> None:
-    topic = open_dir(SimulatedDisk()).create_topic("t", 1, {}, NOW, topic_id=b"i" * 16)
-    assert topic.topic_id == b"i" * 16
+def test_topic_is_made_in_steps_and_appears_when_it_is_whole() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    steps = data_dir.create_topic_steps("t", 3, {}, NOW)
+    for _ in range(3):
+        assert next(steps) is None
+        assert data_dir.topics == {}
+    assert len(run_steps(steps).partitions) == 3
+    growing = data_dir.add_partitions_steps("t", 5, NOW)
+    next(growing)
+    assert len(data_dir.topics["t"].partitions) == 3
+    run_steps(growing)
+    assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 5
+
+
+def test_power_cut_between_two_steps_leaves_a_whole_topic() -> None:
+    disk = SimulatedDisk()
+    steps = open_dir(disk).create_topic_steps("t", 3, {}, NOW)
+    next(steps)
+    assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 3
+
+
+def test_partitions_that_were_never_written_to_close_and_open_without_a_write() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    data_dir.create_topic("t", 3, {}, NOW)
+    touched: list[str] = []
+    disk.before_operation = lambda kind, path: touched.append(f"{kind.name} {path}")
+    data_dir.close(NOW)
+    open_dir(disk).close(NOW)
+    changes = ("CREATE", "APPEND", "SYNC", "RENAME", "TRUNCATE")
+    inside = [each for each in touched if "/t-" in each and each.startswith(changes)]
+    assert inside == []
 
 
 def test_topic_with_bad_overrides_is_not_created() -> None:
