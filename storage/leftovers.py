@@ -74,15 +74,23 @@ def remove_leftovers(opening: Opening) -> None:
     """Pass 1: unlink `.deleted` files, temporary files, and outputs of unfinished rewrites.
 
     A `.swap` file at or above the lowest `.cleaned` one belongs to a rewrite into several segments
-    that was interrupted; the old segments are all still there.
+    that was interrupted; the old segments are all still there. The `.cleaned` ones tell, so they go
+    last: a `.swap` file that outlived them would be put in the place of what it was to replace.
     """
     parsed = parsed_names(opening.names)
-    cleaned = [name.base_offset for name in parsed if name.stage == CLEANED_SUFFIX]
+    cleaned = [name for name in parsed if name.stage == CLEANED_SUFFIX]
+    lowest = min((name.base_offset for name in cleaned), default=None)
+    unfinished = [
+        name
+        for name in parsed
+        if name.stage == SWAP_SUFFIX and lowest is not None and name.base_offset >= lowest
+    ]
+    for name in unfinished:
+        opening.remove(name.format())
+    if unfinished:
+        opening.files.sync_directory(opening.path)
     for name in parsed:
-        is_unfinished = name.stage == CLEANED_SUFFIX or (
-            name.stage == SWAP_SUFFIX and bool(cleaned) and name.base_offset >= min(cleaned)
-        )
-        if name.stage == DELETED_SUFFIX or is_unfinished:
+        if name.stage in (CLEANED_SUFFIX, DELETED_SUFFIX):
             opening.remove(name.format())
     for raw in [raw for raw in opening.names if raw.endswith(TEMPORARY_SUFFIX)]:
         opening.remove(raw)

@@ -8,11 +8,11 @@ import pytest
 from protocol.records.layout import Codec
 from storage.errors import LogQuarantined, OffsetOutOfRange, StorageFailed
 from storage.file_names import MANIFEST_NAME
-from storage.files import RealFiles
+from storage.files import RealFiles, sync_file
 from storage.log import Isolation
 from storage.power_loss import Survival
 from storage.segment import Segment
-from storage.simulated_disk import Fault, Operation, PowerCut
+from storage.simulated_disk import CHANGES, Fault, Operation, PowerCut
 from tests.support.logs import (
     DIRECTORY,
     LogHarness,
@@ -255,6 +255,29 @@ def test_case_78_unfinished_rewrite_is_thrown_away() -> None:
     log.open(is_clean=True)
     assert timestamps(log) == list(range(9))
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_unfinished_rewrite_leaves_nothing_when_its_removal_is_crashed(seed: int) -> None:
+    """Whatever subset of the removals is durable: no index of it may take the place of ours."""
+    log = swapped_log(".swap")
+    log.files.rename(path_of(0, ".index.swap"), path_of(0, ".index.cleaned"))
+    for name in log.names():
+        sync_file(log.files.open(f"{DIRECTORY}/{name}"))
+    log.files.sync_directory(DIRECTORY)
+    crashes = 0
+
+    def crash(operation: Operation, path: str) -> None:
+        nonlocal crashes
+        if operation in CHANGES:
+            crashes += 1
+            again = LogHarness.after_power_cut(log, seed + crashes, Survival.REORDERED)
+            assert timestamps(again) == list(range(9))
+            assert time_entries(again.log.segments.first) == [(1, 1), (2, 2)]
+
+    log.files.before_operation = crash
+    log.open(is_clean=False)
+    assert crashes > 3
 
 
 def test_case_80_log_that_ends_below_its_start_begins_anew() -> None:
