@@ -98,7 +98,7 @@ def command(*, file: Path, with_records: bool, summary: bool, as_json: bool) -> 
     if parsed is None:
         raise CommandFailed(
             f"{file.name} is no segment file: its name is 20 digits and .log, .index, .timeindex, "
-            ".txnindex or .time.index",
+            ".txnindex or .density",
             ExitCode.USAGE,
         )
     show = _Show(is_json=as_json, is_quiet=summary)

@@ -25,7 +25,7 @@ from storage.checkpoints import (
 )
 from storage.data_dir import DataDir
 from storage.data_dir_start import LOCK_FILE, random_uuid
-from storage.file_names import MANIFEST_NAME
+from storage.file_names import DENSITY_SUFFIX, MANIFEST_NAME
 from storage.files import RealFiles
 from storage.kafka_export import CHECKPOINT_FILES, ExportPlan, is_exported, plan_export
 from storage.kraft_metadata import METADATA_DIRECTORY, write_cluster_metadata
@@ -122,6 +122,9 @@ def _convert(directory: Path, plan: ExportPlan, files: RealFiles) -> None:
         # Its facts are true now; Kafka will not keep them true.
         with contextlib.suppress(FileNotFoundError):
             (directory / name / MANIFEST_NAME).unlink()
+        # Kafka would not remove these with their segment.
+        for side_file in (directory / name).glob(f"*{DENSITY_SUFFIX}"):
+            side_file.unlink()
     files.replace_atomically(
         f"{directory}/{META_PROPERTIES_FILE}", format_meta_properties(plan.meta)
     )

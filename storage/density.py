@@ -277,6 +277,8 @@ class MinuteMap(DensityIndex):
                 self._add_peak(minute, relative)
             else:
                 self._late.add(minute)
+        # Grown by appending they have room to spare; a map that was loaded is likely to stay.
+        self._peaks, self._peak_offsets = self._peaks[:], self._peak_offsets[:]
 
     def note_batch(self, timestamp: int, last_offset: int) -> None:
         """An entry for the minute, if no other batch was in it."""

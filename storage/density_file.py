@@ -1,4 +1,4 @@
-"""The `.time.index` file: the entries of a density variant, and how far they may be trusted.
+"""The `.density` file: the entries of a density variant, and how far they may be trusted.
 
 | part    | size | fields                                                                          |
 |---------|------|---------------------------------------------------------------------------------|
@@ -7,19 +7,19 @@
 | seal    | 40   | `TLDS`, entries u32, log size i64, next offset i64, largest timestamp i64,      |
 |         |      | CRC-32C of header and entries u32, CRC-32C of the seal u32                      |
 
-The name is the first draft's. The header says by which rule the entries were made, because the
-setting may have changed since. The seal says what they cover: it is written when the segment is
-closed or the log stops cleanly, and cut off by the first write after that. A file is believed only
-if it has a seal, everything in it is right, and the log still has the size, the end and the maximum
-that the seal names. Whatever is not believed is made anew (`storage.density_upkeep`): nothing in
-here exists that the log and the time index could not tell.
+The header says by which rule the entries were made, because the setting may have changed since.
+The seal says what they cover: it is written when the segment is closed or the log stops cleanly,
+and cut off by the first write after that. A file is believed only if it has a seal, everything in
+it is right, and the log still has the size, the end and the maximum that the seal names. Whatever
+is not believed is made anew (`storage.density_upkeep`): nothing is in here that the log and the
+time index could not tell.
 
 Owns the bytes; what an entry means is known to `storage.density`. Integers are big-endian.
 
-Differs from Kafka: it has no such files. It takes their name for that of an index of its own, which
-it leaves alone while there is a segment of that base, and removes when there is none.
+Differs from Kafka: it has no such files, and ignores them. Not so under the draft's name
+`<base>.time.index`, whose last part its tools take for that of an offset index.
 
-Source: KIP-33 drafts (`SegmentBaseOffset.time.index`). Read next: `storage.density`.
+Source: KIP-33 drafts. Read next: `storage.density`.
 """
 
 from bisect import bisect_right

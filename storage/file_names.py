@@ -27,7 +27,7 @@ LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
-DENSITY_SUFFIX: Final = ".time.index"
+DENSITY_SUFFIX: Final = ".density"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 INDEX_SUFFIXES: Final = (
     OFFSET_INDEX_SUFFIX,
@@ -47,7 +47,7 @@ DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 DIRECTORY_NAME_MAX: Final = 255
 
 _SEGMENT_FILE = re.compile(
-    r"(?P<base>\d{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.time\.index|\.snapshot)"
+    r"(?P<base>\d{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.density|\.snapshot)"
     r"(?P<stage>\.deleted|\.cleaned|\.swap)?"
 )
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")

@@ -1,4 +1,4 @@
-"""The audit of a side file (`.time.index`): would a lookup that starts from it find the right one?
+"""The audit of a side file (`.density`): would a lookup that starts from it find the right one?
 
 Owns the judgement of its entries against the running maxima of a log, for `storage.fsck_partition`
 and `tidelog dump-segment`. It shares no code with `storage.density`, because a mistake made twice

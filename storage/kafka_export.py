@@ -183,7 +183,7 @@ def is_exported(name: str) -> bool:
     """Whether a file of a partition's directory goes along to Kafka."""
     parsed = parse_segment_file_name(name)
     if parsed is not None:
-        # Side files are derived, and Kafka would take them for indexes of its own.
+        # Side files are derived, and Kafka would not remove them with their segment.
         return not parsed.stage and parsed.kind != DENSITY_SUFFIX
     return name in (LEADER_EPOCHS_NAME, PARTITION_METADATA_FILE)
 

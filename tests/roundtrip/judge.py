@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from storage.file_names import parse_partition_directory_name, parse_segment_file_name
+from storage.file_names import (
+    DENSITY_SUFFIX,
+    parse_partition_directory_name,
+    parse_segment_file_name,
+)
 from storage.kraft_metadata import METADATA_DIRECTORY
 from tests.roundtrip.workload import GROUP, TXN_GROUP, probe_times
 from tests.support.kafka_peer import tool_command
@@ -44,7 +48,10 @@ def findings(directory: Path) -> list[str]:
         for partition in sorted(directory.iterdir())
         if parse_partition_directory_name(partition.name) and partition.is_dir()
         for file in sorted(partition.iterdir())
-        if (parsed := parse_segment_file_name(file.name)) and not parsed.stage
+        if (parsed := parse_segment_file_name(file.name))
+        and not parsed.stage
+        # Of side files it says that it ignores them.
+        and parsed.kind != DENSITY_SUFFIX
     ]
     assert files, f"no segments below {directory}"
     indexes = [name for name in files if name.endswith("index")]

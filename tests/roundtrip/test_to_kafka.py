@@ -53,7 +53,7 @@ def test_kafka_finds_nothing_wrong_after_rolls_restarts_kills_and_deletions(
 ) -> None:
     directory = tmp_path / "tide"
     crash_and_go_on(directory, {"log.time.index.variant": variant}, (8, 6, 6))
-    assert any(directory.glob("formats-0/*.time.index")) == (variant != "none")
+    assert any(directory.glob("formats-0/*.density")) == (variant != "none")
     assert sum(1 for _ in directory.glob("formats-0/*.log")) > 1, "the workload has to roll"
     assert list(directory.glob("transactions-0/*.txnindex"))
     assert findings(directory) == []
@@ -101,14 +101,14 @@ def test_kafka_starts_on_what_tidelog_wrote_and_serves_the_same(
 
 def test_in_place_there_and_back_copies_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "tide"
-    # Kafka takes side files for indexes of its own, and has to leave them alone.
     settings = {"log.time.index.variant": "interval"}
     with TidelogProcess(directory, settings=settings) as broker, Wire(broker.bootstrap) as wire:
         workload.write(wire, workload.topics(workload.LARGE), rounds=4, old_formats=True)
         before = view(wire)
-    assert list((directory / "formats-0").glob("*.time.index"))
+    assert list((directory / "formats-0").glob("*.density"))
     inodes = {path.name: path.stat().st_ino for path in (directory / "formats-0").glob("*.log")}
     tidelog("export-kraft", directory, "--in-place")
+    assert not list(directory.glob("*/*.density"))
     with peer_on(tmp_path / "kafka", directory, NEWEST) as peer, Wire(peer.bootstrap) as wire:
         assert differences(before, view(wire)) == INTENDED
     tidelog("import", directory, "--in-place")

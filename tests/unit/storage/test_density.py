@@ -15,7 +15,7 @@ from storage.simulated_disk import SimulatedDisk
 from storage.time_index import TimestampedOffset
 from tests.support.logs import DIRECTORY, LogHarness, config, disk
 
-PATH = f"{DIRECTORY}/00000000000000000100.time.index"
+PATH = f"{DIRECTORY}/00000000000000000100.density"
 MIN = MS_PER_MINUTE
 NOTHING = (-1, 100)
 

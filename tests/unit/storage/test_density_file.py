@@ -16,7 +16,7 @@ from storage.density_file import (
 from storage.simulated_disk import Fault, Operation, SimulatedDisk
 from tests.support.logs import DIRECTORY, disk
 
-PATH = f"{DIRECTORY}/00000000000000000000.time.index"
+PATH = f"{DIRECTORY}/00000000000000000000.density"
 HEADER_MADE = DensityHeader(variant=1, interval_ms=60_000, carried_ms=-1)
 COVERAGE = Coverage(1_000, 42, 120_000)
 ENTRIES = ENTRY.pack(60_000, 3) + ENTRY.pack(120_000, 41)

@@ -32,11 +32,11 @@ def minutes(count: int) -> range:
 
 
 def side_files(log: LogHarness) -> list[str]:
-    return [name for name in log.names() if ".time.index" in name]
+    return [name for name in log.names() if ".density" in name]
 
 
 def path_of(log: LogHarness, base: int) -> str:
-    return f"{log.path}/{base:020d}.time.index"
+    return f"{log.path}/{base:020d}.density"
 
 
 def stored(log: LogHarness, base: int) -> list[tuple[int, int]]:
@@ -73,7 +73,7 @@ def test_without_a_variant_there_is_no_side_file() -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_closed_segment_has_a_sealed_side_file_and_lookups_start_from_it(variant: str) -> None:
     log = log_of(variant, *minutes(10))
-    assert side_files(log) == [f"{base:020d}.time.index" for base in (0, 4)]
+    assert side_files(log) == [f"{base:020d}.density" for base in (0, 4)]
     assert answers(log, minutes(11)) == [*range(10), None]
     for minute in minutes(10):
         assert indexes_used(log, minute) == {variant}
@@ -108,7 +108,7 @@ def test_segments_without_a_side_file_get_one_when_it_is_needed() -> None:
     log.configure(time_index_variant="minute")
     assert side_files(log) == []
     assert log.log.offset_for_timestamp(MIN) is not None
-    assert side_files(log) == ["00000000000000000000.time.index"]
+    assert side_files(log) == ["00000000000000000000.density"]
     # The first batch of a segment is in no index, so its minute begins with the second.
     assert stored(log, 0) == [(MIN, 1), (2 * MIN, 2), (3 * MIN, 3)]
 
@@ -156,14 +156,14 @@ def test_side_file_without_a_log_is_removed() -> None:
     log.files.create(path_of(log, 77)).append(b"lost")
     log.open(is_clean=True)
     assert path_of(log, 77) not in side_files(log)
-    assert "00000000000000000077.time.index" in log.log.recovery_report.removed_files
+    assert "00000000000000000077.density" in log.log.recovery_report.removed_files
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_crash_removes_the_files_of_what_is_read_again(variant: str) -> None:
     log = log_of(variant, *minutes(10))
     log.crash(recovery_point=6)
-    assert side_files(log) == ["00000000000000000000.time.index"]
+    assert side_files(log) == ["00000000000000000000.density"]
     assert answers(log, minutes(11)) == [*range(10), None]
     assert indexes_used(log, 5 * MIN) == {variant}
 
@@ -200,7 +200,7 @@ def test_retention_takes_the_side_files_along() -> None:
     log = log_of("interval", *minutes(10), retention_ms=1)
     log.log.delete_before(8)
     log.log.delete_expired(log.now_ms)
-    assert side_files(log) == [f"{base:020d}.time.index.deleted" for base in (0, 4)]
+    assert side_files(log) == [f"{base:020d}.density.deleted" for base in (0, 4)]
     log.now_ms += 1_000_000
     log.log.delete_pending_files(log.now_ms)
     assert side_files(log) == []
@@ -247,7 +247,7 @@ def test_disk_that_takes_no_side_file_fails_nothing(variant: str) -> None:
     log = log_of(variant, *minutes(3))
 
     def refuse(operation: Operation, path: str) -> None:
-        if ".time.index" in path:
+        if ".density" in path:
             raise OSError(28, "no space left", path)
 
     log.files.before_operation = refuse
@@ -290,4 +290,4 @@ def test_coarser_entries_cost_a_longer_scan_and_nothing_else() -> None:
 
 def test_export_to_kafka_leaves_side_files_behind() -> None:
     assert is_exported("00000000000000000000.timeindex")
-    assert not is_exported("00000000000000000000.time.index")
+    assert not is_exported("00000000000000000000.density")
