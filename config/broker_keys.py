@@ -200,7 +200,7 @@ _LOG = (
     number(
         "log.flush.start.offset.checkpoint.interval.ms",
         60_000,
-        "How often log start offsets are written.",
+        "Accepted for compatibility: a log's start is written down when it moves.",
         low=1,
         wide=True,
     ),
@@ -358,7 +358,7 @@ _GROUPS = (
     number(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10_000,
-        "How often timed-out transactions are aborted.",
+        "Accepted for compatibility: timed-out transactions are aborted within a second.",
         low=1,
     ),
 )

@@ -43,7 +43,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """Every setting of one topic, resolved: topic, else broker, else default.
+    """Every setting of one topic that changes something: its own, else the broker's, else default.
 
     The two timestamp bounds are final: `message.timestamp.difference.max.ms` has already been
     applied. Durations are milliseconds; -1 in a retention field means no limit.
@@ -74,12 +74,9 @@ class TopicConfig:
     message_downconversion_enable: bool
     min_cleanable_dirty_ratio: float
     min_compaction_lag_ms: int
-    min_insync_replicas: int
-    preallocate: bool
     retention_bytes: int
     segment_bytes: int
     segment_index_bytes: int
-    unclean_leader_election_enable: bool
 
     @property
     def is_compacted(self) -> bool:
@@ -94,7 +91,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Every setting of the broker, and what was set explicitly.
+    """Every setting of the broker that changes something, and what was set explicitly.
 
     `settings` keeps the text and origin of each explicit broker setting under its canonical name;
     `dynamic` those set through the protocol at run time, which win. Topic defaults are resolved
@@ -120,16 +117,13 @@ class BrokerConfig:
     auto_create_topics_enable: bool
     delete_topic_enable: bool
     num_partitions: int
-    default_replication_factor: int
     max_partitions: int
     log_retention_check_interval_ms: int
     log_reserved_bytes: int
     log_initial_task_delay_ms: int
     log_flush_offset_checkpoint_interval_ms: int
-    log_flush_start_offset_checkpoint_interval_ms: int
     log_cleaner_enable: bool
     log_cleaner_backoff_ms: int
-    log_cleaner_threads: int
     log_cleaner_dedupe_buffer_size: int
     producer_id_expiration_ms: int
     group_initial_rebalance_delay_ms: int
@@ -137,7 +131,6 @@ class BrokerConfig:
     group_max_session_timeout_ms: int
     group_max_size: int
     offsets_topic_num_partitions: int
-    offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
@@ -151,12 +144,9 @@ class BrokerConfig:
     group_consumer_min_heartbeat_interval_ms: int
     group_consumer_max_heartbeat_interval_ms: int
     transaction_state_log_num_partitions: int
-    transaction_state_log_replication_factor: int
-    transaction_state_log_min_isr: int
     transaction_state_log_segment_bytes: int
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     dynamic: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notices: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicCon
     values: dict[str, Any] = {
         key.field: resolve(key, own, broker)
         for key in TOPIC_KEYS.values()
-        if key.name != _DIFFERENCE
+        if key.field in TopicConfig.__slots__
     }
     for name in (_BEFORE, _AFTER):
         values[TOPIC_KEYS[name].field] = _timestamp_bound(name, own, broker)
