@@ -1,15 +1,15 @@
 """What ends a client when a broker gets it wrong, each once found by trying.
 
-| wrong answer                                      | who fails             | tested in               |
-|---------------------------------------------------|-----------------------|-------------------------|
-| an empty partition missing in a full Fetch answer | Java, kafka-python    | test_fetch              |
-| `records` null                                    | librdkafka            | test_fetch, here        |
-| a controller that is not listed                   | all who create topics | test_metadata           |
-| topics without ids while Produce 13 is offered    | Java                  | here                    |
-| Produce from a version above 0 on                 | librdkafka up to 2.11 | test_api_keys           |
-| ListOffsets from a version above 0 on             | librdkafka up to 1.0  | test_api_keys           |
-| silence about an unknown ApiVersions version      | all that are newer    | test_api_versions       |
-| a found offset without a timestamp                | Java                  | test_list_offsets, here |
+| wrong answer                                      | who fails             | tested in         |
+|---------------------------------------------------|-----------------------|-------------------|
+| an empty partition missing in a full Fetch answer | Java, kafka-python    | test_fetch        |
+| `records` null                                    | librdkafka            | test_fetch, here  |
+| a controller that is not listed                   | all who create topics | test_metadata     |
+| topics without ids while Produce 13 is offered    | Java                  | here              |
+| Produce from a version above 0 on                 | librdkafka up to 2.11 | test_api_keys     |
+| ListOffsets from a version above 0 on             | librdkafka up to 1.0  | test_api_keys     |
+| silence about an unknown ApiVersions version      | all that are newer    | test_api_versions |
+| a found offset without a timestamp                | Java                  | here              |
 """
 
 import pytest
