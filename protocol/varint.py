@@ -1,11 +1,11 @@
 """Variable-length integers, as plain functions over a buffer and a position.
 
 Seven bits per byte, least significant group first, the high bit says "more follows". Flexible
-messages use the unsigned form for lengths, counts and tags; records use the zigzag form, which
-folds the sign into bit 0 so that small negative numbers stay short.
+messages use them for lengths, counts and tags. Records have signed ones, which only the compiled
+loops read and write (`protocol.records.record_loops`, `encode_loops`).
 
-Invariant: no more bytes are read than the type can need (5 for 32 bits, 10 for 64), so a run of
-``0x80`` bytes cannot make a reader spin, and nothing larger than the type is ever returned.
+Invariant: no more bytes are read than 32 bits can need, five, so a run of ``0x80`` bytes cannot
+make a reader spin, and nothing larger is ever returned.
 
 Source: Kafka ``ByteUtils``; Protocol Buffers encoding guide.
 """
@@ -17,8 +17,9 @@ from typing import Final
 from protocol.primitives import Buffer
 
 MAX_UNSIGNED: Final = 0xFFFFFFFF
-"""Largest value of the unsigned form; Kafka uses it for 32-bit numbers only."""
+"""The largest value; Kafka uses this form for 32-bit numbers only."""
 
+_BYTES_MAX: Final = 5
 _ONE_BYTE: Final = tuple(bytes([value]) for value in range(128))
 
 
@@ -62,7 +63,7 @@ def decode_unsigned(buf: Buffer, position: int) -> tuple[int, int]:
     third = buf[position + 2]
     if third < 128:
         return value & 127 | (second & 127) << 7 | third << 14, position + 3
-    value, position = _decode_groups(buf, position, 5)
+    value, position = _decode_groups(buf, position)
     if value > MAX_UNSIGNED:
         raise ValueError(f"varint {value} does not fit 32 bits")
     return value, position
@@ -86,33 +87,6 @@ def skip_tags(buf: Buffer, position: int, count: int) -> int:
     return position
 
 
-def encode_zigzag(value: int) -> bytes:
-    """A signed number of up to 64 bits in one to ten bytes.
-
-    >>> encode_zigzag(-1).hex(), encode_zigzag(1).hex(), encode_zigzag(-2).hex()
-    ('01', '02', '03')
-
-    Raises:
-        ValueError: the value does not fit 64 bits.
-    """
-    if not -(2**63) <= value < 2**63:
-        raise ValueError(f"{value} does not fit 64 bits")
-    return _encode_groups((value << 1) ^ (value >> 63))
-
-
-def decode_zigzag(buf: Buffer, position: int) -> tuple[int, int]:
-    """The signed value at ``position`` and the position after it.
-
-    Raises:
-        IndexError: the buffer ends inside the number.
-        ValueError: more than ten bytes, or more than 64 bits.
-    """
-    folded, position = _decode_groups(buf, position, 10)
-    if folded >= 2**64:
-        raise ValueError(f"varint {folded} does not fit 64 bits")
-    return (folded >> 1) ^ -(folded & 1), position
-
-
 def _encode_groups(value: int) -> bytes:
     out = bytearray()
     while value > 127:
@@ -122,11 +96,11 @@ def _encode_groups(value: int) -> bytes:
     return bytes(out)
 
 
-def _decode_groups(buf: Buffer, position: int, max_bytes: int) -> tuple[int, int]:
+def _decode_groups(buf: Buffer, position: int) -> tuple[int, int]:
     value = 0
-    for count in range(max_bytes):
+    for count in range(_BYTES_MAX):
         byte = buf[position + count]
         value |= (byte & 127) << (7 * count)
         if byte < 128:
             return value, position + count + 1
-    raise ValueError(f"varint longer than {max_bytes} bytes")
+    raise ValueError(f"varint longer than {_BYTES_MAX} bytes")

@@ -159,13 +159,6 @@ class ProducerSnapshots:
         self._offsets.append(offset)
         return file
 
-    def take_empty(self, offset: int) -> None:
-        """Write a snapshot that knows no producer, so that a later start need not replay."""
-        if offset in self._offsets:
-            return
-        self._files.replace_atomically(self.path(offset), encode_snapshot(()))
-        self._offsets = sorted([*self._offsets, offset])
-
     def reload(
         self, state: ProducerState, *, log_start_offset: int, log_end_offset: int, now_ms: int
     ) -> int:

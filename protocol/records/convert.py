@@ -1,7 +1,6 @@
-"""Conversion between magics: up for producers of Kafka 0.8 to 0.10, down for their consumers.
+"""Conversion to older magics, for consumers of Kafka 0.8 to 0.10; entry by entry on log bytes.
 
-Up is all or nothing and turns the records of a whole message set into one magic 2 batch, as
-Kafka's validator does. Down works entry by entry on log bytes:
+What producers of that time send is converted when it is appended (`storage.append`).
 
 | entry                         | becomes                                              |
 |-------------------------------|------------------------------------------------------|
@@ -14,7 +13,7 @@ Kafka's validator does. Down works entry by entry on log bytes:
 What gets lost downwards: headers, producer ids; under magic 0 also every timestamp. A compressed
 batch comes whole, as it does in magic 2, so a consumer skips what lies below its offset.
 
-Source: Kafka `RecordsUtil`, `LogValidator`; KIP-283 without its lazy sizes, since here the
+Source: Kafka `RecordsUtil`; KIP-283 without its lazy sizes, since here the
 converted size is known before anything is sent.
 """
 
@@ -22,11 +21,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.errors import CorruptRecords, UnsupportedCompression
+from protocol.errors import UnsupportedCompression
 from protocol.records.batch import RecordBatch
-from protocol.records.builder import build_batch, build_message_set
+from protocol.records.builder import build_message_set
 from protocol.records.checksums import Buffer
-from protocol.records.layout import MAGIC_V2, Codec, TimestampType
+from protocol.records.layout import MAGIC_V2, Codec
 from protocol.records.legacy import Message, decode_message
 from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record, decode_batch
 from protocol.records.scan import Entry, scan_entries
@@ -113,41 +112,3 @@ def _open(buffer: Buffer, entry: Entry, fetch_offset: int, max_bytes: int) -> li
     if entry.codec == Codec.NONE:
         records = [record for record in records if record.offset >= fetch_offset]
     return records
-
-
-def up_convert(
-    buffer: Buffer,
-    *,
-    base_offset: int = 0,
-    codec: Codec = Codec.NONE,
-    level: int | None = None,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    append_timestamp: int = -1,
-    leader_epoch: int = -1,
-    max_bytes: int = DECOMPRESSED_BYTES_MAX,
-) -> bytes:
-    """All messages of magic 0 and 1 in `buffer` as one magic 2 batch with offsets made anew.
-
-    No messages give no bytes. Records of magic 0 keep having no timestamp, unless
-    `timestamp_type` is LOG_APPEND_TIME.
-
-    Raises:
-        RecordsError: an entry is broken.
-        CorruptRecords: an entry has magic 2 already.
-    """
-    records: list[Record] = []
-    for entry in scan_entries(buffer):
-        if entry.magic == MAGIC_V2:
-            raise CorruptRecords("a batch of magic 2 lies among messages of older formats")
-        records += decode_message(Message(buffer, entry.position), max_bytes=max_bytes)
-    if not records:
-        return b""
-    return build_batch(
-        records,
-        base_offset=base_offset,
-        codec=codec,
-        level=level,
-        timestamp_type=timestamp_type,
-        append_timestamp=append_timestamp,
-        leader_epoch=leader_epoch,
-    )

@@ -7,7 +7,7 @@ import pytest
 from protocol.errors import RecordsError
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch, build_message_set
-from protocol.records.convert import down_convert, up_convert
+from protocol.records.convert import down_convert
 from protocol.records.layout import CRC_AT, LEGACY_CRC_AT, MAGIC_AT, UINT32, Codec
 from protocol.records.legacy import Message
 from protocol.records.record import Record
@@ -56,7 +56,6 @@ def readers(data: bytes) -> Iterator[Callable[[], object]]:
     yield lambda: [list(iter_records(data, entry.position)) for entry in scan_entries(data)]
     yield lambda: scan_checked(data)
     yield lambda: down_convert(data, 0, 1)
-    yield lambda: up_convert(data)
 
 
 def survive(data: bytes) -> None:

@@ -19,17 +19,6 @@ UNSIGNED = [
     (268435456, "8080808001"),
     (2**32 - 1, "ffffffff0f"),
 ]
-ZIGZAG = [
-    (0, "00"),
-    (-1, "01"),
-    (1, "02"),
-    (-64, "7f"),
-    (64, "8001"),
-    (2**31 - 1, "feffffff0f"),
-    (-(2**31), "ffffffff0f"),
-    (2**63 - 1, "feffffffffffffffff01"),
-    (-(2**63), "ffffffffffffffffff01"),
-]
 
 
 @pytest.mark.parametrize(("value", "encoded"), UNSIGNED)
@@ -39,23 +28,10 @@ def test_unsigned_at_its_boundaries(value: int, encoded: str) -> None:
     assert varint.decode_unsigned(b"\xff" + data + b"\xff", 1) == (value, 1 + len(data))
 
 
-@pytest.mark.parametrize(("value", "encoded"), ZIGZAG)
-def test_zigzag_at_its_boundaries(value: int, encoded: str) -> None:
-    data = bytes.fromhex(encoded)
-    assert varint.encode_zigzag(value) == data
-    assert varint.decode_zigzag(b"\xff" + data + b"\xff", 1) == (value, 1 + len(data))
-
-
 @pytest.mark.parametrize("value", [-1, 2**32])
 def test_unsigned_outside_its_range(value: int) -> None:
     with pytest.raises(ValueError, match="outside"):
         varint.encode_unsigned(value)
-
-
-@pytest.mark.parametrize("value", [-(2**63) - 1, 2**63])
-def test_zigzag_outside_its_range(value: int) -> None:
-    with pytest.raises(ValueError, match="64 bits"):
-        varint.encode_zigzag(value)
 
 
 @pytest.mark.parametrize("encoded", [encoded for _, encoded in UNSIGNED])
@@ -74,16 +50,6 @@ def test_endless_unsigned_is_cut_off_after_five_bytes() -> None:
 def test_unsigned_of_five_bytes_may_still_be_too_big() -> None:
     with pytest.raises(ValueError, match="32 bits"):
         varint.decode_unsigned(bytes.fromhex("ffffffff1f"), 0)
-
-
-def test_endless_zigzag_is_cut_off_after_ten_bytes() -> None:
-    with pytest.raises(ValueError, match="longer than 10"):
-        varint.decode_zigzag(b"\x80" * 50, 0)
-
-
-def test_zigzag_of_ten_bytes_may_still_be_too_big() -> None:
-    with pytest.raises(ValueError, match="64 bits"):
-        varint.decode_zigzag(b"\xff" * 9 + b"\x03", 0)
 
 
 def test_unknown_tags_are_stepped_over() -> None:

@@ -50,7 +50,7 @@ def found(log: LogHarness) -> dict[int, int]:
 @pytest.mark.parametrize("magic", [1, 2])
 def test_all_records_are_served_from_segments_that_fit(magic: int) -> None:
     log = clean(directory(magic=magic))
-    # The head of an older message does not tell where it begins, so its base is the least that fits.
+    # The head of an older message does not tell where it begins: its base is the least that fits.
     older = [0, FAR - 2**31 + 1, FAR + 1, FARTHER - 2**31 + 1]
     assert log.bases() == (older if magic == 1 else [0, FAR, FARTHER])
     assert found(log) == TIMES

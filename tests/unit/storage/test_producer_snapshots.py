@@ -160,15 +160,6 @@ def test_snapshots_go_with_the_segments_before_an_offset(tmp_path: Path) -> None
     assert snapshots.offsets == (20,)
 
 
-def test_empty_snapshot_spares_the_replay(tmp_path: Path) -> None:
-    snapshots = ProducerSnapshots(str(tmp_path), RealFiles())
-    snapshots.take_empty(20)
-    snapshots.take_empty(20)
-    snapshots.take_empty(10)
-    assert snapshots.offsets == (10, 20)
-    assert (tmp_path / "00000000000000000010.snapshot").read_bytes() == EMPTY
-
-
 def test_snapshot_taken_without_sync_is_whole_once_synced(tmp_path: Path) -> None:
     snapshots = ProducerSnapshots(str(tmp_path), RealFiles())
     (tmp_path / "00000000000000000011.snapshot").write_bytes(b"left by a failed attempt")

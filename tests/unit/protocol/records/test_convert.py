@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocol.errors import CorruptRecords, UnsupportedCompression
-from protocol.records.builder import build_batch, build_message_set
-from protocol.records.convert import down_convert, down_convert_some, up_convert
+from protocol.errors import UnsupportedCompression
+from protocol.records.builder import build_batch
+from protocol.records.convert import down_convert, down_convert_some
 from protocol.records.layout import Codec, TimestampType
 from protocol.records.legacy import Message
 from protocol.records.record import Record
@@ -23,7 +23,7 @@ from tests.unit.protocol.records.samples import (
 
 @pytest.mark.parametrize("codec", [Codec.NONE, *OLD_CODECS])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_down_and_up_again_keeps_what_the_old_format_has(magic: int, codec: Codec) -> None:
+def test_down_conversion_keeps_what_the_old_format_has(magic: int, codec: Codec) -> None:
     data = build_batch(RECORDS, codec=codec, base_offset=40)
     down = down_convert(data, magic, 40)
     assert {entry.magic for entry in scan_entries(down)} == {magic}
@@ -33,9 +33,6 @@ def test_down_and_up_again_keeps_what_the_old_format_has(magic: int, codec: Code
     ]
     assert records_of(down) == expected
     assert len(list(scan_entries(down))) == (1 if codec else 3)
-    up = up_convert(down, base_offset=40, codec=codec)
-    assert records_of(up) == expected
-    assert len(list(scan_entries(up))) == 1
 
 
 def test_down_conversion_starts_at_the_fetch_offset_only_if_uncompressed() -> None:
@@ -78,15 +75,6 @@ def test_lz4_for_magic_0_gets_the_old_checksum() -> None:
         value = Message(down).value
         assert value is not None
         assert value[6] == checksum
-
-
-def test_up_conversion_makes_one_batch_of_many_messages() -> None:
-    data = build_message_set([Record(i, i, None, b"v") for i in range(5)], 1)
-    (entry,) = scan_entries(up_convert(data, base_offset=9))
-    assert (entry.base_offset, entry.last_offset, entry.max_timestamp) == (9, 13, 4)
-    assert up_convert(b"") == b""
-    with pytest.raises(CorruptRecords):
-        up_convert(V2)
 
 
 def test_does_conversion_stop_when_enough_was_opened() -> None:
