@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from tests.compat import recorder
 from tests.support.kafka_peer import KafkaPeer
 
 START_TIMEOUT_S = 20
@@ -110,8 +111,13 @@ def judged_broker(folder: Path) -> Iterator[str]:
     wanted = os.environ.get("COMPAT_BROKER", "tidelog")
     if wanted == "tidelog":
         settings = {"group.initial.rebalance.delay.ms": "0"}
+        proxy = recorder.running()
+        if proxy is not None:
+            settings["advertised.listeners"] = f"PLAINTEXT://{proxy.address}"
         with TidelogProcess(folder / "tidelog", settings=settings) as broker:
-            yield broker.bootstrap
+            if proxy is not None:
+                proxy.serve(broker.bootstrap)
+            yield broker.bootstrap if proxy is None else proxy.address
     elif wanted.startswith("kafka-"):
         with KafkaPeer(folder / "kafka", version=wanted.removeprefix("kafka-")) as peer:
             yield peer.bootstrap

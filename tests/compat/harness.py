@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +23,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.compat import recorder
 from tests.compat.matrix import Client
 from tests.support.toolchains import MissingTool
 
@@ -70,14 +72,15 @@ def run(client: Client, scenario: str, **arguments: object) -> dict[str, Any]:
     command = command_line(client, scenario, arguments)
     environment = {**os.environ, **client.environment()}
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=RUN_TIMEOUT_S,
-            env=environment,
-            check=False,
-        )
+        with recorder.attributing(client.name):
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=RUN_TIMEOUT_S,
+                env=environment,
+                check=False,
+            )
     except subprocess.TimeoutExpired as late:
         output = (late.stderr or b"")[-1500:]
         raise ClientFailed(f"{client.name}: {scenario} did not end: {output!r}") from None
@@ -95,6 +98,7 @@ class Member:
     """A group member in the background; `assigned` follows what its client last reported."""
 
     def __init__(self, client: Client, folder: Path, **arguments: object) -> None:
+        self._client_name = client.name
         self._stop_file = folder / unique("stop")
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
         self.assigned: list[int] | None = None
@@ -108,11 +112,14 @@ class Member:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        self._attribution = ExitStack()
 
     def __enter__(self) -> Self:
+        self._attribution.enter_context(recorder.attributing(self._client_name))
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._attribution.close()
         self._process.kill()
         self._process.wait()
         self._reader.join(5)

@@ -1,6 +1,7 @@
 """Runs the client matrix and publishes what came out: `python -m tests.compat.report`.
 
-The table goes to docs/compatibility-clients.md. A cell is "yes" when every case of the scenario
+The tables go to docs/compatibility-clients.md: what each client did, and which versions of which
+APIs it sent on the way (`tests.compat.recorder`). A cell is "yes" when every case of the scenario
 passed, "no" when one failed, "not yet" for an expected failure, and empty where the client has no
 such thing. Further arguments go to pytest and COMPAT_BROKER chooses another broker (see
 `tests.compat.brokers`); with either the table is only printed.
@@ -8,13 +9,17 @@ such thing. Further arguments go to pytest and COMPAT_BROKER chooses another bro
 
 import os
 import re
+import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from protocol.api_keys import SUPPORTED
+from tests.compat import recorder
 from tests.compat.matrix import CLIENTS, PENDING, Client
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility-clients.md"
@@ -58,7 +63,9 @@ def _verdict(report: pytest.TestReport) -> str:
     return "yes" if report.passed else "no"
 
 
-def render(outcomes: dict[tuple[str, str], list[str]]) -> str:
+def render(
+    outcomes: dict[tuple[str, str], list[str]], sent: Mapping[str, set[tuple[int, int]]]
+) -> str:
     """The page as Markdown."""
     head = ["client", "language", *SCENARIOS.values(), "codecs"]
     lines = [
@@ -70,7 +77,7 @@ def render(outcomes: dict[tuple[str, str], list[str]]) -> str:
         "the scenarios",
         "are described in [tests/compat/clients](../tests/compat/clients/README.md).",
         "",
-        f"Last run: {time.strftime('%Y-%m-%d')}.",
+        _run_sentence(outcomes),
         "",
         "| " + " | ".join(head) + " |",
         "|" + " --- |" * len(head),
@@ -81,7 +88,43 @@ def render(outcomes: dict[tuple[str, str], list[str]]) -> str:
         lines.append("| " + " | ".join(row) + " |")
     lines += ["", "An empty cell: the client has no such thing.", ""]
     lines += [f"* {name}, {scenario}: {why}" for (name, scenario), why in PENDING.items()]
+    lines += ["", *_api_table(sent)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _run_sentence(outcomes: dict[tuple[str, str], list[str]]) -> str:
+    verdicts = [verdict for cases in outcomes.values() for verdict in cases]
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    revision = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return (
+        f"Last run: {time.strftime('%Y-%m-%d')}, revision {revision or 'unknown'}, "
+        f"{len(verdicts)} cases, {verdicts.count('yes')} passed."
+    )
+
+
+def _api_table(sent: Mapping[str, set[tuple[int, int]]]) -> Iterator[str]:
+    """Which versions of each API that is served the clients sent."""
+    yield from (
+        "## What they sent",
+        "",
+        "The versions of each API that these clients chose in that run, of those that Tidelog "
+        "offers, noted by a",
+        "proxy. An API without clients is sent by none of them in these scenarios; other tests and "
+        "[tools](compatibility-applications.md) send it.",
+        "",
+        "| key | API | served | sent: by |",
+        "| --- | --- | --- | --- |",
+    )
+    for api_key, served in SUPPORTED.items():
+        by_version: dict[int, list[str]] = {}
+        for client in CLIENTS:
+            for version in {
+                version for key, version in sent.get(client.name, ()) if key == api_key
+            }:
+                by_version.setdefault(version, []).append(client.name)
+        cell = "; ".join(f"**{v}**: {', '.join(by_version[v])}" for v in sorted(by_version))
+        name = api_key.name.title().replace("_", "")
+        yield f"| {int(api_key)} | {name} | {served.min} to {served.max} | {cell} |"
 
 
 def _cell(verdicts: list[str]) -> str:
@@ -94,9 +137,10 @@ def _cell(verdicts: list[str]) -> str:
 def main() -> int:
     """Runs the matrix with pytest and writes the page; pytest's exit code."""
     collector = Collector()
+    proxy = recorder.start()
     tests = str(Path(__file__).with_name("test_clients.py"))
     code = pytest.main(["-q", "--tb=short", tests, *sys.argv[1:]], plugins=[collector])
-    page = render(collector.outcomes)
+    page = render(collector.outcomes, proxy.versions)
     whole = not sys.argv[1:] and os.environ.get("COMPAT_BROKER", "tidelog") == "tidelog"
     if whole:
         PAGE.write_text(page)
