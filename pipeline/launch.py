@@ -30,6 +30,7 @@ Arguments = argparse.Namespace
 Start = Callable[[], "SparkSession"]
 _ROWS_SHOWN: Final = 50
 _EXTRA: Final = ("pyspark", "pyarrow", "deltalake", "pyiceberg")
+_TIMES: Final = ("--from", "--to")
 _CURE: Final = "pip install 'tidelog[spark]'"
 
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; the exit code. `arguments` default to the process's own."""
     parser = _parser()
     try:
-        parsed = parser.parse_args(arguments)
+        parsed = parser.parse_args(_with_times(sys.argv[1:] if arguments is None else arguments))
     except SystemExit as leaving:
         return int(leaving.code or 0)
     progress = silent if parsed.json else _tell
@@ -61,6 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     _show(outcome, as_json=parsed.json)
     return outcome.code
+
+
+def _with_times(arguments: Sequence[str]) -> list[str]:
+    """`arguments` with `--from -15m` as one word: argparse would take the time for an option."""
+    joined: list[str] = []
+    for word in arguments:
+        if joined and joined[-1] in _TIMES and re.match(r"-\d", word):
+            joined[-1] = f"{joined[-1]}={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -84,7 +84,8 @@ def describe_plan(cluster: Cluster, found: ReadPlan, partitions: list[TopicParti
 
 
 def _sentence(found: ReadPlan, offsets: int, total: int) -> str:
-    said = f"would read {offsets:,} of {total:,} offsets in {len(found.tasks)} tasks"
+    tasks = len(found.tasks)
+    said = f"would read {offsets:,} of {total:,} offsets in {tasks} task{'s' * (tasks != 1)}"
     pruned = found.pruned
     if pruned.problem:
         return f"{said}; no statistics of segments: {pruned.problem}"

@@ -127,6 +127,12 @@ def test_bad_words_end_with_a_sentence_and_code_2(capsys: pytest.CaptureFixture[
     assert main(["lag", "--option", "x"]) == 2
 
 
+def test_a_relative_time_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["plan", "-b", "127.0.0.1:1", "--topic", "t", "--option", "nonsense=1"]
+    assert main([*line, "--from", "-15m", "--to", "-5m"]) == 2
+    assert "option nonsense is not known" in capsys.readouterr().err
+
+
 def test_without_the_extra_a_sentence_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
