@@ -133,30 +133,39 @@ class Cell:
 
 
 def standard_cells() -> Iterator[Cell]:
-    """The cells of `make bench`: both record sizes, both batch sizes, none and lz4, and more."""
-    sizes = ((100, 1_500_000), (1_024, 300_000))
+    """The cells of `make bench`: both record sizes, both batch sizes, none and lz4, and more.
+
+    The number of records keeps a run between one second and a few, the start of the tool included:
+    the whole comparison has to fit into three quarters of an hour.
+    """
+    yield from _throughput_cells(partitions=1)
+    yield from (
+        Cell(kind="raw", records=150_000),
+        Cell(kind="raw", records=400_000, batch_bytes=MIB_BATCH),
+        Cell(kind="paced", records=40_000),
+        Cell(kind="end-to-end", records=2_000),
+        Cell(kind="librdkafka", records=500_000, size=100),
+        Cell(kind="librdkafka", records=150_000),
+        Cell(kind="librdkafka-read", records=800_000, size=100),
+    )
+    yield from _throughput_cells(partitions=16)
+
+
+def _throughput_cells(*, partitions: int) -> Iterator[Cell]:
+    sizes = ((100, 800_000), (1_024, 120_000))
     for (size, records), batch, codec in itertools.product(
         sizes, (KIB_BATCH, MIB_BATCH), ("none", "lz4")
     ):
-        yield Cell(kind="produce", records=records, size=size, batch_bytes=batch, codec=codec)
-    yield from (
-        Cell(kind="consume", records=1_500_000, size=100),
-        Cell(kind="consume", records=500_000),
-        Cell(kind="paced", records=50_000),
-        Cell(kind="end-to-end", records=3_000),
-        Cell(kind="librdkafka", records=500_000, size=100),
-        Cell(kind="librdkafka", records=200_000),
-        Cell(kind="librdkafka-read", records=1_000_000, size=100),
-        Cell(kind="raw", records=400_000),
-        Cell(kind="raw", records=400_000, batch_bytes=MIB_BATCH),
-    )
-
-
-def many_partition_cells() -> Iterator[Cell]:
-    """The produce and consume cells again, over 16 partitions (`--all`)."""
-    for cell in standard_cells():
-        if cell.kind in {"produce", "consume"}:
-            yield replace(cell, partitions=16)
+        yield Cell(
+            kind="produce",
+            records=records,
+            size=size,
+            batch_bytes=batch,
+            codec=codec,
+            partitions=partitions,
+        )
+    for size, records in ((100, 1_000_000), (1_024, 250_000)):
+        yield Cell(kind="consume", records=records, size=size, partitions=partitions)
 
 
 def smoke_cells() -> Iterator[Cell]:

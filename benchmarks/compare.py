@@ -10,11 +10,12 @@ benchmarks/README.md for how to read the table.
 import argparse
 import contextlib
 import json
+import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -50,6 +51,8 @@ class Plan:
     cells: tuple[cells.Cell, ...]
     rounds: int
     warm_up: bool
+    deadline: float
+    """On time.monotonic: no cell begins after it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,14 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     brokers.end_with_us()
     plan = _plan(options)
     os.nice(0 if options.no_nice else 5)
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.disk) as folder:
-        document = measure(plan, Path(folder))
     RESULTS.mkdir(exist_ok=True)
-    name = time.strftime("compare-%Y%m%d-%H%M%S.json")
-    (RESULTS / name).write_text(json.dumps(document, indent=1))
+    result = RESULTS / time.strftime("compare-%Y%m%d-%H%M%S.json")
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.disk) as folder:
+        document = measure(plan, Path(folder), lambda so_far: _keep(result, so_far))
+    _keep(result, document)
     print(report.comparison(document))
+    console.print(f"[bold]{result}[/], with the table (.md) and the picture (.svg) beside it")
     if options.write:
-        report.write_documents(document)
+        report.write_documents(document, section=options.section)
     failed = [
         f"{row['title']} on {broker}: {result['problem']}"
         for row in document["cells"]
@@ -77,24 +81,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def measure(plan: Plan, folder: Path) -> report.Document:
-    """Starts the brokers below `folder`, drives them, and returns everything that was seen."""
+def _keep(result: Path, document: report.Document) -> None:
+    """The raw figures, the table and the picture, so that a run cut short leaves what it has."""
+    result.write_text(json.dumps(document, indent=1))
+    result.with_suffix(".md").write_text(report.comparison(document) + "\n")
+    result.with_suffix(".svg").write_text(report.picture(document))
+
+
+def measure(
+    plan: Plan, folder: Path, after_pass: Callable[[report.Document], object]
+) -> report.Document:
+    """Starts the brokers below `folder`, drives them, and returns everything that was seen.
+
+    `after_pass` gets what there is after each pass that counts.
+    """
     results: dict[str, dict[str, Measured]] = {cell.title: {} for cell in plan.cells}
     memory: dict[str, dict[str, float]] = {}
+    facts = machine.describe(folder)
     with contextlib.ExitStack() as stack:
         running = _start_all(plan.contenders, folder, stack)
         time.sleep(2)
         for broker in running:
             memory[broker.name] = {"idle_mb": broker.resident_bytes() / 1e6}
-        _drive_all(plan, running, results)
-        for broker in running:
-            memory[broker.name]["peak_mb"] = broker.resident_bytes(peak=True) / 1e6
-            memory[broker.name]["cpu_seconds"] = broker.cpu_seconds()
-        facts = machine.describe(folder)
+        for number in range(plan.rounds + plan.warm_up):
+            if not _pass(number, plan, running, results):
+                break
+            for broker in running:
+                memory[broker.name]["peak_mb"] = broker.resident_bytes(peak=True) / 1e6
+                memory[broker.name]["cpu_seconds"] = broker.cpu_seconds()
+            after_pass(_document(plan, facts, memory, results))
+    return _document(plan, facts, memory, results)
+
+
+def _document(
+    plan: Plan,
+    facts: Mapping[str, str],
+    memory: Mapping[str, Mapping[str, float]],
+    results: Mapping[str, Mapping[str, Measured]],
+) -> report.Document:
+    counted = [len(found.values) for row in results.values() for found in row.values()]
     return {
         "kind": "compare",
         "when": time.strftime("%Y-%m-%d %H:%M"),
-        "rounds": plan.rounds,
+        "rounds": max(counted, default=0),
         "machine": facts,
         "titles": {contender.name: contender.title for contender in plan.contenders},
         "memory": memory,
@@ -122,31 +151,40 @@ def _start_all(
     return running
 
 
-def _drive_all(
+def _pass(
+    number: int,
     plan: Plan,
     running: Sequence[brokers.Running],
     results: Mapping[str, dict[str, Measured]],
-) -> None:
-    passes = plan.rounds + (1 if plan.warm_up else 0)
+) -> bool:
+    """Goes once through all cells; False when there was no time left for all of them.
+
+    A broker's place in the order changes from cell to cell and from pass to pass. A pass that the
+    time cut short counts as far as it came.
+    """
+    discarded = plan.warm_up and number == 0
+    label = "warm-up" if discarded else f"round {number + 1 - plan.warm_up}"
     columns = (TextColumn("{task.description:<64}"), BarColumn(20), MofNCompleteColumn())
     quiet = not console.is_terminal
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet) as progress:
-        task = progress.add_task("", total=passes * len(plan.cells) * len(running))
-        for number in range(passes):
-            discarded = plan.warm_up and number == 0
-            for cell in plan.cells:
-                for broker in _rotated(running, number):
-                    label = "warm-up" if discarded else f"round {number + 1 - plan.warm_up}"
-                    if quiet:
-                        console.print(f"{label}: {cell.title}, {broker.name}")
-                    progress.update(task, description=f"{label}: {cell.title}, {broker.name}")
-                    measured = results[cell.title].setdefault(broker.name, Measured())
-                    _drive(cell, broker, measured, keep=not discarded)
-                    progress.advance(task)
+        task = progress.add_task("", total=len(plan.cells) * len(running))
+        for place, cell in enumerate(plan.cells):
+            if time.monotonic() > plan.deadline:
+                console.print(f"[yellow]out of time[/] in {label}, before {cell.title}")
+                return False
+            for broker in _rotated(running, number + place):
+                if quiet:
+                    now = time.strftime("%H:%M:%S")
+                    console.print(f"{now} {label}: {cell.title}, {broker.name}")
+                progress.update(task, description=f"{label}: {cell.title}, {broker.name}")
+                measured = results[cell.title].setdefault(broker.name, Measured())
+                _drive(cell, broker, measured, keep=not discarded)
+                progress.advance(task)
+    return True
 
 
 def _rotated(running: Sequence[brokers.Running], by: int) -> list[brokers.Running]:
-    """The brokers in another order in each pass, so that none always follows the same one."""
+    """The brokers from another one on, so that none is always the first."""
     start = by % len(running)
     return [*running[start:], *running[:start]]
 
@@ -172,14 +210,17 @@ def _drive(cell: cells.Cell, broker: brokers.Running, measured: Measured, *, kee
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="that it runs, not how fast")
-    parser.add_argument("--all", action="store_true", help="also 16 partitions and the peers")
+    parser.add_argument("--all", action="store_true", help="also the other brokers of PyPI")
     parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no cell after that")
+    parser.add_argument("--shorten", type=int, default=1, help="divide all numbers of records")
     parser.add_argument(
         "--cells", default="", help="only cells whose title contains one of these, separated by ;"
     )
     parser.add_argument("--brokers", default="", help="comma-separated names of brokers")
     parser.add_argument("--disk", type=Path, help="a folder on the disk to use; default: TMPDIR")
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
+    parser.add_argument("--section", default="compare", help="of docs/benchmarks.md")
     parser.add_argument("--no-nice", action="store_true")
     return parser.parse_args(arguments)
 
@@ -191,15 +232,19 @@ def _plan(options: argparse.Namespace) -> Plan:
         contenders = [brokers.TIDELOG_SYNCED, brokers.LIMIT]
     if options.all:
         contenders += brokers.PEERS
-        chosen += cells.many_partition_cells()
     if options.brokers:
         contenders = [brokers.BY_NAME[name] for name in options.brokers.split(",")]
     wanted = options.cells.split(";")
     return Plan(
         contenders=tuple(contenders),
-        cells=tuple(cell for cell in chosen if any(part in cell.title for part in wanted)),
+        cells=tuple(
+            cell if options.shorten == 1 else cell.shortened(options.shorten)
+            for cell in chosen
+            if any(part in cell.title for part in wanted)
+        ),
         rounds=1 if options.smoke else options.rounds,
         warm_up=not options.smoke,
+        deadline=time.monotonic() + 60 * options.minutes,
     )
 
 

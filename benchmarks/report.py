@@ -7,7 +7,7 @@ markers, each renewed by the benchmark that owns it; the prose around them is wr
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,13 @@ def comparison(document: Document) -> str:
     return "\n\n".join(parts)
 
 
-def write_documents(document: Document) -> None:
-    """Renews the comparison in docs/benchmarks.md and the picture beside it."""
-    replace_section("compare", comparison(document))
+def write_documents(document: Document, section: str = "compare") -> None:
+    """Renews a comparison in docs/benchmarks.md, and the picture beside it for the main one."""
+    if section != "compare":
+        replace_section(section, comparison(document))
+        return
+    link = f"![Tidelog beside Apache Kafka, a ratio for each load]({PICTURE.name})"
+    replace_section(section, f"{comparison(document)}\n\n{link}")
     PICTURE.write_text(picture(document))
 
 
@@ -164,37 +168,64 @@ def _memory_table(document: Document) -> list[str]:
     return ["#### Memory and CPU", table(head, rows)]
 
 
+_MODES = (
+    ("page cache", "kafka", "tidelog", "#1f6f8b"),
+    ("synced", "kafka-synced", "tidelog-synced", "#e09f3e"),
+)
+_LEFT, _UNIT, _BAR, _TOP, _RATIO_MAX = 300, 110, 9, 64, 5.0
+
+
 def picture(document: Document) -> str:
-    """A bar for each ratio of Tidelog to Kafka, both modes, as SVG."""
-    bars = [
-        (f"{title} ({mode})", ratio)
-        for mode, kafka, tidelog in (
-            ("page cache", "kafka", "tidelog"),
-            ("synced", "kafka-synced", "tidelog-synced"),
-        )
-        for title, ratio in ratios(document, kafka, tidelog)
-    ]
-    left, scale, step = 380, 120, 20
-    height = step * (len(bars) + 3)
-    widest = max([3.0, *(ratio for _, ratio in bars)])
-    width = int(left + scale * min(widest, 6) + 70)
+    """A bar for each ratio of Tidelog to Kafka, cell by cell in both modes, as SVG."""
+    found = {mode: dict(ratios(document, kafka, own)) for mode, kafka, own, _ in _MODES}
+    titles = [cell["title"] for cell in document["cells"] if _has_ratio(found, cell["title"])]
+    step = 2 * _BAR + 8
+    height = _TOP + step * len(titles) + 24
+    width = round(_LEFT + _UNIT * _RATIO_MAX + 70)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
+        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        '<text x="10" y="18" font-size="14">Tidelog / Apache Kafka, same run '
-        "(right of the line: Tidelog is better)</text>",
+        '<text x="10" y="20" font-size="14">How many times as good as Apache Kafka on the same '
+        "machine</text>",
+        *_legend(found),
     ]
-    for index, (title, ratio) in enumerate(bars):
-        y = step * (index + 2)
-        colour = "#2a7f62" if ratio >= 1 else "#b5533c"
-        length = scale * min(ratio, 6)
+    for ratio in range(int(_RATIO_MAX) + 1):
+        x = _LEFT + _UNIT * ratio
+        colour = "#444" if ratio == 1 else "#ddd"
         lines += [
-            f'<text x="{left - 8}" y="{y + 11}" text-anchor="end">{title}</text>',
-            f'<rect x="{left}" y="{y}" width="{length:.0f}" height="14" fill="{colour}"/>',
-            f'<text x="{left + length + 5:.0f}" y="{y + 11}">{ratio:.2f}</text>',
+            f'<line x1="{x}" y1="{_TOP - 6}" x2="{x}" y2="{height - 20}" stroke="{colour}"/>',
+            f'<text x="{x}" y="{height - 6}" text-anchor="middle">{ratio}</text>',
         ]
-    bottom = step * (len(bars) + 2)
-    x = left + scale
-    lines.append(f'<line x1="{x}" y1="30" x2="{x}" y2="{bottom}" stroke="#333"/>')
+    for index, title in enumerate(titles):
+        y = _TOP + step * index
+        lines.append(f'<text x="{_LEFT - 8}" y="{y + 13}" text-anchor="end">{title}</text>')
+        for place, (mode, _, _, colour) in enumerate(_MODES):
+            if title in found[mode]:
+                lines += _bar(y + place * (_BAR + 1), found[mode][title], colour)
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _has_ratio(found: Mapping[str, Mapping[str, float]], title: str) -> bool:
+    return any(title in ratios_of_mode for ratios_of_mode in found.values())
+
+
+def _legend(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+    lines = []
+    for place, (mode, _, _, colour) in enumerate(_MODES):
+        x = 10 + 260 * place
+        some = list(found[mode].values())
+        mean = f", geometric mean {geometric_mean(some):.2f}" if some else ""
+        lines += [
+            f'<rect x="{x}" y="32" width="12" height="12" fill="{colour}"/>',
+            f'<text x="{x + 18}" y="42">{mode}{mean}</text>',
+        ]
+    return lines
+
+
+def _bar(y: int, ratio: float, colour: str) -> list[str]:
+    length = _UNIT * min(ratio, _RATIO_MAX)
+    return [
+        f'<rect x="{_LEFT}" y="{y}" width="{length:.0f}" height="{_BAR}" fill="{colour}"/>',
+        f'<text x="{_LEFT + length + 4:.0f}" y="{y + _BAR - 1}" font-size="9">{ratio:.2f}</text>',
+    ]

@@ -15,7 +15,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from protocol.api_keys import ApiKey
 
@@ -176,7 +176,6 @@ class BrokerCollector:
         yield from self._requests()
         yield from self._traffic()
         yield from self._commits()
-        yield from self._partitions()
         yield from self._groups()
         yield from self._upkeep()
 
@@ -241,23 +240,27 @@ class BrokerCollector:
         )
         yield _counter("tidelog_sync_failures", "Syncs that failed", commits.sync_failures)
 
-    def _partitions(self) -> Iterator[Any]:
-        from prometheus_client.core import GaugeMetricFamily
+    def partitions(self) -> Iterator[bytes]:
+        """The figures of all partitions as text, in pieces that take about a millisecond each.
 
-        families = [
-            (
-                GaugeMetricFamily(f"tidelog_partition_{name}", help_text, labels=_PARTITION_LABELS),
-                read,
-            )
-            for name, help_text, read in _PARTITION_FIGURES
+        Written here, because ten thousand partitions are 70,000 lines: a second of work in one go.
+        A family's lines have to stand together, so they are gathered before they are given out.
+        """
+        families: list[list[str]] = [
+            [
+                f"# HELP tidelog_partition_{name} {help_text}\n",
+                f"# TYPE tidelog_partition_{name} gauge\n",
+            ]
+            for name, help_text, _ in _PARTITION_FIGURES
         ]
-        for topic in self._topics:
-            for log in topic.partitions:
-                labels = [topic.name, str(log.partition)]
-                for family, read in families:
-                    family.add_metric(labels, read(log))
-        for family, _ in families:
-            yield family
+        for number, log in enumerate(list(self._topics.logs())):
+            labels = f'{{topic="{log.topic}",partition="{log.partition}"}}'
+            for lines, (name, _, read) in zip(families, _PARTITION_FIGURES, strict=True):
+                lines.append(f"tidelog_partition_{name}{labels} {float(read(log))!r}\n")
+            if number % _PARTITIONS_PER_PIECE == 0:
+                yield b""
+        for lines in families:
+            yield "".join(lines).encode()
 
     def _groups(self) -> Iterator[Any]:
         from prometheus_client.core import GaugeMetricFamily
@@ -330,6 +333,8 @@ def _time_index_entries(log: Any) -> int:
 
 
 _PARTITION_LABELS = ["topic", "partition"]
+_PARTITIONS_PER_PIECE: Final = 100
+
 _PARTITION_FIGURES: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
     ("log_start_offset", "Earliest readable offset", lambda log: log.log_start_offset),
     ("high_watermark", "End of what consumers may read", lambda log: log.high_watermark),
@@ -385,10 +390,11 @@ def import_exporter() -> None:
     import prometheus_client.core  # noqa: F401
 
 
-def render(collector: BrokerCollector) -> bytes:
-    """The whole exposition in Prometheus' text format."""
+def render(collector: BrokerCollector) -> Iterator[bytes]:
+    """The exposition in Prometheus' text format, in pieces; others may have a turn between them."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    return generate_latest(registry)
+    yield generate_latest(registry)
+    yield from collector.partitions()

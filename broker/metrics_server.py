@@ -15,7 +15,7 @@ knows GET and HEAD, and closes.  A full HTTP server would be more code than the 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +46,13 @@ class MetricsServer:
 
     def __init__(
         self,
-        render: Callable[[], bytes],
+        render: Callable[[], Iterable[bytes]],
         *,
         healthy: Probe,
         ready: Probe,
         queries: Mapping[str, Answer],
     ) -> None:
-        """Serve the exposition that `render` makes, the two probes, and `queries` by path."""
+        """Serve what `render` makes, piece by piece, the two probes, and `queries` by path."""
         self._queries = queries
         self._render = render
         self._healthy = healthy
@@ -78,6 +78,8 @@ class MetricsServer:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_TIMEOUT_S)
             status, content_type, body = self._answer(head)
+            if content_type is _EXPOSITION:
+                body = await self._exposition()
             is_head = head.startswith(b"HEAD ")
             writer.write(
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\n"
@@ -92,6 +94,14 @@ class MetricsServer:
         finally:
             writer.close()
 
+    async def _exposition(self) -> bytes:
+        """The whole exposition, with a turn for everybody else after each piece."""
+        pieces = []
+        for piece in self._render():
+            pieces.append(piece)
+            await asyncio.sleep(0)
+        return b"".join(pieces)
+
     def _answer(self, head: bytes) -> tuple[int, str, bytes]:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
@@ -104,7 +114,7 @@ class MetricsServer:
             status, body = answer(query.decode("latin-1"))
             return status, _JSON, body
         if path == b"/metrics":
-            return 200, _EXPOSITION, self._render()
+            return 200, _EXPOSITION, b""
         if path == b"/healthz":
             return _probe_answer(self._healthy())
         if path == b"/readyz":

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.metrics_server import MetricsServer
 from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
@@ -123,3 +124,32 @@ async def test_groups_lag_in_records_and_in_seconds(measured: RunningBroker) -> 
         await admin.alter_group_offsets("late", {zero: 3})
     found = await samples(measured)
     assert found["tidelog_group_lag_records", "late", "0", "t"] == 0
+
+
+async def test_scrape_of_many_partitions_lets_others_have_their_turn(
+    measured: RunningBroker,
+) -> None:
+    client = await measured.client()
+    await create_topic(client, "many", 500)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    before = turns
+    pieces = MetricsServer(
+        lambda: (turns.to_bytes(4, "big") for _ in range(5)),
+        healthy=lambda: None,
+        ready=lambda: None,
+        queries={},
+    )
+    assert len(await pieces._exposition()) == 20
+    assert turns - before >= 5
+    task.cancel()
+    found = await samples(measured)
+    assert found["tidelog_partition_segments", "499", "many"] == 1
