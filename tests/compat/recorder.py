@@ -62,9 +62,9 @@ def _pass_on(
     head, left = bytearray(), 0
     with contextlib.suppress(OSError):
         while chunk := source.recv(_CHUNK_BYTES):
-            target.sendall(chunk)
             if seen is not None:
                 left = _note(chunk, head, left, seen)
+            target.sendall(chunk)
     for connection in (source, target):
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
