@@ -11,6 +11,8 @@ from cli.main import run
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
+from storage.density import Variant
+from storage.density_file import ENTRY, DensityHeader
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex
 
@@ -152,3 +154,36 @@ def test_a_time_index_that_goes_back_is_a_problem(segment: Segment) -> None:
 def test_what_is_no_segment_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["dump-segment", "README.md"]) == ExitCode.USAGE
     assert "README.md is no segment file" in capsys.readouterr().err
+
+
+def side_file(*entries: tuple[int, int], variant: Variant = Variant.INTERVAL) -> bytes:
+    """A side file without a seal, as a running broker has it."""
+    header = DensityHeader(variant=variant, interval_ms=60_000, carried_ms=-1)
+    return header.encode() + b"".join(ENTRY.pack(*entry) for entry in entries)
+
+
+def test_side_file_is_shown_with_its_rule(segment: Segment) -> None:
+    segment.write(".log", batch(10, 60_000), batch(11, 200_000))
+    segment.write(".density", side_file((60_000, 0), (180_000, 1)))
+    code, lines = segment.dump(".density")
+    assert code == ExitCode.OK
+    assert (lines[0]["kind"], lines[0]["variant"]) == ("side-file", "interval")
+    assert lines[0]["sealed_for"] is None
+    assert [(line["time"], line["offset"]) for line in lines[1:-1]] == [(60_000, 10), (180_000, 11)]
+    assert segment.problems() == []
+
+
+def test_side_file_that_skips_records_is_a_problem(segment: Segment) -> None:
+    segment.write(".log", batch(10, 60_000), batch(11, 200_000))
+    segment.write(".density", side_file((60_000, 1)))
+    [problem] = segment.problems(".density")
+    assert "a batch before its offset has 60000" in problem
+    [problem] = segment.problems()
+    assert problem.startswith(f"{NAME}.density, entry 0")
+
+
+def test_damaged_side_file_is_a_problem(segment: Segment) -> None:
+    segment.write(".log", batch(10, 60_000))
+    segment.write(".density", side_file((60_000, 0))[:20])
+    [problem] = segment.problems(".density")
+    assert "the file cannot be read" in problem

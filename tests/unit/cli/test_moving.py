@@ -74,6 +74,23 @@ def test_there_and_back_by_copies(
     assert ends(back) == ends(directory) == {"t": [0, 5]}
 
 
+def test_side_files_stay_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory, kafka = tmp_path / "tide", tmp_path / "kafka"
+    data_dir = open_dir(directory)
+    topic = data_dir.create_topic("t", 1, {"time.index.variant": "minute"}, NOW)
+    batch = build_batch([Record(0, NOW, None, b"v")])
+    topic.partitions[0].append(memoryview(bytearray(batch)), now_ms=NOW)
+    data_dir.close(NOW)
+    assert list(directory.glob("t-0/*.density"))
+
+    assert run(["export-kraft", str(directory), str(kafka), "--json"]) == ExitCode.OK
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("time.index.variant=minute of topic t" in note for note in notes)
+    assert not list(kafka.glob("t-0/*.density"))
+    assert run(["export-kraft", str(directory), "--in-place"]) == ExitCode.OK
+    assert not list(directory.glob("t-0/*.density"))
+
+
 def test_files_get_the_time_of_the_last_append(directory: Path, tmp_path: Path) -> None:
     log = "t-1/00000000000000000000.log"
     os.utime(directory / log, (1, 1))
