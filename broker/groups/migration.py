@@ -11,6 +11,9 @@ assigned it still holds afterwards, in a generation that is the new epoch, or th
 
 `group.consumer.migration.policy` allows each direction. An empty group needs no such care.
 
+Differs from Kafka: a group that is upgraded in a rebalance which overtook another one leaves its
+members what they said they own; Kafka takes it for free, and gives it to others meanwhile.
+
 Source: KIP-848 ("Online migration"); Kafka's `ConsumerGroup.fromClassicGroup`,
 `ClassicGroup.fromConsumerGroup`, `validateOnlineUpgrade`, observed in 4.3.1.
 Read next: `broker.groups.classic_members`.
@@ -41,7 +44,7 @@ from broker.groups.embedded import (
 )
 from broker.groups.group import Group
 from broker.groups.roster import Member, Roster
-from broker.groups.values import GroupLimits
+from broker.groups.values import GroupLimits, GroupState
 
 _UPGRADING: Final = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADING: Final = frozenset({"downgrade", "bidirectional"})
@@ -88,7 +91,7 @@ def to_consumer(
     generation = group.generation_id
     stored = StoredConsumerGroup(epoch=generation, assignment_epoch=generation)
     for member in group.roster:
-        assigned = as_partitions(parse_assignment(member.assignment) or frozenset(), topics)
+        assigned = as_partitions(_held(group, member), topics)
         stored.subscriptions[member.member_id] = _subscription(group, member)
         stored.targets[member.member_id] = assigned
         stored.current[member.member_id] = CurrentAssignment(
@@ -128,6 +131,18 @@ def to_classic(group: ConsumerGroup, limits: GroupLimits, topics: Topics, now_ms
 def _metadata(group: Group, member: Member) -> bytes:
     """What a member said under the chosen protocol; under its first one before there is one."""
     return member.metadata(group.protocol_name) or member.protocols[0][1]
+
+
+def _held(group: Group, member: Member) -> frozenset[tuple[str, int]]:
+    """What a member's client may have.
+
+    Its assignment was taken back if a rebalance was overtaken by the next; a cooperative client
+    keeps what it said it owned when it joined, until it is told otherwise.
+    """
+    if member.assignment or group.state is GroupState.STABLE:
+        return parse_assignment(member.assignment) or frozenset()
+    wanted = parse_subscription(_metadata(group, member))
+    return frozenset() if wanted is None else wanted.owned
 
 
 def _subscription(group: Group, member: Member) -> Subscription:
