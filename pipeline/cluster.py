@@ -22,7 +22,7 @@ from typing import Any, Final, Self, TypeVar
 from pipeline.errors import BrokerRefused, BrokerUnreachable
 from pipeline.options import ConnectionOptions, TopicChoice, TopicPartition
 from pipeline.wire import Connection
-from protocol.api.describe_log_dirs import DescribeLogDirsRequest
+from protocol.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -242,21 +242,28 @@ class Cluster:
 
         return self._retrying(ask) if questions else {}
 
-    def sizes(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """Bytes of each partition as far as brokers tell; empty where they refuse."""
-        wanted = set(topics)
+    def sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Bytes of `partitions` as far as brokers tell; empty where they refuse."""
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, index in sorted(set(partitions)):
+            by_topic[topic].append(index)
+        request = DescribeLogDirsRequest(
+            topics=[
+                DescribableLogDirTopic(topic=topic, partitions=indexes)
+                for topic, indexes in by_topic.items()
+            ]
+        )
         found: dict[TopicPartition, int] = {}
         for address in list(self._addresses.values()):
             try:
-                answer = self._connection(address).call(DescribeLogDirsRequest(topics=None), 4)
+                answer = self._connection(address).call(request, 4)
             except (BrokerUnreachable, BrokerRefused):
                 continue
             for directory in answer.results:
-                for topic in directory.topics:
-                    if topic.name in wanted:
-                        for part in topic.partitions:
-                            key = (topic.name, part.partition_index)
-                            found[key] = max(found.get(key, 0), part.partition_size)
+                for described in directory.topics:
+                    for part in described.partitions:
+                        key = (described.name, part.partition_index)
+                        found[key] = max(found.get(key, 0), part.partition_size)
         return found
 
     # --- records -----------------------------------------------------------------------------

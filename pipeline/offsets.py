@@ -155,8 +155,8 @@ def bytes_per_offset(
     cluster: Cluster, ranges: Sequence[OffsetRange]
 ) -> dict[TopicPartition, float]:
     """Estimated bytes of an offset in each partition: its size over the offsets it holds."""
-    sizes = cluster.sizes({one.topic for one in ranges})
-    asked = {tp for tp in (one.topic_partition for one in ranges) if tp in sizes}
+    sizes = cluster.sizes(one.topic_partition for one in ranges)
+    asked = set(sizes)
     first = cluster.list_offsets(dict.fromkeys(asked, EARLIEST))
     last = cluster.list_offsets(dict.fromkeys(asked, LATEST))
     return {tp: sizes[tp] / max(last[tp].offset - first[tp].offset, 1) for tp in asked}
