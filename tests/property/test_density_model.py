@@ -107,9 +107,11 @@ class Life:
         """Batches that were not synced are gone: as if a crash had torn them."""
         log = self.log.log
         active = log.segments.active
-        if active.is_empty or log.log_start_offset > active.base_offset:
+        bound = max(log.log_start_offset, log.local.manifest.durable_offset)
+        losable = [head for head in active.walk().heads(0) if head.base_offset >= bound]
+        if not losable:
             return
-        cut = self.chosen.choice(list(active.walk().heads(0)))
+        cut = self.chosen.choice(losable)
         log.close(self.log.now_ms)
         path = active.log.path
         left = self.log.files.read_all(path)[: cut.position + self.chosen.randrange(3)]
