@@ -10,6 +10,7 @@ from protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.describe_groups import DescribeGroupsRequest
+from protocol.api.heartbeat import HeartbeatRequest
 from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.api.leave_group import LeaveGroupRequest
 from protocol.api.list_groups import ListGroupsRequest
@@ -28,6 +29,7 @@ from protocol.api.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RawClient, running_broker
 from tests.support.requests import create_topic
@@ -266,3 +268,85 @@ async def test_our_own_admin_client_describes_it_like_any_group(tmp_path: Path) 
         (member,) = info.members
         assert (info.state, info.assignor, listing.group_type) == ("Stable", "uniform", "consumer")
         assert [(tp.topic, tp.partition) for tp in member.partitions] == [("t", 0), ("t", 1)]
+
+
+SUBSCRIBED_TO_T = bytes.fromhex("0001 00000001 0001 74 ffffffff 00000000")
+ALL_OF_T = bytes.fromhex("0001 00000001 0001 74 00000002 00000000 00000001 ffffffff")
+FIRST_OF_T = bytes.fromhex("0001 00000001 0001 74 00000001 00000000 ffffffff")
+ID_REQUIRED_SINCE = 4
+
+
+async def old_join(client: RawClient, version: int, member_id: str = "") -> Any:
+    answer = await client.request(
+        JoinGroupRequest(
+            group_id="g",
+            member_id=member_id,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIBED_TO_T)],
+        ),
+        version,
+    )
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        assert version >= ID_REQUIRED_SINCE
+        return await old_join(client, version, answer.member_id)
+    assert answer.error_code == ErrorCode.NONE
+    return answer
+
+
+async def old_sync(client: RawClient, joined: Any, **assignments: bytes) -> tuple[int, bytes]:
+    answer = await client.request(
+        SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[
+                SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)
+                for assignment in assignments.values()
+            ],
+        ),
+        5,
+    )
+    return answer.error_code, bytes(answer.assignment)
+
+
+async def old_beat(client: RawClient, joined: Any) -> int:
+    request = HeartbeatRequest(
+        group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
+    )
+    code: int = (await client.request(request, 4)).error_code
+    return code
+
+
+@pytest.mark.parametrize("version", range(10))
+async def test_an_old_member_goes_on_while_its_group_is_moved_over_and_back(
+    client: RawClient, version: int
+) -> None:
+    await create_topic(client, "t", 2)
+    old = await old_join(client, version)
+    assert await old_sync(client, old, mine=ALL_OF_T) == (ErrorCode.NONE, ALL_OF_T)
+    new = await join(client, "new")
+    assert (new.error_code, new.assignment.topic_partitions) == (ErrorCode.NONE, [])
+    assert await old_beat(client, old) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert await commit(client, old.member_id, old.generation_id, version=2) == ErrorCode.NONE
+    old = await old_join(client, version, old.member_id)
+    assert (old.generation_id, old.leader, old.members) == (new.member_epoch, "", [])
+    assert await old_sync(client, old) == (ErrorCode.NONE, FIRST_OF_T)
+    assert await old_beat(client, old) == ErrorCode.NONE
+    told = await beat(client, "new", new.member_epoch)
+    assert [each.partitions for each in told.assignment.topic_partitions] == [[1]]
+    assert await listed(client) == [("g", "Stable", "consumer")]
+    (group,) = (await client.request(ConsumerGroupDescribeRequest(group_ids=["g"]), 1)).groups
+    types = {member.member_id: member.member_type for member in group.members}
+    assert types == {old.member_id: 0, "new": 1}
+    (classic,) = (await client.request(DescribeGroupsRequest(groups=["g"]), 6)).groups
+    assert classic.error_message == "Group g is not a classic group."
+    assert (await beat(client, "new", -1)).error_code == ErrorCode.NONE
+    assert await old_beat(client, old) == ErrorCode.REBALANCE_IN_PROGRESS
+    old = await old_join(client, version, old.member_id)
+    assert old.leader == old.member_id, "the group is a classic one again"
+    assert await old_sync(client, old, mine=ALL_OF_T) == (ErrorCode.NONE, ALL_OF_T)
+    assert await listed(client) == [("g", "Stable", "classic")]
