@@ -21,6 +21,7 @@ from protocol.records.entry_loops import STOP_CORRUPT, STOP_END, check_entries
 from protocol.records.layout import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP, SIZE_AT
 from protocol.records.scan import Entry
 from storage.errors import CorruptLog
+from storage.manifest import UNKNOWN
 from storage.segment import Segment
 
 SCAN_CHUNK_BYTES: Final = 1 << 20
@@ -201,7 +202,10 @@ class SegmentDigest:
             self._interval,
             self._epoch,
         )
-        segment.records += records
+        if records == UNKNOWN or segment.records == UNKNOWN:
+            segment.records = UNKNOWN
+        else:
+            segment.records += records
         self._position = start + taken
         for offset, position, timestamp, timestamp_offset in points:
             segment.offset_index.append(offset, start + position)

@@ -113,6 +113,17 @@ def _newest_record(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> c
     return _int64(data, position + 18) if magic == 1 else -1
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _records(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.longlong:
+    """How many records an entry's head counts; so negative for a wrapper that every sum is."""
+    uncounted: cython.longlong = -0x1000000000000
+    if data[position + 16] == 2:
+        return _int32(data, position + 57)
+    return uncounted if data[position + 17] & 7 else 1
+
+
 def _crc32c_tables() -> array[int]:
     """Eight tables of 256 numbers: CRC-32C of a byte that is followed by 0 to 7 zero bytes."""
     tables = array("I", bytes(4 * 8 * 256))
@@ -206,7 +217,8 @@ def digest_entries(
     """What recovery has to know of the entries in `[0, end)`, without an object per entry.
 
     Returns (index points, positions of notable entries, position, STOP_*, next offset, max
-    timestamp, its offset, bytes since the last index point, records). An index point is (last
+    timestamp, its offset, bytes since the last index point, records). The records are -1 when an
+    old wrapper is among the entries, whose head does not count them. An index point is (last
     offset, position, max timestamp so far, last offset of the batch that has it), made where more
     than `index_interval` bytes were passed since the one before. Notable are the entries of
     producers, and the first of each leader epoch above `epoch`. Entries are checked as
@@ -246,15 +258,15 @@ def digest_entries(
             points.append((last, position, max_timestamp, max_offset))
             since_index = 0
         since_index += size
-        records += 1
-        if data[position + 16] == 2:
-            records += _int32(data, position + 57) - 1
-            if _int32(data, position + 12) > epoch or _int64(data, position + 43) >= 0:
-                notable.append(position)
-                epoch = max(epoch, _int32(data, position + 12))
+        records += _records(data, position)
+        if data[position + 16] == 2 and (
+            _int32(data, position + 12) > epoch or _int64(data, position + 43) >= 0
+        ):
+            notable.append(position)
+            epoch = max(epoch, _int32(data, position + 12))
         next_offset = last + 1
         position += size
     return (
         points, notable, position, stop, next_offset, max_timestamp, max_offset, since_index,
-        records,
+        records if records >= 0 else -1,
     )  # fmt: skip

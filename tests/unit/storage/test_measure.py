@@ -8,9 +8,19 @@ from storage.fsck_partition import PartitionAudit
 from storage.log import Origin
 from storage.manifest import UNKNOWN, UNKNOWN_MINIMUM, Manifest, SegmentFacts
 from storage.measure import measure_entries, measure_log
+from storage.segment_scan import rebuild_indexes
 from storage.simulated_disk import Fault, Operation
 from storage.steps import run_steps
-from tests.support.logs import DIRECTORY, LogHarness, add, batch, marker, messages, new_segment
+from tests.support.logs import (
+    DIRECTORY,
+    LogHarness,
+    add,
+    batch,
+    disk,
+    marker,
+    messages,
+    new_segment,
+)
 
 CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 
@@ -218,9 +228,18 @@ def test_measure_counts_every_format(codec: Codec) -> None:
 
 
 def test_wrapper_is_not_taken_for_one_record_by_recovery() -> None:
-    segment = new_segment()
-    add(segment, messages(50, 20, magic=1, codec=Codec.GZIP))
-    assert segment.min_timestamp == UNKNOWN_MINIMUM
+    files = disk()
+    segment = new_segment(files=files)
+    old = messages(50, 20, magic=1, codec=Codec.GZIP) + messages(9, base_offset=2, magic=1)
+    add(segment, old)
+    rebuild_indexes(segment, index_interval=0)
+    assert (segment.records, segment.max_timestamp) == (UNKNOWN, 50)
+    log = LogHarness(files)
+    log.log.roll(log.now_ms)
+    assert run_steps(measure_log(log.log, set())) == 1
+    assert (remembered(log)[0].records, remembered(log)[0].min_timestamp) == (3, 9)
+    log.log.close(log.now_ms)
+    assert audit(log) == []
 
 
 def test_auditor_names_a_wrong_minimum() -> None:
