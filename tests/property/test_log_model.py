@@ -5,9 +5,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from protocol.records.builder import build_batch, build_message_set
-from protocol.records.layout import Codec
+from protocol.records.layout import INT64_MAX, Codec
 from protocol.records.record import Record
 from storage.log import Isolation
+from storage.manifest import UNKNOWN_MINIMUM
+from storage.measure import measure_log
+from storage.steps import run_steps
 from tests.support.log_model import ModelLog
 from tests.support.logs import LogHarness
 
@@ -123,6 +126,23 @@ class LogAgainstModel(RuleBasedStateMachine):
     def read_everything(self, max_bytes: int) -> None:
         found = [(r.offset, r.timestamp, r.value) for r in self.log.records()]
         assert found == [(r.offset, r.timestamp, r.value) for r in self.model.visible()]
+
+    @rule()
+    def measure(self) -> None:
+        run_steps(measure_log(self.log.log, set()))
+        segments = list(self.log.log.segments)[:-1]
+        assert UNKNOWN_MINIMUM not in [segment.min_timestamp for segment in segments]
+
+    @invariant()
+    def segments_know_both_ends_of_their_times(self) -> None:
+        for segment in self.log.log.segments:
+            times = [
+                record.timestamp
+                for record in self.model.records
+                if segment.base_offset <= record.offset < segment.next_offset
+            ]
+            assert segment.max_timestamp == max(times, default=-1)
+            assert segment.min_timestamp in (UNKNOWN_MINIMUM, min(times, default=INT64_MAX))
 
     @invariant()
     def offsets_agree(self) -> None:
