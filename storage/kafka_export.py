@@ -133,6 +133,11 @@ def plan_export(data_dir: DataDir, *, directory_id: bytes) -> ExportPlan:
             directories.append(name)
             modified_ms |= _ages(log, name)
     broker_settings = _broker_settings_for_kafka(data_dir.broker_overrides, notes)
+    notes += [
+        f"{name}={value} of group {group_id} is not carried: set it again with kafka-configs"
+        for group_id, settings_of_group in sorted(data_dir.group_overrides().items())
+        for name, value in sorted(settings_of_group.items())
+    ]
     notes.append(
         "settings of the broker's own configuration file are not in the directory: give Kafka the "
         "same log.* settings, or topics without settings of their own change with its defaults"

@@ -100,7 +100,7 @@ def plan_import(
         topics = _topics_by_metadata(metadata, found.partitions, meta.node_id, notes)
         overrides = _broker_overrides(metadata, meta.node_id, broker_config, notes)
         notes += [
-            f"{count} records about {what} have no counterpart here"
+            f"{count} records about {what} are not carried over"
             for what, count in sorted(metadata.others.items())
         ]
     directories = [
