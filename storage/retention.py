@@ -13,9 +13,10 @@ They are tried in this order. A log whose every segment may go is rolled first b
 that an empty segment keeps its offsets. With `cleanup.policy` compact alone, only START applies.
 
 One record from the future keeps its segment, and all newer ones, out of the TIME rule until the
-clock has passed it; `held_by_future` names such a segment so that somebody can be told. A topic
-with `retention.clamp.future` lets no timestamp count as newer than the last append of its segment
-(differs from Kafka, whose tiered logs do the like by the file's modification time).
+clock has passed it; `held_by_future` names such a segment so that somebody can be told.
+
+Differs from Kafka: with `retention.clamp.future` no timestamp counts as newer than the last append
+of its segment; there only tiered logs do the like, by the file's modification time.
 
 Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`. Read next: `storage.log`.
 """
