@@ -160,7 +160,8 @@ class Observer:
         }
         for suffix in ("index", "timeindex"):
             files = sorted(directory.glob(f"*.{suffix}"))
-            aspects[suffix] = [path.read_bytes().hex() for path in files]
+            # A log that was never written to needs no index; Kafka leaves empty ones.
+            aspects[suffix] = [path.read_bytes().hex() for path in files] if log else [""]
         aspects["raw"] = self._without_clock(log)
         return aspects
 
