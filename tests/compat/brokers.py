@@ -110,10 +110,9 @@ def judged_broker(folder: Path) -> Iterator[str]:
     """Yields the bootstrap address of the broker that COMPAT_BROKER asks for."""
     wanted = os.environ.get("COMPAT_BROKER", "tidelog")
     if wanted == "tidelog":
-        settings = {"group.initial.rebalance.delay.ms": "0"}
         proxy = recorder.running()
-        if proxy is not None:
-            settings["advertised.listeners"] = f"PLAINTEXT://{proxy.address}"
+        address = "" if proxy is None else f"PLAINTEXT://{proxy.address}"
+        settings = {"advertised.listeners": address} if address else {}
         with TidelogProcess(folder / "tidelog", settings=settings) as broker:
             if proxy is not None:
                 proxy.serve(broker.bootstrap)
