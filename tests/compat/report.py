@@ -2,8 +2,8 @@
 
 The tables go to docs/compatibility-clients.md: what each client did, and which versions of which
 APIs it sent on the way (`tests.compat.recorder`). A cell is "yes" when every case of the scenario
-passed, "no" when one failed twice, "not yet" for an expected failure, and empty where the client has no
-such thing. Further arguments go to pytest and COMPAT_BROKER chooses another broker (see
+passed, "no" when one failed twice, "not yet" for an expected failure, and empty where the client
+has no such thing. Further arguments go to pytest and COMPAT_BROKER chooses another broker (see
 `tests.compat.brokers`); with either the table is only printed.
 """
 
