@@ -2,7 +2,8 @@
 
 Holds this package, `protocol`, the few modules of `client`, and the two pure-Python packages that
 `protocol` stands on. Executors need pyarrow only. Compiled loops cannot be imported from a zip;
-their plain twins in it do the same, slower.
+their plain twins in it do the same, slower. Beside it stands a script that runs the jobs, since
+spark-submit takes no module for its application.
 
 Read next: docs/spark.md, "On a cluster".
 """
@@ -27,6 +28,18 @@ def write_bundle(output: str) -> int:
         for name, path in sorted(files.items()):
             archive.write(path, name)
     return len(files)
+
+
+def write_launcher(output: str) -> str:
+    """Write the script that runs a job under spark-submit, beside the zip `output`; its path."""
+    path = Path(output).with_name(f"{Path(output).stem}-job.py")
+    launch = f"{__name__.rpartition('.')[0]}.launch"
+    path.write_text(
+        f'"""spark-submit --py-files {Path(output).name} {path.name} JOB ..."""\n\n'
+        f"import sys\n\nfrom {launch} import main\n\nsys.exit(main())\n",
+        encoding="utf-8",
+    )
+    return str(path)
 
 
 def _files() -> Iterator[tuple[str, Path]]:

@@ -310,14 +310,15 @@ def _describe_bundle(job: argparse.ArgumentParser) -> None:
 
 
 def _run_bundle(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
-    from pipeline.bundle import write_bundle
+    from pipeline.bundle import write_bundle, write_launcher
 
     if arguments.dry_run:
         return Outcome(sentence=f"would write {arguments.output}")
     count = write_bundle(arguments.output)
+    launcher = write_launcher(arguments.output)
     return Outcome(
-        sentence=f"wrote {arguments.output} with {count} files",
-        report={"output": arguments.output, "files": count},
+        sentence=f"wrote {arguments.output} with {count} files, and {launcher} to run jobs by",
+        report={"output": arguments.output, "files": count, "launcher": launcher},
     )
 
 

@@ -1,5 +1,6 @@
 """The zip for executors is enough: decoding and planning run from it, in plain Python."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -9,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from pipeline.bundle import write_bundle
+from pipeline.bundle import write_bundle, write_launcher
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
 
@@ -52,3 +53,17 @@ def test_nothing_of_the_broker_is_in_the_zip(tmp_path: Path) -> None:
     write_bundle(str(bundle))
     tops = {name.split("/")[0] for name in zipfile.ZipFile(bundle).namelist()}
     assert tops == {"pipeline", "protocol", "client", "construct", "crcmod"}
+
+
+def test_the_launcher_runs_a_job_out_of_the_zip(tmp_path: Path) -> None:
+    bundle = str(tmp_path / "b.zip")
+    write_bundle(bundle)
+    launcher = write_launcher(bundle)
+    assert launcher == str(tmp_path / "b-job.py")
+    answer = subprocess.run(
+        [sys.executable, launcher, "plan", "--topic", "t", "--option", "nonsense=1"],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+        env={**os.environ, "PYTHONPATH": bundle},
+    )  # fmt: skip
+    assert answer.returncode == 2
+    assert "option nonsense is not known" in answer.stderr
