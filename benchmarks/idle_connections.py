@@ -26,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--brokers", default="kafka,tidelog")
     parser.add_argument("--connections", type=int, default=2_000)
+    parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     options = parser.parse_args(arguments)
+    brokers.end_with_us()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     names = options.brokers.split(",")
@@ -36,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         facts = machine.markdown(machine.describe(folder))
     head = ["broker", "memory per connection", "p50, p99 alone", "p50, p99 beside them"]
     head.append("CPU of 5 s idling")
-    print(f"{facts}\n\n{options.connections:,} connections.\n\n{report.table(head, rows)}")
+    text = f"{facts}\n\n{options.connections:,} connections.\n\n{report.table(head, rows)}"
+    print(text)
+    if options.write:
+        report.replace_section("idle", text)
     return 0
 
 

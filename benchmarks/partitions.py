@@ -1,8 +1,10 @@
 """Ten thousand partitions: start, describe, a produce to each, and what they hold of memory.
 
-Topics of 500 partitions, one request each. Measured are creating them, describing them (one
-Metadata request), one record to every partition with acks=all in a request per topic, the memory
-after that, and a clean stop and start on the data, until an ApiVersions request is answered.
+Topics of 500 partitions (`--per-topic`), one request each. Measured are creating them, describing
+them (one Metadata request), one record to every partition with acks=all in a request per topic, the
+memory after that, and a clean stop and start on the data, until an ApiVersions request is answered.
+Another connection asks for ApiVersions all the while; the longest it waited, in the making and in
+the producing, says whether the others are held up.
 `python -m benchmarks.partitions [--brokers a,b] [--partitions N]`
 """
 
@@ -10,6 +12,7 @@ import argparse
 import contextlib
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +26,9 @@ from protocol.error_codes import ErrorCode
 from protocol.headers import decode_response_header
 from protocol.registry import decode_response
 
-PER_TOPIC = 500
 PRODUCE_V, METADATA_V = 11, 12
-START_TIMEOUT_S = 120
+START_TIMEOUT_S = 240
+BYSTANDER_PAUSE_S = 0.002
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,72 +36,112 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.partitions", description=__doc__)
     parser.add_argument("--brokers", default="kafka,tidelog,tidelog-synced")
     parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--per-topic", type=int, default=500)
+    parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     options = parser.parse_args(arguments)
+    brokers.end_with_us()
     names = options.brokers.split(",")
     with tempfile.TemporaryDirectory(prefix="bench-partitions-") as name:
         folder = Path(name)
-        rows = [_row(brokers.BY_NAME[each], folder / each, options.partitions) for each in names]
+        rows = [
+            _row(brokers.BY_NAME[each], folder / each, options.partitions, options.per_topic)
+            for each in names
+        ]
         facts = machine.markdown(machine.describe(folder))
-    head = ["broker", "create", "describe", "produce to each", "memory", "CPU", "start again"]
-    print(f"{facts}\n\n{options.partitions:,} partitions.\n\n{report.table(head, rows)}")
+    head = ["broker", "create", "describe", "produce to each", "another waits", "memory", "CPU"]
+    head.append("start again")
+    about = f"{options.partitions:,} partitions in topics of {options.per_topic:,}."
+    text = f"{facts}\n\n{about}\n\n{report.table(head, rows)}"
+    print(text)
+    if options.write:
+        report.replace_section("partitions", text)
     return 0
 
 
-def _row(contender: brokers.Contender, folder: Path, partitions: int) -> list[str]:
+def _row(contender: brokers.Contender, folder: Path, partitions: int, per_topic: int) -> list[str]:
     with contender.start(folder) as running:
         began = time.perf_counter()
-        topics = [f"partitions-{number}" for number in range(partitions // PER_TOPIC)]
-        for topic in topics:
-            with contextlib.suppress(loads.LoadFailed):  # not visible yet: see below
-                loads.create_topic(running.bootstrap, topic, PER_TOPIC)
-        connection = wire.Connection(running.bootstrap)
-        _until_described(connection, topics)
+        topics = [f"partitions-{number}" for number in range(partitions // per_topic)]
+        with _Bystander(running.bootstrap) as making:
+            for topic in topics:
+                with contextlib.suppress(loads.LoadFailed):  # not visible yet: see below
+                    loads.create_topic(running.bootstrap, topic, per_topic)
+            connection = wire.Connection(running.bootstrap)
+            _until_described(connection, topics, partitions)
         created = time.perf_counter()
-        _describe(connection, topics)
+        _describe(connection, topics, partitions)
         described = time.perf_counter()
-        _produce_to_each(connection, topics)
+        with _Bystander(running.bootstrap) as producing:
+            _produce_to_each(connection, topics, per_topic)
         produced = time.perf_counter()
         connection.close()
         memory, cpu = running.resident_bytes(), running.cpu_seconds()
     with contender.start(folder) as running:
         connection = _answering(running)
         started = time.perf_counter()
-        _describe(connection, topics)
+        _describe(connection, topics, partitions)
         connection.close()
     return [
         contender.title,
         f"{created - began:.2f} s",
         f"{(described - created) * 1e3:,.0f} ms",
         f"{produced - described:.2f} s",
+        f"{making.longest_s * 1e3:,.0f}, {producing.longest_s * 1e3:,.0f} ms",
         f"{memory / 1e6:,.0f} MB",
         f"{cpu:.1f} s",
         f"{started - running.spawned_at:.2f} s",
     ]
 
 
-def _until_described(connection: wire.Connection, topics: Sequence[str]) -> None:
+class _Bystander:
+    """A connection in a thread of its own that asks all the time; how long it waited at most."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.longest_s = 0.0
+        self._bootstrap = bootstrap
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+
+    def __enter__(self) -> "_Bystander":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        connection = wire.Connection(self._bootstrap)
+        while not self._over.wait(BYSTANDER_PAUSE_S):
+            asked = time.perf_counter()
+            connection.ask(wire.api_versions_request())
+            self.longest_s = max(self.longest_s, time.perf_counter() - asked)
+        connection.close()
+
+
+def _until_described(connection: wire.Connection, topics: Sequence[str], partitions: int) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         with contextlib.suppress(loads.LoadFailed):
-            return _describe(connection, topics)
+            return _describe(connection, topics, partitions)
         time.sleep(0.05)
     raise loads.LoadFailed("the topics did not become visible")
 
 
-def _describe(connection: wire.Connection, topics: Sequence[str]) -> None:
+def _describe(connection: wire.Connection, topics: Sequence[str], partitions: int) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
     answer = connection.ask(framed(request, METADATA_V))
     _, position = decode_response_header(answer, ApiKey.METADATA, METADATA_V)
     found = decode_response(ApiKey.METADATA, METADATA_V, memoryview(answer), position)
     described = sum(len(topic.partitions) for topic in found.topics)
-    if described != len(topics) * PER_TOPIC:
+    if described != partitions:
         raise loads.LoadFailed(f"{described} partitions were described")
 
 
-def _produce_to_each(connection: wire.Connection, topics: Sequence[str]) -> None:
+def _produce_to_each(connection: wire.Connection, topics: Sequence[str], per_topic: int) -> None:
     batch = wire.record_batch([b"x" * 100], [int(time.time() * 1000)])
     for topic in topics:
-        data = [PartitionProduceData(index=index, records=batch) for index in range(PER_TOPIC)]
+        data = [PartitionProduceData(index=index, records=batch) for index in range(per_topic)]
         written = TopicProduceData(name=topic, partition_data=data)
         request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[written])
         frame = framed(request, PRODUCE_V)

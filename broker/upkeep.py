@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from broker.cleaner import Cleaner
+from broker.cleaner import Cleaner, run_elsewhere
 from broker.clock import Clock
 from broker.housekeeping import Housekeeping, RetentionClock
 from broker.measuring import Measuring
@@ -95,10 +95,16 @@ class Upkeep:
         if config.log_cleaner_enable:
             housekeeping.add("cleaner", config.log_cleaner_backoff_ms, self.cleaner.run)
         housekeeping.add(
-            "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self._data_dir.checkpoint
+            "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint
         )
         housekeeping.add("measuring", MEASURING_INTERVAL_MS, self.measuring.run)
         housekeeping.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
+
+    def checkpoint(self) -> Iterator[int]:
+        """Write the offset checkpoints, in a thread."""
+        for call in self._data_dir.checkpoint_steps():
+            if call is not None:
+                yield from run_elsewhere(call)
 
     def tick_coordinators(self) -> None:
         """Let every coordinator do what is due."""

@@ -151,11 +151,7 @@ class DataDir:
         return run_steps(self.create_topic_steps(name, partitions, overrides, now_ms))
 
     def create_topic_steps(
-        self,
-        name: str,
-        partitions: int,
-        overrides: Mapping[str, str],
-        now_ms: int,
+        self, name: str, partitions: int, overrides: Mapping[str, str], now_ms: int
     ) -> Steps[Topic]:
         """A new topic with empty partitions, durable at the end. The caller has judged the name.
 
@@ -296,12 +292,16 @@ class DataDir:
     # --- upkeep ---------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
+        """`checkpoint_steps` at once."""
+        self._checkpoints.write(self._logs())
+
+    def checkpoint_steps(self) -> Steps[None]:
         """Note recovery points, log starts and high watermarks, so that a start has less to do.
 
         Raises:
             StorageFailed: they could not be written; the old ones are still there and still right.
         """
-        self._checkpoints.write(self._logs())
+        return self._checkpoints.write_steps(self._logs())
 
     def delete_pending_files(self, now_ms: int) -> int:
         """Remove what was deleted long enough ago: topics' directories and segments' files.

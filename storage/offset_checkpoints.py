@@ -17,6 +17,7 @@ Source: Kafka ``LogManager`` checkpoints. Read next: `storage.data_dir`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 
 from storage.checkpoints import (
     CLEANER_FILE,
@@ -30,6 +31,7 @@ from storage.checkpoints import (
 from storage.errors import StorageFailed
 from storage.files import Files
 from storage.log import Log
+from storage.steps import Steps, off_loop, run_steps
 
 PartitionKey = tuple[str, int]
 
@@ -51,6 +53,8 @@ class OffsetCheckpoints:
         self._root = root
         self._files = files
         self._known: set[PartitionKey] = set()
+        self._generation = 0
+        self._one_at_a_time = Lock()
         self._has_cleaned = files.exists(f"{root}/{CLEANER_FILE}")
 
     def read(self) -> tuple[Hints, list[str]]:
@@ -65,11 +69,25 @@ class OffsetCheckpoints:
         return hints, notices
 
     def write(self, logs: Iterable[Log]) -> None:
-        """Note the offsets of these logs and of no others.
+        """`write_steps` at once; what other steps have not written by now, they never will.
+
+        Raises:
+            StorageFailed: see `write_steps`.
+        """
+        self._generation += 1
+        run_steps(self.write_steps(logs))
+
+    def write_steps(self, logs: Iterable[Log]) -> Steps[None]:
+        """Note the offsets of these logs and of no others; the files are written off the loop.
+
+        A small file's sync has to wait for whatever the journal of the file system holds, which
+        may be seconds of other people's data.
 
         Raises:
             StorageFailed: it could not be written; the old ones are there and still right.
         """
+        generation = self._generation
+        has_cleaned = self._has_cleaned
         recovery_points: dict[PartitionKey, int] = {}
         log_starts: dict[PartitionKey, int] = {}
         high_watermarks: dict[PartitionKey, int] = {}
@@ -84,16 +102,24 @@ class OffsetCheckpoints:
             if log.log_start_offset > log.segments.first.base_offset:
                 log_starts[key] = log.log_start_offset
         self._known |= recovery_points.keys()
+
+        def put() -> None:
+            with self._one_at_a_time:
+                if generation != self._generation:
+                    return
+                write_offsets(self._root, LOG_START_FILE, log_starts, self._files)
+                write_offsets(self._root, RECOVERY_POINT_FILE, recovery_points, self._files)
+                write_offsets(self._root, HIGH_WATERMARK_FILE, high_watermarks, self._files)
+                if cleaned or has_cleaned:
+                    write_offsets(self._root, CLEANER_FILE, cleaned, self._files)
+
         try:
-            write_offsets(self._root, LOG_START_FILE, log_starts, self._files)
-            write_offsets(self._root, RECOVERY_POINT_FILE, recovery_points, self._files)
-            write_offsets(self._root, HIGH_WATERMARK_FILE, high_watermarks, self._files)
-            if cleaned or self._has_cleaned:
-                write_offsets(self._root, CLEANER_FILE, cleaned, self._files)
-                self._has_cleaned = bool(cleaned)
+            yield from off_loop(put)
         except OSError as error:
             raise StorageFailed("checkpoint", self._root, str(error)) from error
-        self._known = set(recovery_points)
+        if generation == self._generation:
+            self._has_cleaned = bool(cleaned)
+            self._known = set(recovery_points)
 
     def forget(self, topic: str, partitions: Iterable[int], logs: Iterable[Log]) -> None:
         """Make sure that no file speaks of these partitions, which are about to be made.

@@ -142,3 +142,22 @@ def test_new_topic_is_not_held_to_what_was_cleaned_of_its_predecessor() -> None:
     data_dir = open_dir(disk)
     data_dir.create_topic("t", 1, {"cleanup.policy": "compact"}, NOW)
     assert ("t", 0) not in read_offsets(ROOT, CLEANER_FILE, disk)
+
+
+def test_steps_that_were_overtaken_write_nothing() -> None:
+    """Else they would tell a new topic of the offsets of its predecessor."""
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    log = data_dir.create_topic("t", 1, {}, NOW).partitions[0]
+    produce(log, 6)
+    log.flush()
+    steps = data_dir.checkpoint_steps()
+    call = next(steps)
+    assert call is not None
+    data_dir.delete_topic("t", NOW)
+    data_dir.create_topic("t", 1, {}, NOW)
+    call.run()
+    assert list(steps) == []
+    assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {}
+    data_dir.checkpoint()
+    assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {("t", 0): 0}
