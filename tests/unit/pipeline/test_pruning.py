@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
@@ -104,6 +104,7 @@ def test_a_torn_manifest_is_believed_up_to_the_tear(folder: Path) -> None:
     assert list(from_manifest(folder)) == []
 
 
+@settings(deadline=None)
 @given(
     times=st.lists(st.integers(0, 60), min_size=1, max_size=60),
     oldest=st.integers(-1, 61),
