@@ -193,15 +193,16 @@ class ProducerSnapshots:
         """Delete the snapshots below ``offset`` (exclusive)."""
         self._delete_where(lambda candidate: candidate < offset)
 
-    def delete_stray(self, base_offsets: Collection[int]) -> None:
+    def delete_stray(self, base_offsets: Collection[int], log_end_offset: int) -> None:
         """Delete the snapshots that belong to no segment.
 
-        The largest of them is kept when it lies beyond the last segment: it was taken at the log
-        end by a clean stop.
+        The largest of them is kept when it lies beyond the last segment and not beyond the log's
+        end: it was taken there by a clean stop.
         """
         last_base = max(base_offsets, default=NO_OFFSET)
         strays = [offset for offset in self._offsets if offset not in base_offsets]
-        keep = strays[-1] if strays and strays[-1] > last_base else NO_OFFSET
+        is_end = bool(strays) and last_base < strays[-1] <= log_end_offset
+        keep = strays[-1] if is_end else NO_OFFSET
         for offset in strays:
             if offset != keep:
                 self.delete(offset)

@@ -122,7 +122,6 @@ def _begin(
     is_clean: bool,
     recovery_point: int,
 ) -> Opening:
-    names = files.list_directory(path)
     manifest = Manifest(path, files)
     report = RecoveryReport()
     try:
@@ -131,6 +130,8 @@ def _begin(
         # Derived: batches carry their epoch, and those that are read again are learned from.
         report.notes.append(f"{LEADER_EPOCHS_NAME} is not readable ({error}) and was started anew")
         epochs = LeaderEpochs.start_over(path, files)
+    # Not before: starting over takes a temporary file away that a crash has left.
+    names = files.list_directory(path)
     return Opening(
         files=files,
         path=path,
@@ -364,7 +365,9 @@ def _finish(
     # An epoch may begin right at the end: no record of it was written yet, or is left.
     opening.epochs.truncate_from_end(end_offset + 1)
     opening.epochs.truncate_from_start(start)
-    opening.producers.snapshots.delete_stray({segment.base_offset for segment in segments})
+    if opening.quarantine is None:
+        bases = {segment.base_offset for segment in segments}
+        opening.producers.snapshots.delete_stray(bases, end_offset)
     if opening.is_clean or opening.producers.state.map_end_offset != end_offset:
         opening.producers.rebuild(
             segments,

@@ -149,6 +149,10 @@ class SegmentedLog:
         if closed.base_offset == self.end_offset:
             assert closed.is_empty, "a segment with data begins at the log's end"
             return
+        if len(self.segments) == 1 and (self.unsynced.is_dirty or self.unsynced.ticket):
+            # If a crash kept the name of the next segment and not that of the first one, the log
+            # would begin there, and nothing would tell that this is not its start.
+            self._files.sync_directory(self._path)
         self.manifest.remember(closed.seal(now_ms=now_ms))
         self.manifest.remember_durable(durable_offset)
         segment = Segment.create(self._files, self._path, self.end_offset, now_ms=now_ms)

@@ -20,6 +20,7 @@ from storage.append import Origin
 from storage.data_dir import DataDir
 from storage.errors import AppendRejected, StorageError
 from storage.log import Log
+from storage.measure import measure_log
 from storage.simulated_disk import SimulatedDisk
 
 ROOT = "/data"
@@ -139,8 +140,9 @@ class Workload:
                 self._take_producer_ids,
                 self._compact,
                 self._restart,
+                self._measure,
             ),
-            (30, 12, 12, 4, 14, 10, 5, 2, 3, 2, 3, 2, 25 if self._compacts else 4, 2),
+            (30, 12, 12, 4, 14, 10, 5, 2, 3, 2, 3, 2, 25 if self._compacts else 4, 2, 3),
         )[0]
         try:
             kind()
@@ -268,6 +270,15 @@ class Workload:
                 self._append(log, self._values(), producer_id=-1)
             if self._rng.random() < 0.02:
                 steps.close()
+
+    def _measure(self) -> None:
+        """The statistics of closed segments that are unknown, with appends in between."""
+        log = self._pick()
+        for call in measure_log(log, set()):
+            if call is not None:
+                call.run()
+            if self._rng.random() < 0.2:
+                self._append(log, self._values(), producer_id=-1)
 
     def _take_producer_ids(self) -> None:
         found = self._dir().allocate_producer_ids(10)

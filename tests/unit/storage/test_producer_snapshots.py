@@ -138,14 +138,21 @@ def test_largest_stray_beyond_the_last_segment_is_kept(tmp_path: Path) -> None:
     snapshots = ProducerSnapshots(str(tmp_path), RealFiles())
     for offset in (3, 10, 12, 20, 25):
         snapshots.take(state_at(offset))
-    snapshots.delete_stray([0, 10, 20])
+    snapshots.delete_stray([0, 10, 20], 99)
     assert names(tmp_path) == [10, 20, 25]
+
+
+def test_stray_beyond_the_end_is_deleted(tmp_path: Path) -> None:
+    snapshots = ProducerSnapshots(str(tmp_path), RealFiles())
+    snapshots.take(state_at(7))
+    snapshots.delete_stray([0], 6)
+    assert names(tmp_path) == []
 
 
 def test_stray_before_the_last_segment_is_deleted(tmp_path: Path) -> None:
     snapshots = ProducerSnapshots(str(tmp_path), RealFiles())
     snapshots.take(state_at(3))
-    snapshots.delete_stray([0, 10])
+    snapshots.delete_stray([0, 10], 99)
     assert names(tmp_path) == []
 
 

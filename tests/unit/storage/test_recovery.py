@@ -461,6 +461,17 @@ def test_power_cut_after_every_operation_loses_nothing_durable(survival: Surviva
             assert hit.offset == timestamp
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_no_crash_keeps_the_second_segment_without_the_first(seed: int) -> None:
+    log = LogHarness()
+    log.append(0, flush=False)
+    log.log.roll(log.now_ms)
+    log.append(1, flush=False)
+    after = LogHarness.after_power_cut(log, seed, Survival.REORDERED)
+    assert after.log.log_start_offset == 0
+    assert timestamps(after) == list(range(after.log.log_end_offset))
+
+
 def test_real_directory_survives_a_restart(tmp_path: Path) -> None:
     log = LogHarness.on_real_files(str(tmp_path), RealFiles(), segment_bytes=500)
     for timestamp in range(30):
