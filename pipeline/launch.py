@@ -15,6 +15,7 @@ import json
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -404,6 +405,8 @@ def _time(name: str, text: str | None) -> int | None:
 def _session(arguments: Arguments) -> SparkSession:
     from pipeline.session import session
 
+    # Spark 4.3 says so of pandas 3 in every session that finds one; no job uses pandas.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     return session(arguments.master, settings=pairs("--conf", arguments.conf))
 
 
