@@ -26,7 +26,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -86,11 +86,13 @@ def prune(
     pruned = Pruned()
     if oldest_ms == INT64_MIN and newest_ms == INT64_MAX:
         return list(ranges), pruned
+    known = _statistics(options, ranges, pruned)
     kept = []
     for one in ranges:
-        segments = _segments(options, one, pruned)
         rest = [one]
-        for segment in segments:
+        for segment in known.get(one.topic_partition, ()):
+            if segment.base_offset >= one.end or segment.next_offset <= one.start:
+                continue
             pruned.known += 1
             if segment.misses(oldest_ms, newest_ms):
                 rest = [piece for part in rest for piece in _without(part, segment)]
@@ -103,22 +105,22 @@ def prune(
     return kept, pruned
 
 
-def _segments(options: SourceOptions, one: OffsetRange, pruned: Pruned) -> list[SegmentTimes]:
-    """What is known of the segments that `one` touches."""
-    found: Iterable[SegmentTimes] = ()
+def _statistics(
+    options: SourceOptions, ranges: Sequence[OffsetRange], pruned: Pruned
+) -> dict[TopicPartition, list[SegmentTimes]]:
+    """What is known of the segments of each partition; nothing where nobody tells."""
+    known: dict[TopicPartition, list[SegmentTimes]] = {}
     if options.segments_statistics:
         try:
-            found = _from_broker(options.segments_statistics, one.topic_partition)
+            for topic in sorted({one.topic for one in ranges}):
+                known |= _from_broker(options.segments_statistics, topic)
         except (OSError, ValueError) as error:
             pruned.problem = f"{options.segments_statistics}: {error}"
     elif options.segments_path:
         folder = Path(options.segments_path.removeprefix("file://"))
-        found = from_manifest(folder / f"{one.topic}-{one.partition}")
-    return [
-        segment
-        for segment in found
-        if segment.base_offset < one.end and segment.next_offset > one.start
-    ]
+        for topic, index in {one.topic_partition for one in ranges}:
+            known[topic, index] = list(from_manifest(folder / f"{topic}-{index}"))
+    return known
 
 
 def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
@@ -164,27 +166,33 @@ def _facts(content: bytes) -> dict[int, dict[str, int]]:
     return found
 
 
-def _from_broker(address: str, partition: TopicPartition) -> list[SegmentTimes]:
-    """The segments of `partition` by the broker's metrics port; raises OSError or ValueError."""
-    query = urllib.parse.urlencode({"topic": partition[0], "partition": partition[1]})
-    with urllib.request.urlopen(f"http://{address}/segments?{query}", timeout=_TIMEOUT_S) as answer:
-        return parse_segments(json.load(answer))
+def _from_broker(address: str, topic: str) -> dict[TopicPartition, list[SegmentTimes]]:
+    """The segments of `topic` by the broker's metrics port; raises OSError or ValueError."""
+    query = urllib.parse.urlencode({"topic": topic})
+    # The broker's neighbour, like its port for clients: never by way of a proxy of the environment.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://{address}/segments?{query}", timeout=_TIMEOUT_S) as answer:
+        return parse_segments(topic, json.load(answer))
 
 
-def parse_segments(document: Any) -> list[SegmentTimes]:
+def parse_segments(topic: str, document: Any) -> dict[TopicPartition, list[SegmentTimes]]:
     """The segments in the JSON of `GET /segments`; raises ValueError when it is something else."""
     try:
-        return [
-            SegmentTimes(
-                base_offset=one["base_offset"],
-                next_offset=one["next_offset"],
-                oldest_ms=INT64_MIN if one["min_timestamp"] is None else one["min_timestamp"],
-                youngest_ms=INT64_MAX if one["max_timestamp"] is None else one["max_timestamp"],
-            )
-            for one in document["segments"]
-        ]
+        return {
+            (topic, part["partition"]): [_times_of(one) for one in part["segments"]]
+            for part in document["partitions"]
+        }
     except (KeyError, TypeError) as error:
         raise ValueError(f"the answer of /segments is not understood: {error!r}") from error
+
+
+def _times_of(one: Mapping[str, Any]) -> SegmentTimes:
+    return SegmentTimes(
+        base_offset=one["base_offset"],
+        next_offset=one["next_offset"],
+        oldest_ms=INT64_MIN if one["min_timestamp"] is None else one["min_timestamp"],
+        youngest_ms=INT64_MAX if one["max_timestamp"] is None else one["max_timestamp"],
+    )
 
 
 def _without(one: OffsetRange, segment: SegmentTimes) -> list[OffsetRange]:

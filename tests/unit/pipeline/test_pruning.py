@@ -133,12 +133,12 @@ class Answering(BaseHTTPRequestHandler):
     """The metrics port of a broker that knows two segments of t-0."""
 
     def do_GET(self) -> None:
-        assert self.path == "/segments?topic=t&partition=0"
+        assert self.path == "/segments?topic=t"
         facts = [
             {"base_offset": 0, "next_offset": 30, "min_timestamp": 800, "max_timestamp": 905},
             {"base_offset": 30, "next_offset": 50, "min_timestamp": None, "max_timestamp": 999},
         ]
-        body = json.dumps({"segments": facts}).encode()
+        body = json.dumps({"partitions": [{"partition": 0, "segments": facts}]}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -163,10 +163,12 @@ def test_a_broker_without_statistics_prunes_nothing_and_it_is_said() -> None:
     assert "127.0.0.1:1" in pruned.problem
 
 
-@pytest.mark.parametrize("document", [{}, [], {"segments": [{"base_offset": 1}]}])
+@pytest.mark.parametrize(
+    "document", [{}, [], {"partitions": [{"partition": 0, "segments": [{"base_offset": 1}]}]}]
+)
 def test_an_answer_of_another_form_is_no_statistics(document: Any) -> None:
     with pytest.raises(ValueError, match="not understood"):
-        parse_segments(document)
+        parse_segments("t", document)
 
 
 class Lookups:
