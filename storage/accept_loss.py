@@ -25,17 +25,12 @@ Source: ours. Read next: `storage.recovery`.
 from dataclasses import dataclass, field
 from typing import Final
 
-from protocol.records.builder import assemble_batch
+from protocol.records.builder import build_empty_batch
 from protocol.records.layout import (
     LOG_OVERHEAD,
     MAGIC_AT,
     MAGIC_V2,
-    NO_LEADER_EPOCH,
     NO_OFFSET,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
 )
 from protocol.records.scan import scan_checked
 from storage.checkpoints import (
@@ -138,7 +133,7 @@ class _Repair:
             damaged = data[checked.end_position : resume]
             if resume_offset is not None and resume_offset > next_offset:
                 self._note(base, checked.end_position, damaged, next_offset, resume_offset)
-                sound.append(_empty_batch(next_offset, resume_offset))
+                sound.append(build_empty_batch(next_offset, resume_offset))
                 is_changed, next_offset = True, resume_offset
             elif damaged:
                 self._note(base, checked.end_position, damaged, next_offset, next_offset)
@@ -189,21 +184,6 @@ def _next_sound(data: bytes, start: int, next_offset: int) -> tuple[int, int | N
                 return position, base_offset
         at = data.find(bytes([MAGIC_V2]), at + 1)
     return len(data), None
-
-
-def _empty_batch(first_offset: int, next_offset: int) -> bytes:
-    """A batch without records that covers the offsets."""
-    return assemble_batch(
-        b"",
-        base_offset=first_offset,
-        leader_epoch=NO_LEADER_EPOCH,
-        attributes=0,
-        last_offset_delta=next_offset - first_offset - 1,
-        base_timestamp=NO_TIMESTAMP,
-        max_timestamp=NO_TIMESTAMP,
-        producer=(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE),
-        records_count=0,
-    )
 
 
 def _lower_recovery_point(

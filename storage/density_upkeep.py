@@ -12,7 +12,7 @@ is there, or make it anew. The rules are in `storage.density`, the bytes in `sto
 
 *Anew* means from the time index, which is small, and not from the log: the result has at most as
 many entries and is just as true. So nothing here can fail a start, an append or a lookup: what
-cannot be written is kept in memory, and what cannot be read is made anew.
+cannot be written is kept in memory; where one cannot be read, the time index answers.
 
 A start after a crash removes the side files of all segments that recovery reads again, and of the
 others those that do not verify (`storage.recovery`).
@@ -77,9 +77,7 @@ class DensityUpkeep:
         rule, index = self.rule, segment.density
         if rule is None or (index is not None and index.rule == rule):
             return
-        if index is not None:
-            index.stored.close()
-            segment.density = None
+        self._drop(segment)
         with suppress(OSError):
             index = self._load(segment, rule) or self._make(segment, rule, is_active)
             if not is_active:
@@ -107,10 +105,16 @@ class DensityUpkeep:
         path = segment.path(DENSITY_SUFFIX)
         return create_density(self._files, path, segment.base_offset, rule, carried_ms)
 
-    def _remove(self, segment: Segment) -> None:
+    def _drop(self, segment: Segment) -> None:
+        """No flush may wait for a file that nobody uses: it could not be opened again."""
         if segment.density is not None:
-            segment.density.stored.close()
-            segment.density = None
+            stored, segment.density = segment.density.stored, None
+            if stored.file is not None:
+                self._unsynced.forget((stored.file,))
+            stored.close()
+
+    def _remove(self, segment: Segment) -> None:
+        self._drop(segment)
         path = segment.path(DENSITY_SUFFIX)
         with suppress(OSError):
             if self._files.exists(path):

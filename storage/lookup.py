@@ -287,8 +287,8 @@ def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, st
         try:
             return density.floor(timestamp), density.name
         except OSError:
-            # Nothing is lost with a side file; the next lookup makes it anew.
-            segment.density = None
+            # Nothing is lost with a side file: the time index knows as much.
+            pass
     return segment.time_index.floor(timestamp), "timeindex"
 
 

@@ -9,6 +9,9 @@ rewritten into several before anything else is read:
     part 1   one above part 0's end, or the base of its first entry if that is too far above
     ...
 
+Where the first entry is too far above the base, because compaction has emptied what was there, part
+0 gets a batch without records: the log goes on to start where it did.
+
 Crash safety is that of a rewrite (`storage.swap`): the parts are written as `.cleaned` and synced,
 then renamed `.swap` from the last one to the first, each durably before the next; the moment when
 the first part has its name decides, and `storage.leftovers` does the rest. Bytes that are no entry,
@@ -21,6 +24,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from protocol.records.builder import build_empty_batch
 from protocol.records.layout import INT32_MAX, INT64_MAX, MAGIC_V2
 from protocol.records.scan import scan_entries
 from storage.entry_heads import EntryHead
@@ -78,6 +82,7 @@ def _plan(segment: Segment) -> list[_Part]:
     try:
         for head in segment.walk().heads(0):
             if head.last_offset - parts[-1].base_offset > INT32_MAX:
+                next_offset = max(next_offset, segment.base_offset + 1)
                 base_offset = _base_for(head, next_offset)
                 parts.append(_Part(base_offset=base_offset, cuts=[head.position]))
             parts[-1].cuts.append(head.position + head.size)
@@ -130,8 +135,11 @@ def _write_part(opening: Opening, old: Segment, part: _Part, appended_ms: int) -
     new = Segment.create(
         opening.files, opening.path, part.base_offset, now_ms=appended_ms, stage=CLEANED_SUFFIX
     )
-    start = part.cuts[0]
-    for end, following in zip(part.cuts[1:], [*part.cuts[2:], INT64_MAX], strict=True):
+    start, *ends = part.cuts
+    if not ends:
+        data = build_empty_batch(part.base_offset, part.base_offset + 1)
+        new.append(data, scan_entries(data), now_ms=appended_ms, index_interval=INT32_MAX)
+    for end, following in pairwise([*ends, INT64_MAX]):
         if following - start > _COPY_BYTES:
             data = old.log.pread(end - start, start)
             new.append(

@@ -318,7 +318,7 @@ class SimulatedDisk:
 class SimulatedFile:
     """A file of a `SimulatedDisk`; see `storage.files.File` for the contract."""
 
-    __slots__ = ("_disk", "_marked", "_node", "path", "size")
+    __slots__ = ("_disk", "_is_closed", "_marked", "_node", "path", "size")
 
     def __init__(self, disk: SimulatedDisk, path: str, node: FileNode) -> None:
         """A handle on the node; any number of handles may share one."""
@@ -327,6 +327,7 @@ class SimulatedFile:
         self._disk = disk
         self._node = node
         self._marked = 0
+        self._is_closed = False
 
     def append(self, data: Bytes) -> None:
         """See `File.append`."""
@@ -355,7 +356,10 @@ class SimulatedFile:
         self.size = size
 
     def begin_sync(self) -> int:
-        """See `File.begin_sync`."""
+        """See `File.begin_sync`. A closed file is opened again, by its name."""
+        if self._is_closed:
+            self._disk._file(self.path)
+            self._is_closed = False
         self._marked = len(self._node.pending)
         return self._marked
 
@@ -375,6 +379,7 @@ class SimulatedFile:
 
     def close(self) -> None:
         """See `File.close`."""
+        self._is_closed = True
 
 
 class SimulatedLock:

@@ -130,6 +130,24 @@ def assemble_batch(
     return bytes(out)
 
 
+def build_empty_batch(first_offset: int, next_offset: int) -> bytes:
+    """A batch without records that stands for the offsets from one up to below the other.
+
+    Compaction leaves such batches too; every client skips them.
+    """
+    return assemble_batch(
+        b"",
+        base_offset=first_offset,
+        leader_epoch=NO_LEADER_EPOCH,
+        attributes=0,
+        last_offset_delta=next_offset - first_offset - 1,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer=(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE),
+        records_count=0,
+    )
+
+
 def build_message_set(
     records: Iterable[Record],
     magic: int,

@@ -142,6 +142,20 @@ def test_turning_it_off_removes_the_files_at_once() -> None:
     assert indexes_used(log, MIN) == {"timeindex"}
 
 
+@pytest.mark.parametrize("other", ["none", "minute"])
+def test_no_flush_waits_for_a_side_file_that_is_gone(other: str) -> None:
+    log = LogHarness(segment_bytes=300)
+    for minute in range(10):
+        log.append(minute * 60_000)
+    log.configure(time_index_variant="interval")
+    log.log.offset_for_timestamp(180_000)
+    log.configure(time_index_variant=other)
+    log.log.offset_for_timestamp(180_000)
+    log.configure(time_index_variant="none")
+    result = log.append(700_000)
+    assert log.log.durable_offset == result.first_offset + 1
+
+
 def test_start_with_the_setting_off_removes_what_is_left() -> None:
     log = log_of("interval", *minutes(10))
     log.log.close(log.now_ms)

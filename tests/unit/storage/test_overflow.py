@@ -108,6 +108,25 @@ def test_parts_follow_each_other_without_a_gap_where_that_is_possible() -> None:
     assert list(found(log)) == offsets
 
 
+def test_a_first_entry_that_is_too_far_above_the_base_leaves_the_start_where_it_was() -> None:
+    """Kafka's compaction keeps the base of a segment whose first records it has removed."""
+    files = disk()
+    file = files.create(LOG)
+    for offset in (FAR, FAR + 1):
+        file.append(batch(TIMES[offset], base_offset=offset))
+    file.close()
+    log = clean(files)
+    assert log.bases() == [0, FAR]
+    assert log.log.log_start_offset == 0
+    assert found(log) == {FAR: 30, FAR + 1: 40}
+    hit = log.log.offset_for_timestamp(0)
+    assert hit is not None
+    assert hit.offset == FAR
+    log.reopen()
+    assert log.log.recovery_report.notes == []
+    assert found(log) == {FAR: 30, FAR + 1: 40}
+
+
 def test_aborted_transactions_go_where_their_markers_are() -> None:
     files = directory()
     file = files.open(LOG)
