@@ -277,7 +277,11 @@ class TopicRegistry:
             ConfigErrors: a setting is unknown, not changeable, or bad; nothing was changed.
         """
         with_dynamic(self._config, overrides)
-        self._data_dir.set_broker_overrides(dict(overrides))
+        await self._changes.make(self._override_broker(dict(overrides)))
+
+    async def _override_broker(self, overrides: dict[str, str]) -> None:
+        # Between the steps of a creation its partitions would miss the change.
+        self._data_dir.set_broker_overrides(overrides)
 
     @property
     def group_overrides(self) -> Mapping[str, Mapping[str, str]]:

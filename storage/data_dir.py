@@ -29,6 +29,7 @@ Source: Kafka ``LogManager``; the journal is ours (docs/adr/0007). Read next: `s
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -210,6 +211,8 @@ class DataDir:
             added = yield from self._make_partitions(topic, total, now_ms)
         except StorageFailed:
             self._journal.put_topic(self._metadata(topic, partitions=before))
+            with suppress(OSError):
+                self._directories.delete(name, range(before, total), due_ms=now_ms)
             raise
         topic.partitions += added
 
@@ -325,7 +328,7 @@ class DataDir:
             return
         self._is_closed = True
         try:
-            failures = self._close_logs(now_ms, run_all or run_in_order)
+            failures = close_logs(list(self._logs()), now_ms, run_all or run_in_order)
             self.checkpoint()
             self._journal.close()
             if not failures:
@@ -467,9 +470,9 @@ class DataDir:
             random=self._random,
         )
 
-    def _bury(self, metadata: TopicMetadata, remove_from_ms: int) -> None:
+    def _bury(self, metadata: TopicMetadata, due_ms: int) -> None:
         """Move the directories of a topic that is marked as deleted out of the way, forget it."""
-        self._directories.delete(metadata.name, metadata.partitions, remove_from_ms=remove_from_ms)
+        self._directories.delete(metadata.name, range(metadata.partitions), due_ms=due_ms)
         self._directories.sync()
         self._journal.remove_topic(metadata.name)
 
@@ -487,9 +490,6 @@ class DataDir:
         topic.config = config
         for log in topic.partitions:
             log.reconfigure(config)
-
-    def _close_logs(self, now_ms: int, run_all: RunAll) -> list[StorageError]:
-        return close_logs(list(self._logs()), now_ms, run_all)
 
     def _logs(self) -> Iterator[Log]:
         return (log for topic in self.topics.values() for log in topic.partitions)

@@ -132,6 +132,11 @@ class Manifest:
         """The file, for syncing; None while nothing was written in this run."""
         return self._file
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is a file."""
+        return self._file is not None or self._files.exists(self._path)
+
     def remember(self, facts: SegmentFacts) -> None:
         """Append the facts of a segment. Raises OSError."""
         self.facts[facts.base_offset] = facts

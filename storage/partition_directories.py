@@ -13,6 +13,7 @@ Source: Kafka ``LogManager`` and ``LocalLog``. Read next: `storage.data_dir`.
 """
 
 import os
+from collections.abc import Iterable
 from typing import Final
 
 from storage.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
@@ -77,15 +78,18 @@ class PartitionDirectories:
         self._files.rename(directory, f"{self._root}/{kept_as}")
         return kept_as
 
-    def delete(self, topic: str, partitions: int, *, remove_from_ms: int) -> None:
-        """Rename those of the topic's directories that are there, to be removed from then on."""
-        for partition in range(partitions):
+    def delete(self, topic: str, partitions: Iterable[int], *, due_ms: int) -> None:
+        """Rename those of the partitions' directories that are there, to be removed from then on.
+
+        Raises OSError.
+        """
+        for partition in partitions:
             directory = self.path(topic, partition)
             if self._files.exists(directory):
                 unique = self._random_bytes(_UNIQUE_BYTES).hex()
                 name = deleted_directory_name(topic, partition, unique)
                 self._files.rename(directory, f"{self._root}/{name}")
-                self.remove_later(name, remove_from_ms)
+                self.remove_later(name, due_ms)
 
     def remove_later(self, name: str, remove_from_ms: int) -> None:
         """Let `remove_due` remove the directory, once it is that late."""

@@ -39,7 +39,7 @@ from protocol.records.scan import scan_entries
 from storage.checkpoints import CorruptCheckpoint
 from storage.density_file import DamagedDensity, DensityFile
 from storage.errors import CorruptLog, LogQuarantined, StorageFailed
-from storage.file_names import DENSITY_SUFFIX, LOG_SUFFIX, offset_file_name
+from storage.file_names import DENSITY_SUFFIX, LOG_SUFFIX, MANIFEST_NAME, offset_file_name
 from storage.files import Files, sync_file
 from storage.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from storage.leftovers import (
@@ -257,17 +257,35 @@ def _check_continuation(
 ) -> ScanEnd:
     """`end`, with damage where the bytes are right but the log does not go on as it must.
 
-    A file may have reached the medium while the end of the one before it did not. Gaps that are
-    meant, Kafka's compaction leaves, between segments that were synced.
+    A file may have reached the medium while the one before it, or its end, did not. Gaps that are
+    meant, Kafka's compaction leaves; ours does not.
     """
     if index + 1 < len(segments):
         base_offset = segments[index + 1].base_offset
-        is_meant = opening.config.is_compacted and base_offset <= opening.recovery_point
-        if base_offset != end.next_offset and not is_meant:
+        if base_offset != end.next_offset and not _is_meant(opening, segments, index, end):
             return replace(end, damage=f"the next segment begins at offset {base_offset}")
     elif end.next_offset < opening.recovery_point:
         return replace(end, damage="the log ends there")
     return end
+
+
+def _is_meant(opening: Opening, segments: list[Segment], index: int, end: ScanEnd) -> bool:
+    """Whether a gap behind a segment was there when everything was durable."""
+    if MANIFEST_NAME not in opening.names:
+        # Kafka's, which never looks. Ours has one: `SegmentedLog.roll`.
+        return True
+    base, following = segments[index].base_offset, segments[index + 1].base_offset
+    durable = max(opening.recovery_point, opening.manifest.cleaned_offset)
+    if opening.config.is_compacted and following <= durable:
+        return True
+    # Lines are read up to the first that is not whole: what was between would be among them.
+    facts = opening.manifest.facts
+    return (
+        base in facts
+        and facts[base].next_offset == end.next_offset
+        and following in facts
+        and not any(base < other < following for other in facts)
+    )
 
 
 def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
@@ -404,7 +422,13 @@ def _finish(
 
 def _make_durable(opening: Opening, segments: list[Segment], existed: bool) -> None:
     """After an unclean stop: what was read may have come from the page cache only."""
+    manifest = opening.manifest
     if opening.is_clean or not existed:
+        if manifest.file is not None and MANIFEST_NAME not in opening.names:
+            # Kafka's directory until now: what it has closed is known from here on.
+            manifest.remember_durable(segments[-1].next_offset)
+            sync_file(manifest.file)
+            opening.files.sync_directory(opening.path)
         return
     for segment in segments[_first_to_recover(opening, segments) :]:
         if segment is not segments[-1] and opening.quarantine is None:
@@ -414,7 +438,8 @@ def _make_durable(opening: Opening, segments: list[Segment], existed: bool) -> N
     opening.manifest.forget(
         set(opening.manifest.facts) - {segment.base_offset for segment in segments[:-1]}
     )
-    opening.manifest.rewrite()
+    manifest.durable_offset = max(manifest.durable_offset, segments[-1].next_offset)
+    manifest.rewrite()
     opening.files.sync_directory(opening.path)
 
 

@@ -149,12 +149,15 @@ class SegmentedLog:
         if closed.base_offset == self.end_offset:
             assert closed.is_empty, "a segment with data begins at the log's end"
             return
-        if len(self.segments) == 1 and (self.unsynced.is_dirty or self.unsynced.ticket):
-            # If a crash kept the name of the next segment and not that of the first one, the log
-            # would begin there, and nothing would tell that this is not its start.
-            self._files.sync_directory(self._path)
+        has_manifest = self.manifest.is_stored
         self.manifest.remember(closed.seal(now_ms=now_ms))
         self.manifest.remember_durable(durable_offset)
+        is_unsynced = self.unsynced.is_dirty or self.unsynced.ticket is not None
+        if not has_manifest or (len(self.segments) == 1 and is_unsynced):
+            # If a crash kept the name of the next segment and not that of the first one, the log
+            # would begin there, and nothing would tell that this is not its start. Without the
+            # manifest's, the directory would be taken for Kafka's, where gaps mean nothing.
+            self._files.sync_directory(self._path)
         segment = Segment.create(self._files, self._path, self.end_offset, now_ms=now_ms)
         self._draw_jitter(segment)
         self._densities.begin(segment, carried_ms=self.segments.max_timestamp)

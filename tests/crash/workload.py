@@ -32,7 +32,11 @@ KEYS = 7
 CONFIG: BrokerConfig = load()
 
 _OVERRIDES = {
-    "orders": {"segment.bytes": str(SEGMENT_BYTES), "index.interval.bytes": "300"},
+    "orders": {
+        "segment.bytes": str(SEGMENT_BYTES),
+        "index.interval.bytes": "300",
+        "time.index.variant": "interval",
+    },
     "lazy": {
         "segment.bytes": str(SEGMENT_BYTES),
         "flush.policy": "os",
@@ -43,6 +47,7 @@ _OVERRIDES = {
         "index.interval.bytes": "300",
         "cleanup.policy": "compact",
         "min.cleanable.dirty.ratio": "0",
+        "time.index.variant": "minute-map",
     },
 }
 

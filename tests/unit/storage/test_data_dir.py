@@ -232,15 +232,18 @@ def test_added_partitions_survive() -> None:
     assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 4
 
 
-def test_partitions_that_could_not_be_added_are_not_there() -> None:
+@pytest.mark.parametrize("made_before", [0, 1, 2])
+def test_partitions_that_could_not_be_added_are_not_there(made_before: int) -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     data_dir.create_topic("t", 1, {}, NOW)
-    disk.fault = Fault(at=1, kinds=frozenset({Operation.MAKE_DIRECTORY}))
-    with pytest.raises(StorageFailed):
+    disk.fault = Fault(at=made_before, kinds=frozenset({Operation.MAKE_DIRECTORY}))
+    with pytest.raises(StorageFailed, match="error"):
         data_dir.add_partitions("t", 4, NOW)
     assert len(data_dir.topics["t"].partitions) == 1
     assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 1
+    data_dir.add_partitions("t", 4, NOW)
+    assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 4
 
 
 def test_deleted_topic_stays_deleted_and_its_files_go_later() -> None:

@@ -199,6 +199,26 @@ def test_case_76_index_files_without_a_log_are_removed() -> None:
     ]
 
 
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+@pytest.mark.parametrize("recovery_point", [0, 5, 11, 20, 22])
+def test_gaps_in_a_directory_of_kafka_are_no_damage(recovery_point: int, policy: str) -> None:
+    """Its compaction leaves them, and the policy may have changed since; Kafka never looks."""
+    log = LogHarness(cleanup_policy=policy)
+    log.log.abandon()
+    log.files.unlink(path_of(0, ".log"))
+    assert MANIFEST_NAME not in log.names()
+    for base_offset, offsets in ((0, (0, 3)), (10, (10, 12)), (20, (20, 21))):
+        file = log.files.create(path_of(base_offset, ".log"))
+        for offset in offsets:
+            file.append(batch(offset, base_offset=offset))
+    log.open(is_clean=False, recovery_point=recovery_point)
+    assert timestamps(log) == [0, 3, 10, 12, 20, 21]
+    log.write(batch(22, key=b"k"))
+    log.crash()
+    assert timestamps(log) == [0, 3, 10, 12, 20, 21, 22]
+    assert log.log.offline_reason is None
+
+
 @pytest.mark.parametrize("zeros", [1, 11, 12, 17, 61, 5000])
 def test_case_77_zero_tail_is_cut(zeros: int) -> None:
     log = log_of_three_segments()
