@@ -150,6 +150,7 @@ class PartitionDecoder:
             | (WANT_VALUE if VALUE in rules.columns else 0)
             | (WANT_HEADERS if HEADERS in rules.columns else 0)
         )
+        self._is_beyond = False
         self._aborting: set[int] = set()
         self._constants: dict[str, pa.Array] = {}
 
@@ -197,7 +198,7 @@ class PartitionDecoder:
             else:
                 runs.append(run)
         yield from self._build(data, runs, stamped)
-        self.next_offset = max(self.next_offset, seen)
+        self.next_offset = max(self.next_offset, self._end if self._is_beyond else seen)
 
     def _entries(self, data: memoryview) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
         """(position, end, header) of the entries below the end offset; no header: magic 0 or 1."""
@@ -217,6 +218,8 @@ class PartitionDecoder:
                 raise CorruptData(self._at(f"a batch at byte {position} is shorter than a header"))
             fields = HEADER.unpack_from(data, position)
             if fields[0] >= self._end:
+                # Offsets only rise: what compaction left of the range has been seen.
+                self._is_beyond = True
                 return
             # Batches below the wanted offset come from the start of a fetch: nothing to check.
             if fields[0] + fields[6] >= self.next_offset:

@@ -5,9 +5,10 @@ there scales with the executors and costs the broker nothing. A segment is *clos
 one follows it; the last one belongs to the broker. Files are read, never mapped: a mapped file
 that the broker truncates kills the process.
 
-What a file cannot say is asked elsewhere: aborted transactions are in the `.txnindex` beside it;
-everything from the last segment on, and whatever retention deletes meanwhile, comes from the
-broker. So the result is the same as without this module, or an error, never less.
+What a file cannot say is asked elsewhere: aborted transactions are in the `.txnindex` files of the
+partition, each where its marker lies; everything from the last segment on, whatever retention
+deletes meanwhile, and everything from a file on that is not whole, comes from the broker. So the
+result is the same as without this module, or an error, never less.
 
     .txnindex   i16 version, i64 producer id, i64 first offset, i64 last offset, i64 stable offset
 
@@ -36,6 +37,10 @@ _DIRECTORY: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _LOG_NAME: Final = re.compile(r"\d{20}\.log")
 _ABORTED: Final = struct.Struct(">hqqqq")
 _INDEX_ENTRY: Final = struct.Struct(">ii")
+
+
+AbortedTransaction = tuple[int, int, int]
+"""Producer id, first offset, and last offset: the abort marker's."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,36 +74,52 @@ def read_closed(
 
     Raises:
         CorruptData: a segment contradicts itself.
-        DataLoss: `readFrom=segments` and the range reaches behind the closed segments.
+        DataLoss: `readFrom=segments`, and the files hold less than the range.
     """
     folder = Path(options.segments_path.removeprefix("file://"))
-    segments = _segments_of(
-        folder / f"{wanted.topic}-{wanted.partition}", wanted.topic, wanted.partition
-    )
+    folder /= f"{wanted.topic}-{wanted.partition}"
+    segments = _segments_of(folder, wanted.topic, wanted.partition)
     is_all = options.read_from == "segments"
     decoder = PartitionDecoder(wanted.topic, wanted.partition, wanted.start, wanted.end, rules)
+    # Where the first file begins behind the range, the copy is half or retention has passed.
+    goes_on = is_all and not options.fail_on_data_loss
+    if segments and (segments[0].base_offset <= wanted.start or goes_on):
+        yield from _read_segments(segments, decoder, wanted, aborted_in(folder), with_last=is_all)
+    if is_all and not decoder.is_done and options.fail_on_data_loss:
+        raise DataLoss(
+            f"{wanted.topic}-{wanted.partition}: segment files hold nothing from offset "
+            f"{decoder.next_offset} on, and {wanted.end} was to be reached; use readFrom=hybrid, "
+            "or set failOnDataLoss=false to go on with what is there"
+        )
+    rest = wanted.end if is_all else min(decoder.next_offset, wanted.end)
+    return OffsetRange(wanted.topic, wanted.partition, rest, wanted.end)
+
+
+def _read_segments(
+    segments: Sequence[Segment],
+    decoder: PartitionDecoder,
+    wanted: OffsetRange,
+    aborted: Sequence[AbortedTransaction],
+    *,
+    with_last: bool,
+) -> Generator[pa.RecordBatch, None, None]:
+    """The records of `wanted` in `segments`, up to the first that is gone or not whole."""
     for number, segment in enumerate(segments):
         following = None if segment.is_last else segments[number + 1].base_offset
         if following is not None and following <= wanted.start:
             continue
-        if (segment.is_last and not is_all) or segment.base_offset >= wanted.end:
-            break
+        if (segment.is_last and not with_last) or segment.base_offset >= wanted.end:
+            return
         try:
-            yield from _read_segment(segment, decoder)
+            is_whole = yield from _read_segment(segment, decoder, aborted)
         except FileNotFoundError:
             # Retention was faster; the broker knows what is left.
-            break
+            return
         if following is not None:
+            if not is_whole:
+                return
             # Nothing but gaps can lie between the last batch and the next segment.
             decoder.next_offset = max(decoder.next_offset, min(following, wanted.end))
-    if is_all and not decoder.is_done:
-        raise DataLoss(
-            f"{wanted.topic}-{wanted.partition}: segment files hold nothing from offset "
-            f"{decoder.next_offset} on, and {wanted.end} was to be reached; use readFrom=hybrid"
-        )
-    return OffsetRange(
-        wanted.topic, wanted.partition, min(decoder.next_offset, wanted.end), wanted.end
-    )
 
 
 def _segments_of(folder: Path, topic: str, partition: int) -> list[Segment]:
@@ -110,10 +131,12 @@ def _segments_of(folder: Path, topic: str, partition: int) -> list[Segment]:
 
 
 def _read_segment(
-    segment: Segment, decoder: PartitionDecoder
-) -> Generator[pa.RecordBatch, None, None]:
-    """The records of `segment` from the decoder's offset on, in chunks of whole batches."""
-    aborted = aborted_in(Path(segment.path))
+    segment: Segment, decoder: PartitionDecoder, aborted: Sequence[AbortedTransaction]
+) -> Generator[pa.RecordBatch, None, bool]:
+    """The records of `segment` from the decoder's offset on, in chunks of whole batches.
+
+    False if the file ends in the middle of a batch, before the decoder's end.
+    """
     position = _position_of(segment, decoder.next_offset)
     chunk_bytes = READ_BYTES
     with open(segment.path, "rb") as file:
@@ -123,12 +146,15 @@ def _read_segment(
             used = whole_batches(data)
             if not used:
                 if len(data) < chunk_bytes:
-                    return
+                    return False
                 # One batch is larger than a chunk.
                 chunk_bytes *= 2
                 continue
-            yield from decoder.feed(memoryview(data)[:used], aborted)
+            # What ended before this chunk must not be begun again by it.
+            ahead = [(one[0], one[1]) for one in aborted if one[2] >= decoder.next_offset]
+            yield from decoder.feed(memoryview(data)[:used], ahead)
             position += used
+    return True
 
 
 def whole_batches(data: bytes) -> int:
@@ -154,11 +180,15 @@ def _position_of(segment: Segment, offset: int) -> int:
     return max((at for last, at in entries if 0 < last < relative), default=0)
 
 
-def aborted_in(log_path: Path) -> Sequence[tuple[int, int]]:
-    """(producer id, first offset) of the transactions that the segment's `.txnindex` lists."""
-    path = log_path.with_suffix(".txnindex")
-    if not path.exists():
-        return ()
-    data = path.read_bytes()
-    whole = len(data) // _ABORTED.size * _ABORTED.size
-    return [(entry[1], entry[2]) for entry in _ABORTED.iter_unpack(data[:whole])]
+def aborted_in(folder: Path) -> list[AbortedTransaction]:
+    """The aborted transactions of a partition, as all its `.txnindex` files list them.
+
+    All files, the open segment's too: a transaction is listed where its marker lies, and its
+    records may lie in segments before that.
+    """
+    found = []
+    for path in sorted(folder.glob("*.txnindex")):
+        data = path.read_bytes()
+        whole = len(data) // _ABORTED.size * _ABORTED.size
+        found += [(entry[1], entry[2], entry[3]) for entry in _ABORTED.iter_unpack(data[:whole])]
+    return found

@@ -14,7 +14,7 @@ from pipeline.jobs.audit import audit_segment
 from pipeline.options import parse_source_options
 from pipeline.segments import Segment, aborted_in, list_segments, read_closed
 from pipeline.splits import OffsetRange
-from protocol.records.builder import build_batch
+from protocol.records.builder import build_batch, build_end_txn_marker
 from protocol.records.record import Record
 
 RULES = DecodeRules(columns=("offset",))
@@ -47,17 +47,25 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(data_dir: Path, start: int, end: int, how: str = "hybrid") -> tuple[list[int], Any]:
+def read(
+    data_dir: Path,
+    start: int,
+    end: int,
+    how: str = "hybrid",
+    rules: DecodeRules = RULES,
+    **more: str,
+) -> tuple[list[int], Any]:
     options = parse_source_options(
         {
             "kafka.bootstrap.servers": "a:1",
             "subscribe": "t",
             "readFrom": how,
             "segments.path": str(data_dir),
+            **more,
         },
         is_stream=False,
     )
-    reading = read_closed(options, OffsetRange("t", 0, start, end), RULES)
+    reading = read_closed(options, OffsetRange("t", 0, start, end), rules)
     offsets: list[int] = []
     while True:
         try:
@@ -93,10 +101,77 @@ def test_partitions_are_listed_by_their_names(data_dir: Path) -> None:
     assert len(list_segments(str(data_dir), "t")) == 3
 
 
-def test_aborted_transactions_are_in_the_txnindex(tmp_path: Path) -> None:
-    log = tmp_path / f"{0:020d}.log"
-    log.with_suffix(".txnindex").write_bytes(struct.pack(">hqqqq", 0, 9, 5, 8, 4) + b"\0")
-    assert aborted_in(log) == [(9, 5)]
+def test_aborted_transactions_are_in_all_txnindex_files(tmp_path: Path) -> None:
+    for base, entry in ((0, (0, 9, 5, 8, 4)), (20, (0, 7, 6, 30, 4))):
+        path = tmp_path / f"{base:020d}.txnindex"
+        path.write_bytes(struct.pack(">hqqqq", *entry) + b"\0")
+    assert aborted_in(tmp_path) == [(9, 5, 8), (7, 6, 30)]
+
+
+def test_a_closed_segment_that_is_not_whole_leaves_the_rest_to_the_broker(tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0, 4, torn=30)
+    for base in (20, 40):
+        write_segment(tmp_path / "t-0", base, 4)
+    assert read(tmp_path, 0, 60) == (list(range(15)), OffsetRange("t", 0, 15, 60))
+    with pytest.raises(DataLoss, match="nothing from offset 15 on"):
+        read(tmp_path, 0, 60, "segments")
+
+
+def test_files_that_begin_behind_the_range_leave_it_to_the_broker(tmp_path: Path) -> None:
+    for base in (20, 40, 60):
+        write_segment(tmp_path / "t-0", base, 4)
+    assert read(tmp_path, 10, 60) == ([], OffsetRange("t", 0, 10, 60))
+    with pytest.raises(DataLoss, match="nothing from offset 10 on"):
+        read(tmp_path, 10, 60, "segments")
+    going_on = read(tmp_path, 10, 60, "segments", failOnDataLoss="false")
+    assert going_on == (list(range(20, 60)), OffsetRange("t", 0, 60, 60))
+
+
+def transactional(first: int, count: int = 2, size: int = 10) -> bytes:
+    records = [Record(0, 1000, None, b"x" * size, ()) for _ in range(count)]
+    return build_batch(
+        records, base_offset=first, producer_id=1, producer_epoch=0, base_sequence=0,
+        is_transactional=True,
+    )  # fmt: skip
+
+
+def marker(offset: int, *, commit: bool) -> bytes:
+    return build_end_txn_marker(
+        commit=commit, producer_id=1, producer_epoch=0, timestamp_ms=1, base_offset=offset
+    )
+
+
+def write_transactions(folder: Path, base: int, data: bytes, *aborted: tuple[int, int]) -> None:
+    """A segment of producer 1, and its aborted transactions as (first, last) offsets."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{base:020d}.log").write_bytes(data)
+    entries = [struct.pack(">hqqqq", 0, 1, *span, span[1]) for span in aborted]
+    if entries:
+        (folder / f"{base:020d}.txnindex").write_bytes(b"".join(entries))
+
+
+COMMITTED = DecodeRules(columns=("offset",), read_committed=True)
+
+
+def test_an_abort_in_a_later_segment_hides_the_rows_before_it(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    write_transactions(folder, 0, transactional(0))
+    write_transactions(folder, 2, transactional(2))
+    write_transactions(folder, 4, marker(4, commit=False), (0, 4))
+    assert read(tmp_path, 0, 4, rules=COMMITTED)[0] == []
+
+
+@pytest.mark.parametrize("start", [0, 1, 3])
+@pytest.mark.parametrize("size", [10, 3_000_000], ids=["one chunk", "several chunks"])
+def test_committed_rows_behind_an_abort_of_the_same_producer_stay(
+    tmp_path: Path, start: int, size: int
+) -> None:
+    folder = tmp_path / "t-0"
+    committed = transactional(3, size=size) + transactional(5, size=size)
+    data = transactional(0) + marker(2, commit=False) + committed + marker(7, commit=True)
+    write_transactions(folder, 0, data, (0, 2))
+    write_transactions(folder, 8, transactional(8))
+    assert read(tmp_path, start, 8, rules=COMMITTED)[0] == [3, 4, 5, 6]
 
 
 # --- the audit ---------------------------------------------------------------------------------
