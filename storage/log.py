@@ -311,6 +311,11 @@ class Log(ReadableLog):
         """
         if self._offline is not None:
             return []
+        try:
+            # What is planned for the segments as they are must not meet those of a swap.
+            self.local.settle()
+        except OSError as error:
+            raise storage_failure("delete", self.path, error) from error
         ages = self.local.ages()
         plan = plan_retention(
             ages,

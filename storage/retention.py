@@ -129,7 +129,11 @@ def plan_retention(
             lambda segment: rules.age_ms(segment, now_ms) > rules.retention_ms,
         )
     first = next(iter(segments[len(reasons) :]), None)
-    is_held = first is not None and rules.age_ms(first, now_ms) < 0
+    is_held = (
+        first is not None
+        and rules.age_ms(first, now_ms) < 0
+        and 0 <= rules.retention_ms < now_ms - first.appended_ms
+    )
     return RetentionPlan(
         reasons=tuple(reasons), held_by_future=first.base_offset if first and is_held else None
     )

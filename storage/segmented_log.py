@@ -23,7 +23,7 @@ from storage.flush import FlushTicket, Unsynced
 from storage.graveyard import Graveyard
 from storage.log_reader import LogPosition, LogReader
 from storage.lookup import TimeLookup
-from storage.manifest import Manifest
+from storage.manifest import UNKNOWN_MINIMUM, Manifest
 from storage.retention import SegmentAge
 from storage.segment import Segment
 from storage.segment_list import SegmentList
@@ -252,14 +252,19 @@ class SegmentedLog:
 
     def remember_measured(self, segment: Segment, records: int, min_timestamp: int) -> None:
         """Note what was found in a closed segment by reading all of it."""
-        self.manifest.remember(segment.remember_measured(records, min_timestamp))
+        # Kafka stores the lowest of all numbers as a timestamp, too; one above it prunes as little.
+        known = max(min_timestamp, UNKNOWN_MINIMUM + 1)
+        self.manifest.remember(segment.remember_measured(records, known))
         self.unsynced.add_created(self.manifest.file)
 
     # --- removing -------------------------------------------------------------------------------
 
     def remove_first(self, count: int, *, due_ms: int) -> None:
-        """Take out the oldest segments; their files are renamed now and unlinked at `due_ms`."""
-        self.settle()
+        """Take out the oldest segments; their files are renamed now and unlinked at `due_ms`.
+
+        The caller has counted them behind `settle`.
+        """
+        assert self.swap is None, "a swap would change what was counted"
         self._bury(self.segments.remove_first(count), due_ms=due_ms)
 
     def unlink_due(self, now_ms: int) -> int:

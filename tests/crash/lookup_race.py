@@ -8,7 +8,8 @@ some far off, some absent; batches are plain and compressed.
 
 The oracle knows no segments and no indexes: it is a list, and a lookup is the first element that
 fits. (Running maxima make that fast; every hundredth answer is also found by looking at each
-element.) What compaction leaves is read back from the log, and has to be a part of what was there.
+element.) What compaction and retention leave is read back from the log: it has to be a part of what
+was there, with the newest record of every key from the log's start on.
 
 Prints one line of JSON; the exit code is 1 when an answer was wrong.
 """
@@ -138,6 +139,7 @@ class Race:
         self._steps: Steps[object] | None = None
         self._call: Future[None] | None = None
         self._segments: list[int] = []
+        self._newest: dict[bytes | None, int] = {}
         self._log = self._open(is_clean=True)
 
     def run(self, lookups: int) -> Tally:
@@ -209,6 +211,8 @@ class Race:
         data = memoryview(bytearray(build_batch(records, codec=codec)))
         result = self._log.append(data, now_ms=self._now_ms)
         self._oracle.append(result.first_offset, stamps)
+        for index, record in enumerate(records):
+            self._newest[record.key] = result.first_offset + index
 
     def _some_stamp(self) -> int:
         chance = self._rng.random()
@@ -238,7 +242,7 @@ class Race:
         self._log.delete_expired(self._now_ms)
         self._log.delete_pending_files(self._now_ms)
         self._oracle.delete_before(self._log.log_start_offset)
-        self._note_segments()
+        self._take_over_compacted()
 
     def _delete(self) -> None:
         start, end = self._log.log_start_offset, self._log.high_watermark
@@ -271,6 +275,9 @@ class Race:
         left = self._read_all()
         gone = set(left) - set(self._oracle.records)
         assert not gone, f"{self._name}: compaction made up {sorted(gone)[:3]}"
+        start, offsets = self._log.log_start_offset, {offset for offset, _ in left}
+        lost = [at for at in self._newest.values() if at >= start and at not in offsets]
+        assert not lost, f"{self._name}: the newest records of their keys are gone: {lost[:3]}"
         self._oracle.keep(left)
 
     def _reopen(self) -> None:

@@ -526,3 +526,25 @@ def test_a_swap_that_was_overtaken_is_durable_before_the_next_round() -> None:
     next(log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB), None)
     survivor = log.files.power_cut(1, Survival.LOST)
     assert not [name for name in survivor.list_directory(log.log.path) if ".swap" in name]
+
+
+def test_retention_in_the_middle_of_a_swap_takes_no_more_than_it_planned() -> None:
+    """What it counted as its segments, the swap replaces by one."""
+    policy = {"cleanup_policy": "compact,delete", "retention_ms": 1000}
+    for steps_before in range(1, 40):
+        log = opened(**policy)
+        log.now_ms = 10_000
+        put(log, ("a", "1"), ("dup", "1"), at=5_000)
+        log.log.roll(log.now_ms)
+        put(log, ("b", "1"), at=9_500)
+        log.log.roll(log.now_ms)
+        put(log, ("c", "1"), ("dup", "2"), at=9_600)
+        log.log.roll(log.now_ms)
+        steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+        for _, call in zip(range(steps_before), steps, strict=False):
+            if call is not None:
+                call.run()
+        log.log.delete_expired(log.now_ms)
+        run_steps(steps)
+        kept = [(offset, key) for offset, key, _ in content(log) if offset >= 2]
+        assert kept == [(2, b"b"), (3, b"c"), (4, b"dup")], f"after {steps_before} steps"

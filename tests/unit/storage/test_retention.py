@@ -118,6 +118,8 @@ def test_case_53_future_timestamp_at_the_head_blocks_time_but_not_size() -> None
     blocked = plan(future, 1, 2, retention_ms=1000)
     assert blocked.reasons == ()
     assert blocked.held_by_future == 0
+    assert plan(future, 1, 2, retention_ms=-1).held_by_future is None
+    assert plan(NOW + 1, retention_ms=10_000).held_by_future is None
     assert plan(future, NOW, NOW, retention_ms=1000, retention_bytes=20).reasons == (
         DeletionReason.SIZE,
     )
@@ -237,10 +239,10 @@ def test_deleted_start_outlives_a_crash_without_checkpoint() -> None:
 def test_wall_clock_before_the_timestamps_reports_who_holds() -> None:
     log = LogHarness(retention_ms=10)
     log.append(log.now_ms + 500)
-    assert log.log.delete_expired(log.now_ms) == []
-    held = [log.log.held_by_future]
-    log.now_ms += 511
-    log.log.delete_expired(log.now_ms)
-    held.append(log.log.held_by_future)
-    assert held == [0, None]
+    held = []
+    for wait_ms in (10, 1, 500):
+        log.now_ms += wait_ms
+        log.log.delete_expired(log.now_ms)
+        held.append(log.log.held_by_future)
+    assert held == [None, 0, None], "only what retention would take by its age in the log"
     assert log.log.log_start_offset == 1
