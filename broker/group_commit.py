@@ -48,9 +48,10 @@ DurableCallback: TypeAlias = "Callable[[StorageError | None], object]"
 class _Sync:
     """One sync on its way through a thread; the ticket keeps what the thread found out."""
 
-    __slots__ = ("log", "size_bytes", "started_ns", "ticket")
+    __slots__ = ("is_wanted", "log", "size_bytes", "started_ns", "ticket")
 
     def __init__(self, log: "Log", ticket: "FlushTicket", size_bytes: int) -> None:
+        self.is_wanted = True
         self.log = log
         self.ticket = ticket
         self.size_bytes = size_bytes
@@ -183,7 +184,9 @@ class GroupCommit:
         await future
 
     def log_closed(self, log: "Log") -> None:
-        """`log` was deleted: tell everyone who waits for it."""
+        """`log` was deleted: tell everyone who waits for it; how a running sync ends is no matter."""
+        if (sync := self._syncing.get(log)) is not None:
+            sync.is_wanted = False
         self._failing.discard(log)
         self._dirty_bytes.pop(log, None)
         self._fail_waiting(log, LogOffline(log.path, "the topic was deleted"))
@@ -245,7 +248,8 @@ class GroupCommit:
         try:
             log.complete_flush(sync.ticket)
         except StorageError as error:
-            self._give_up(log, error)
+            if sync.is_wanted:
+                self._give_up(log, error)
         else:
             self._complete_waiting(log)
             self._fetch_waiters.data_visible(log, sync.size_bytes)

@@ -166,6 +166,21 @@ async def test_waiting_for_a_deleted_log_ends() -> None:
     await bench.commits.stop()
 
 
+async def test_a_log_deleted_while_it_is_synced_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench, log = Bench(), FakeLog()
+    log.gate.clear()
+    bench.append(log, "a")
+    await asyncio.sleep(0)
+    log.error = LogOffline("/nowhere/t-0", "the log was closed")
+    bench.commits.log_closed(cast(Any, log))
+    log.gate.set()
+    await bench.commits.drain()
+    assert (bench.metrics.sync_failures, caplog.text) == (0, "")
+    await bench.commits.stop()
+
+
 async def test_os_policy_syncs_only_after_flush_messages() -> None:
     bench, log = Bench(), FakeLog("os", flush_messages=3)
     for _ in range(2):
