@@ -184,7 +184,7 @@ class GroupCommit:
         await future
 
     def log_closed(self, log: "Log") -> None:
-        """`log` was deleted: tell everyone who waits for it; how a running sync ends is no matter."""
+        """`log` was deleted: tell everyone who waits for it. How its sync ends is no matter."""
         if (sync := self._syncing.get(log)) is not None:
             sync.is_wanted = False
         self._failing.discard(log)
