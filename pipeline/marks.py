@@ -2,7 +2,8 @@
 
 The sink keeps its marks in groups of their own (a group's offset with a text beside it), and the
 jobs move and read the offsets of other people's groups. Both are plain questions to the group's
-coordinator.
+coordinator. A mark is no place in a topic: its text begins with `MARK_PREFIX`, by which whoever
+computes lag (the job, the broker's metrics) leaves it out.
 
 Source: Kafka `OffsetFetch`, `OffsetCommit` with generation -1. Read next: `sink`.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pipeline.cluster import Cluster, check
 from pipeline.options import TopicPartition
@@ -21,6 +23,9 @@ from protocol.api.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+
+MARK_PREFIX: Final = "tidelog-mark "
+"""What the text of a mark begins with; `broker.groups.lag` knows it too."""
 
 _GROUP = 0
 

@@ -134,6 +134,8 @@ class SinkOptions:
     compression: str = "none"
     batch_bytes: int = 256 * 1024
     max_rows_per_second: int | None = None
+    transaction_timeout_ms: int = 15 * 60_000
+    verify_repeats: bool = True
 
 
 _SOURCE_NAMES: Final = (
@@ -148,8 +150,7 @@ _SOURCE_NAMES: Final = (
 )  # fmt: skip
 _SINK_NAMES: Final = (
     "topic", "delivery", "transactionalIdPrefix", "acks", "compression", "batchBytes",
-    "maxRowsPerSecond",
-    "includeHeaders",
+    "maxRowsPerSecond", "verifyRepeats", "includeHeaders",
 )  # fmt: skip
 
 
@@ -239,6 +240,8 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         ),
         batch_bytes=reader.size("batchBytes", 256 * 1024),
         max_rows_per_second=reader.number("maxRowsPerSecond", None),
+        transaction_timeout_ms=reader.number("kafka.transaction.timeout.ms", 15 * 60_000),
+        verify_repeats=reader.flag("verifyRepeats", True),
     )
     reader.raise_problems()
     return parsed

@@ -37,7 +37,6 @@ from protocol.api.txn_offset_commit import (
 )
 from protocol.error_codes import ErrorCode
 
-TRANSACTION_TIMEOUT_MS: Final = 15 * 60_000
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _ATTEMPTS: Final = 10
@@ -95,7 +94,7 @@ class TaskProducer:
             lambda: self._coordinated(
                 InitProducerIdRequest(
                     transactional_id=transactional_id,
-                    transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                    transaction_timeout_ms=options.transaction_timeout_ms,
                 ),
                 4,
             ),
@@ -309,12 +308,7 @@ class TaskProducer:
                 return ask()
             except BrokerRefused as error:
                 if error.code in _FENCING:
-                    raise Fenced(
-                        f"{what}: another task has taken over the name "
-                        f"{self._transactional_id}: a second run with the same "
-                        "transactionalIdPrefix, a retry of this task, or another task "
-                        "with rows of the same partition (use by_partition)"
-                    ) from error
+                    raise Fenced(self._explain_fencing(what)) from error
                 if not ErrorCode(error.code).retriable or attempt == _ATTEMPTS - 1:
                     raise
                 if error.code != ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -325,3 +319,18 @@ class TaskProducer:
                 self._cluster.close()
             time.sleep(_PAUSE_S * (attempt + 1))
         raise AssertionError("the loop returns or raises")
+
+    def _explain_fencing(self, what: str) -> str:
+        timeout_ms = self._options.transaction_timeout_ms
+        if (time.monotonic() - self._started_s) * 1000 >= timeout_ms:
+            return (
+                f"{what}: the transaction {self._transactional_id} was open for longer than "
+                f"{timeout_ms} ms and the broker has ended it: write fewer rows in a batch, or "
+                "faster, or set kafka.transaction.timeout.ms (brokers bound it by "
+                "transaction.max.timeout.ms)"
+            )
+        return (
+            f"{what}: another task has taken over the name {self._transactional_id}: a second run "
+            "with the same transactionalIdPrefix, a retry of this task, or another task with rows "
+            "of the same partition (use by_partition)"
+        )

@@ -12,13 +12,16 @@ Exactly once: every target partition of a batch is one transaction under the nam
 A task that Spark repeats first takes the name over (which aborts what its predecessor left open)
 and reads the mark: if the batch is there, it writes nothing. All rows of a target partition must
 be in one task, whichever: that is what the column `partition` and `by_partition` are for. So a
-batch may be repeated with another number of tasks. The mark carries three names against misuse:
+batch may be repeated with another number of tasks. The mark carries names against misuse, and what
+it stands for: how many rows, and the sum of their checksums. What a repeated task leaves out is
+held against that; other rows are an error and not a silence (`verifyRepeats`).
 
 | name  | would otherwise happen                                                                 |
 |-------|----------------------------------------------------------------------------------------|
 | query | a new checkpoint counts its batches from 0, and all would be taken for written         |
 | run   | two tasks with rows of one partition: the second would take its rows for written       |
 | task  | likewise; a repeated task has the same number                                          |
+| rows  | likewise, when the batch is repeated in another run: half of its rows would be lost    |
 
 Outside streams the batch number is 0 and the query is the prefix: a prefix names one write, and
 repeating it adds nothing.
@@ -31,7 +34,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,7 +51,7 @@ from pyspark.sql.types import StructType
 from pipeline.cluster import Cluster
 from pipeline.encode import Headers
 from pipeline.errors import BadOptions, Fenced, JournalConflict
-from pipeline.marks import committed
+from pipeline.marks import MARK_PREFIX, committed
 from pipeline.options import SinkOptions
 from pipeline.producing import Mark, TaskProducer
 
@@ -81,6 +85,31 @@ class Batch:
     number: int
     run: str
     task: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many rows, and the sum of their checksums modulo 2^32, in whatever order they come.
+
+    `written` are these two numbers of the transaction that a mark stands for. Times are not
+    counted: a null one becomes the moment of writing.
+    """
+
+    rows: int = 0
+    sum: int = 0
+    written: tuple[int, int] | None = None
+
+    def count(self, record: RecordFields) -> None:
+        """Count one more row, by its key and value."""
+        key, value = record[3], record[4]
+        self.rows += 1
+        checksum = zlib.crc32(value or b"", zlib.crc32(key or b""))
+        self.sum = self.sum + checksum & 0xFFFFFFFF
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether these rows are those of the mark."""
+        return self.written == (self.rows, self.sum)
 
 
 class TopicWriter:
@@ -193,7 +222,7 @@ def _write_once(
 ) -> Written:
     """One transaction for each target partition, unless its mark says that it is written."""
     producers: dict[int, TaskProducer | None] = {}
-    repeated = 0
+    tallies: dict[int, Tally] = {}
     try:
         for record in records_of(options.topic, rows):
             partition = record[1]
@@ -202,27 +231,53 @@ def _write_once(
                     ["column partition is null: exactly-once needs it in every row (by_partition)"]
                 )
             if partition not in producers:
-                producers[partition] = _open(cluster, options, batch, partition)
+                producers[partition], tallies[partition] = _open(cluster, options, batch, partition)
             producer = producers[partition]
-            if producer is None:
-                repeated += 1
-            else:
-                producer.add(*record)
-        for partition, producer in producers.items():
+            tallies[partition].count(record)
             if producer is not None:
-                producer.commit(_mark(options, batch, partition))
+                producer.add(*record)
+        _commit(options, batch, producers, tallies)
     except BaseException:
         for producer in producers.values():
             if producer is not None:
                 producer.abort()
         raise
+    repeated = sum(tallies[one].rows for one in tallies if producers[one] is None)
     return Written(sum(one.records_count for one in producers.values() if one), repeated)
+
+
+def _commit(
+    options: SinkOptions,
+    batch: Batch,
+    producers: Mapping[int, TaskProducer | None],
+    tallies: Mapping[int, Tally],
+) -> None:
+    """Hold what was left out against its mark, then commit what was written."""
+    for partition, tally in tallies.items():
+        if producers[partition] is None and options.verify_repeats and not tally.is_as_written:
+            raise JournalConflict(_explain_difference(options, batch, partition, tally))
+    for partition, producer in producers.items():
+        if producer is not None:
+            producer.commit(_mark(options, batch, partition, tallies[partition]))
+
+
+def _explain_difference(options: SinkOptions, batch: Batch, partition: int, tally: Tally) -> str:
+    written = tally.written or (0, 0)
+    return (
+        f"batch {batch.number} of {options.transactional_id_prefix} wrote {written[0]} rows to "
+        f"{options.topic}-{partition}, and repeats with {tally.rows} that are not the same: its "
+        "rows came from several tasks (use by_partition from the first batch on), or the query "
+        "gives other rows each time. The batch cannot be completed exactly once: choose a new "
+        "prefix and checkpoint, or accept what is written with verifyRepeats=false"
+    )
 
 
 def _open(
     cluster: Cluster, options: SinkOptions, batch: Batch, partition: int
-) -> TaskProducer | None:
+) -> tuple[TaskProducer | None, Tally]:
     """A producer for `partition` that has fenced all others, None if the batch is written.
+
+    The tally knows what was written then.
 
     Raises:
         JournalConflict: the mark is of another query, or of another task of this attempt.
@@ -232,9 +287,14 @@ def _open(
     producer = TaskProducer(cluster, options, transactional_id=name)
     found = committed(cluster, name, [(options.topic, 0)]).get((options.topic, 0))
     if found is None:
-        return producer
-    mark = json.loads(found.metadata)
+        return producer, Tally()
     prefix = options.transactional_id_prefix
+    if not found.metadata.startswith(MARK_PREFIX):
+        raise JournalConflict(
+            f"option transactionalIdPrefix={prefix!r}: the group {name} belongs to a consumer; "
+            "choose another prefix"
+        )
+    mark = json.loads(found.metadata.removeprefix(MARK_PREFIX))
     if mark["query"] != batch.query:
         raise JournalConflict(
             f"option transactionalIdPrefix={prefix!r} was used by another query "
@@ -243,7 +303,7 @@ def _open(
         )
     written = batch.number + 1
     if found.offset < written:
-        return producer
+        return producer, Tally()
     if found.offset > written:
         raise Fenced(f"batch {batch.number} of {prefix} is past: {found.offset} are written")
     if mark["run"] == batch.run and mark["task"] != batch.task:
@@ -251,15 +311,16 @@ def _open(
             f"rows of {options.topic}-{partition} come from tasks {mark['task']} and {batch.task} "
             "of one batch: bring them together with by_partition, or repartition('partition')"
         )
-    return None
+    return None, Tally(written=(mark["rows"], mark["sum"]))
 
 
 def _name(options: SinkOptions, partition: int) -> str:
     return f"{options.transactional_id_prefix}-{options.topic}-{partition}"
 
 
-def _mark(options: SinkOptions, batch: Batch, partition: int) -> Mark:
-    text = json.dumps({"query": batch.query, "run": batch.run, "task": batch.task})
+def _mark(options: SinkOptions, batch: Batch, partition: int, tally: Tally) -> Mark:
+    names = {"query": batch.query, "run": batch.run, "task": batch.task}
+    text = MARK_PREFIX + json.dumps({**names, "rows": tally.rows, "sum": tally.sum})
     name = _name(options, partition)
     return Mark(group=name, topic=options.topic, offset=batch.number + 1, metadata=text)
 

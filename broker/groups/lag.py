@@ -4,7 +4,8 @@ The lag in time of a partition is the age of the first record that its group has
 "ten minutes behind" means, whatever the rate. Finding that record's timestamp takes one read of one
 batch, so it is remembered until the committed offset or the batch is another one, and a scrape
 looks up no more than `LOOKUPS_MAX` of them: with more groups on the move than that, the rest keep
-what the scrape before knew and take their turn at the next.
+what the scrape before knew and take their turn at the next. The marks that our Spark sink commits
+beside its records are batch numbers, not places, and are left out.
 
 Pure of the wire and of Prometheus; `broker.metrics` turns the figures into a family of metrics.
 """
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 LOOKUPS_MAX = 100
 """Batches read per scrape; each is one read and one decoding, a fraction of a millisecond."""
+
+
+MARK_PREFIX = "tidelog-mark "
+"""What the metadata of a writer's mark begins with (`pipeline.marks`)."""
 
 
 class Lag(NamedTuple):
@@ -57,7 +62,7 @@ class GroupLag:
         for group in list(self._offsets.groups()):
             for (topic, partition), committed in self._offsets.of_group(group).items():
                 log = self._log(topic, partition)
-                if log is None:
+                if log is None or (committed.metadata or "").startswith(MARK_PREFIX):
                     continue
                 offset = max(committed.offset, log.log_start_offset)
                 records = max(0, log.high_watermark - offset)

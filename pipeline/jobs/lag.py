@@ -26,7 +26,7 @@ from pipeline.batches import DecodeRules
 from pipeline.cluster import LATEST, MAX_TIMESTAMP, Cluster
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.marks import committed, groups
+from pipeline.marks import MARK_PREFIX, committed, groups
 from pipeline.option_reader import OptionReader
 from pipeline.options import ConnectionOptions, TopicPartition, parse_connection
 from pipeline.reading import RangeReader
@@ -57,9 +57,14 @@ def lag(settings: LagSettings, progress: Progress = silent) -> Outcome:
         progress("ask")
         names = settings.groups or ([] if settings.checkpoints else groups(cluster))
         places: dict[str, dict[TopicPartition, int]] = {
-            name: {tp: mark.offset for tp, mark in committed(cluster, name).items()}
+            name: {
+                tp: found.offset
+                for tp, found in committed(cluster, name).items()
+                if settings.groups or not found.metadata.startswith(MARK_PREFIX)
+            }
             for name in names
         }
+        places = {name: offsets for name, offsets in places.items() if offsets}
         places |= {path: checkpoint_offsets(path) for path in settings.checkpoints}
         rows = [row for name, offsets in places.items() for row in _rows(cluster, name, offsets)]
     if not rows:

@@ -22,7 +22,7 @@ from pipeline.cluster import Cluster, check
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.journal import Journal
-from pipeline.options import parse_sink_options
+from pipeline.options import SinkOptions, TopicChoice, parse_sink_options
 from pipeline.session import by_partition
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
@@ -86,8 +86,11 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
     oldest_ms = facts["oldest_ms"]
     with Cluster(options.connection) as cluster:
         problems = find_spoilers(topic_settings(cluster, settings.topic), oldest_ms, _now_ms())
+        tasks = len(cluster.partitions(TopicChoice(names=(settings.topic,))))
     if problems and not settings.force:
         raise BadOptions([f"topic {settings.topic}: {one} (or --force)" for one in problems])
+    if settings.name and settings.rows_per_second:
+        _check_duration(facts["rows"], tasks, settings.rows_per_second, options)
     if settings.dry_run:
         return Outcome(
             sentence=f"would restore {facts['rows']:,} records to {settings.topic}",
@@ -110,6 +113,25 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
         sentence=f"restored {facts['rows']:,} records to {settings.topic}",
         report={"rows": facts["rows"], "oldest_ms": oldest_ms},
     )  # fmt: skip
+
+
+def _check_duration(rows: int, tasks: int, rate: int, options: SinkOptions) -> None:
+    """Refuse what cannot be one transaction for each partition, which is what a name asks for.
+
+    Raises:
+        BadOptions: even evenly spread rows take longer than a transaction may be open.
+    """
+    timeout_ms = options.transaction_timeout_ms
+    needed_ms = rows * 1000 // (rate * tasks)
+    if needed_ms > timeout_ms:
+        raise BadOptions(
+            [
+                f"--rate {rate}: {rows:,} rows take {needed_ms // 60_000} min and more, and a "
+                f"named restore is one transaction, open for {timeout_ms // 60_000} min at most: "
+                "raise the rate, restore by windows (--from, --to) under a name each, or set "
+                "--option kafka.transaction.timeout.ms"
+            ]
+        )
 
 
 def _chosen(spark: SparkSession, settings: RestoreSettings) -> DataFrame:

@@ -44,7 +44,9 @@ class Broker:
         self.security: dict[str, str] = {}
         command = [sys.executable, "-m", "broker", f"log.dirs={directory}",
                    "listeners=PLAINTEXT://127.0.0.1:0", "metrics.listener=127.0.0.1:0",
-                   "group.initial.rebalance.delay.ms=0", *settings]  # fmt: skip
+                   "group.initial.rebalance.delay.ms=0",
+                   "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
+                   *settings]  # fmt: skip
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -89,6 +91,18 @@ class Broker:
         from pipeline.options import parse_sink_options
 
         return Cluster(parse_sink_options({**self.options, "topic": "x"}).connection)
+
+    def ends(self, topic: str, *, read_committed: bool = False) -> list[int]:
+        """The ends of all partitions of `topic`."""
+        from pipeline.cluster import LATEST
+        from pipeline.options import TopicChoice
+
+        with self.cluster() as cluster:
+            partitions = cluster.partitions(TopicChoice(names=(topic,)))
+            found = cluster.list_offsets(
+                dict.fromkeys(partitions, LATEST), read_committed=read_committed
+            )
+        return [found[tp].offset for tp in sorted(found)]
 
     def add_partitions(self, topic: str, count: int) -> None:
         """Have `topic` have `count` partitions."""

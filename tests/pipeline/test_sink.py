@@ -1,16 +1,25 @@
 """Writing, by the cases of Spark's own `KafkaSinkSuite`, and exactly once under failures."""
 
 import os
+import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.errors import Fenced, JournalConflict
+from pipeline.jobs.lag import LagSettings, lag
+from pipeline.marks import MARK_PREFIX
+from pipeline.options import parse_sink_options
+from pipeline.producing import Mark, TaskProducer
 from pipeline.session import by_partition
+from pipeline.sink import Batch, _write_once
 from tests.pipeline.conftest import START_MS, Broker, values
 
 FAILURES = (AnalysisException, PythonException)
@@ -109,6 +118,62 @@ def test_rows_of_one_partition_in_two_tasks_are_refused(rows: DataFrame, broker:
     spread = rows.withColumn("partition", F.lit(0)).repartition(2)
     with pytest.raises(FAILURES, match="by_partition"):
         write(spread, broker, topic=topic, delivery="exactly-once", transactionalIdPrefix=topic)
+
+
+def write_task(broker: Broker, topic: str, run: str, task: int, *numbers: int, **more: str) -> int:
+    """What one task of one attempt at batch 0 does, without Spark around it; rows left out."""
+    options = {**broker.options, "topic": topic, "delivery": "exactly-once", **more}
+    parsed = parse_sink_options({**options, "transactionalIdPrefix": topic})
+    columns = {"value": [b"v%d" % number for number in numbers]}
+    partition = pa.array([0] * len(numbers), pa.int32())
+    rows = pa.RecordBatch.from_pydict({**columns, "partition": partition})
+    with broker.cluster() as cluster:
+        batch = Batch(query="q", number=0, run=run, task=task)
+        return _write_once(cluster, parsed, batch, iter([rows])).repeated
+
+
+@pytest.mark.core
+def test_rows_that_a_refused_spread_left_out_are_not_taken_for_written_later(
+    broker: Broker,
+) -> None:
+    """Rows 0-9 in one task and 10-19 in another; then the batch is repeated by another driver."""
+    topic = broker.topic(1)
+    assert write_task(broker, topic, "first", 0, *range(10)) == 0
+    with pytest.raises(JournalConflict, match="come from tasks 0 and 1"):
+        write_task(broker, topic, "first", 1, *range(10, 20))
+    assert write_task(broker, topic, "second", 0, *reversed(range(10))) == 10
+    with pytest.raises(JournalConflict, match=r"wrote 10 rows .* repeats with 10 that are not"):
+        write_task(broker, topic, "second", 1, *range(10, 20))
+    with pytest.raises(JournalConflict, match=r"wrote 10 rows .* repeats with 20"):
+        write_task(broker, topic, "second", 0, *range(20))
+    assert write_task(broker, topic, "third", 0, *range(20), verifyRepeats="false") == 20
+
+
+@pytest.mark.core
+def test_marks_are_no_lag(broker: Broker) -> None:
+    topic = broker.topic(1)
+    write_task(broker, topic, "only", 0, *range(50))
+    group = f"{topic}-{topic}-0"
+    everybody = lag(LagSettings(options=broker.options))
+    assert group not in {row["group"] for row in everybody.rows}
+    assert lag(LagSettings(options=broker.options, groups=[group])).rows[0]["lag_records"] == 50
+    with urllib.request.urlopen(f"http://{broker.metrics}/metrics") as answer:
+        assert group not in answer.read().decode()
+
+
+def test_a_transaction_that_took_too_long_says_so(broker: Broker) -> None:
+    topic = broker.topic(1)
+    options = {**broker.options, "topic": topic, "kafka.transaction.timeout.ms": "300"}
+    with broker.cluster() as cluster:
+        producer = TaskProducer(cluster, parse_sink_options(options), transactional_id=topic)
+        producer.add(topic, 0, START_MS, None, b"v")
+        producer.flush()
+        deadline = time.monotonic() + 60
+        while broker.ends(topic, read_committed=True)[0] == 0:
+            assert time.monotonic() < deadline, "the broker did not end the transaction"
+            time.sleep(0.2)
+        with pytest.raises(Fenced, match="was open for longer than 300 ms"):
+            producer.commit(Mark(group=topic, topic=topic, offset=1, metadata=MARK_PREFIX))
 
 
 @pytest.mark.core
