@@ -48,8 +48,10 @@ def _files() -> Iterator[tuple[str, Path]]:
     # In a wheel everything lies below one package; in the checkout beside each other.
     prefix = "/".join(__name__.split(".")[:-2])
     prefix = f"{prefix}/" if prefix else ""
-    if prefix:
-        yield f"{prefix}__init__.py", here.parent / "__init__.py"
+    # The names that users import: the zip comes first on the path, before an installed package.
+    front = here.parent if prefix else here.parent / "tidelog"
+    for name in ("__init__.py", "spark.py"):
+        yield f"tidelog/{name}", front / name
     for package in _OURS:
         for path in (here.parent / package).rglob("*.py"):
             yield f"{prefix}{path.relative_to(here.parent)}", path

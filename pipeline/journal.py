@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import JournalConflict
+from pipeline.option_reader import local_path
 
 _SUFFIX: Final = ".json"
 
@@ -29,8 +30,12 @@ class Journal:
     """The documents below one directory. Safe between processes of one machine."""
 
     def __init__(self, directory: str | Path) -> None:
-        """Use `directory`, which is made at the first `put`. A `file:` URL is a path too."""
-        self.directory = Path(str(directory).removeprefix("file://").removeprefix("file:"))
+        """Use `directory`, which is made at the first `put`. A `file:` URL is a path too.
+
+        Raises:
+            BadOptions: it is the address of something that is no file system.
+        """
+        self.directory = local_path(str(directory))
 
     def put(self, name: str, document: Any) -> Any:
         """The document `name` after this call: `document` if there was none, else what was there.

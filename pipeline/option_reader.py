@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, TypeVar
 
 from pipeline.errors import BadOptions
@@ -62,6 +63,14 @@ class OptionReader:
         """Note that the value of `name` is not one of `allowed`."""
         shown = "***" if "jaas" in name or "password" in name else repr(self.text(name))
         self.problems.append(f"option {name}={shown}: {allowed}")
+
+    def directory(self, name: str) -> str:
+        """A path, given as it is or as a `file:` URL; empty if it was not given."""
+        try:
+            return str(local_path(self.text(name))) if self.text(name) else ""
+        except BadOptions as error:
+            self.refuse(name, "; ".join(error.problems))
+            return ""
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
         """One of `allowed`, without case."""
@@ -137,3 +146,20 @@ class OptionReader:
         """Raise what was collected, if anything."""
         if self.problems:
             raise BadOptions(self.problems)
+
+
+def local_path(address: str) -> Path:
+    """The path of a directory that is given as a path or a `file:` URL.
+
+    Raises:
+        BadOptions: it is an address of another kind, which would be taken for a relative path.
+    """
+    text = address.removeprefix("file://").removeprefix("file:")
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", text):
+        raise BadOptions(
+            [
+                f"directory {address!r} is no path of a file system: mount the store where the "
+                "driver and all executors see it under the same path, and give that path"
+            ]
+        )
+    return Path(text)

@@ -202,14 +202,14 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         max_records_per_partition=reader.number("maxRecordsPerPartition", None),
         target_bytes_per_task=reader.size("targetBytesPerTask", 128 * _MIB),
         on_malformed=reader.choice("onMalformedTimestamp", ("error", "null", "clamp"), "error"),
-        journal_dir=reader.text("journalDir"),
+        journal_dir=reader.directory("journalDir"),
         rows_per_batch=reader.number("rowsPerBatch", 16_384),
         bytes_per_batch=reader.size("bytesPerBatch", 4 * _MIB),
         verify_checksums=reader.flag("verifyChecksums", True),
         fetch_bytes=reader.number("kafka.max.partition.fetch.bytes", 8 * _MIB),
         pushdown=reader.flag("pushdown", False),
         read_from=read_from,
-        segments_path=reader.text("segments.path"),
+        segments_path=reader.directory("segments.path"),
         segments_statistics=reader.text("segments.statistics"),
     )
     reader.raise_problems()

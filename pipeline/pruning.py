@@ -117,7 +117,7 @@ def _statistics(
         except (OSError, ValueError) as error:
             pruned.problem = f"{options.segments_statistics}: {error}"
     elif options.segments_path:
-        folder = Path(options.segments_path.removeprefix("file://"))
+        folder = Path(options.segments_path)
         for topic, index in {one.topic_partition for one in ranges}:
             known[topic, index] = list(from_manifest(folder / f"{topic}-{index}"))
     return known

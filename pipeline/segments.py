@@ -76,8 +76,7 @@ def read_closed(
         CorruptData: a segment contradicts itself.
         DataLoss: `readFrom=segments`, and the files hold less than the range.
     """
-    folder = Path(options.segments_path.removeprefix("file://"))
-    folder /= f"{wanted.topic}-{wanted.partition}"
+    folder = Path(options.segments_path) / f"{wanted.topic}-{wanted.partition}"
     segments = _segments_of(folder, wanted.topic, wanted.partition)
     is_all = options.read_from == "segments"
     decoder = PartitionDecoder(wanted.topic, wanted.partition, wanted.start, wanted.end, rules)

@@ -134,15 +134,16 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLoss: offsets went back, partitions vanished or a topic was made anew, and
                 `failOnDataLoss` is on.
         """
-        ends = self._available(start)
-        starts = {tp: found for tp, found in parse_offset(start).items() if tp in ends}
-        starts = {tp: starts.get(tp, 0) for tp in ends}
+        known = parse_offset(start)
+        # A partition that is gone stays where it was, and is known when it comes back.
+        ends = {**known, **self._available(start)}
+        starts = {tp: known.get(tp, 0) for tp in ends}
         fresh = sum(max(end - starts[tp], 0) for tp, end in ends.items())
         if self._waits(fresh):
             return start
         ends = self._limited(starts, ends, limit)
         self._last_batch_s = time.monotonic()
-        return self._offset(ends, start.get("oldestMs"))
+        return self._offset(ends, start.get("oldestMs"), start.get("topicIds"))
 
     def reportLatestOffset(self) -> Offset | None:
         """How far the topics reach, for Spark's progress reports."""
@@ -165,7 +166,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for attempt in range(_RETRIES + 1):
             ends = self._ends()
             complaint = self._loss(known, ends, start)
-            if complaint is None or attempt == _RETRIES:
+            if complaint is None or attempt == _RETRIES or not self._options.fail_on_data_loss:
                 break
             time.sleep(_RETRY_S)
         if self._target is not None:
@@ -268,25 +269,34 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> dict[TopicPartition, int]:
         """The ends of all partitions now; none for topics that are gone."""
-        cluster = self._connected()
-        try:
-            partitions = cluster.partitions(self._options.choice)
-        except BrokerRefused:
-            if self._options.fail_on_data_loss:
-                raise
-            partitions = []
+        cluster, choice = self._connected(), self._options.choice
+        if self._options.fail_on_data_loss or choice.pattern:
+            partitions = cluster.partitions(choice)
+        else:
+            # Topic by topic: one that is gone must not take the others with it.
+            there = cluster.topics(choice.names or sorted({topic for topic, _ in choice.assigned}))
+            all_ = sorted((name, index) for name, info in there.items() for index in info.leaders)
+            partitions = [tp for tp in all_ if not choice.assigned or tp in choice.assigned]
         found = cluster.list_offsets(
             dict.fromkeys(partitions, LATEST), read_committed=self._options.read_committed
         )
         return {tp: answer.offset for tp, answer in found.items()}
 
-    def _offset(self, ends: Mapping[TopicPartition, int], oldest_ms: int | None) -> Offset:
+    def _offset(
+        self,
+        ends: Mapping[TopicPartition, int],
+        oldest_ms: int | None,
+        known_ids: Mapping[str, str] | None = None,
+    ) -> Offset:
         topics: dict[str, dict[str, int]] = {}
         for (topic, index), end in sorted(ends.items()):
             topics.setdefault(topic, {})[str(index)] = end
         offset: Offset = {
             "offsets": topics,
-            "topicIds": {topic: self._connected().topic_id(topic) for topic in topics},
+            "topicIds": {
+                topic: self._connected().topic_id(topic) or (known_ids or {}).get(topic, "")
+                for topic in topics
+            },
         }
         return offset if oldest_ms is None else {**offset, "oldestMs": oldest_ms}
 

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from pipeline.errors import BrokerRefused, BrokerUnreachable
+from pipeline.errors import BadOptions, BrokerRefused, BrokerUnreachable
 from pipeline.options import ConnectionOptions
 from protocol import registry
 from protocol.api.api_versions import ApiVersionsRequest
@@ -50,6 +50,7 @@ class Connection:
         """Connect, ask for versions, authenticate.
 
         Raises:
+            BadOptions: a file of the options is missing or holds no PEM.
             BrokerUnreachable: nobody listens there, TLS failed, or no answer came in time.
             BrokerRefused: the credentials were not accepted.
         """
@@ -59,11 +60,14 @@ class Connection:
         self._correlation_id = 0
         self._waiting: deque[tuple[int, int, int]] = deque()
         timeout_s = options.request_timeout_ms / 1000
+        context = _tls_context(options)
         try:
             raw = socket.create_connection((host, port), timeout=timeout_s)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-            self._socket = _with_tls(raw, host, options)
+            self._socket = (
+                raw if context is None else context.wrap_socket(raw, server_hostname=host)
+            )
         except OSError as error:
             raise BrokerUnreachable(
                 f"cannot connect to {self.address} ({options.security_protocol}): {error}; is the "
@@ -232,14 +236,22 @@ class Connection:
             raise BrokerUnreachable(f"{self.address}: the SCRAM answer does not know the password")
 
 
-def _with_tls(raw: socket.socket, host: str, options: ConnectionOptions) -> socket.socket:
-    """`raw`, or a TLS connection over it when the security protocol asks for one."""
+def _tls_context(options: ConnectionOptions) -> ssl.SSLContext | None:
+    """What TLS needs to know, or None for a security protocol without it; raises BadOptions."""
     if not options.security_protocol.endswith("SSL"):
-        return raw
-    context = ssl.create_default_context(cafile=options.ssl_ca_file or None)
-    context.check_hostname = options.ssl_check_hostname
-    if options.ssl_certificate_file:
-        context.load_cert_chain(
-            options.ssl_certificate_file, password=options.ssl_key_password or None
-        )
-    return context.wrap_socket(raw, server_hostname=host)
+        return None
+    name, path = "truststore", options.ssl_ca_file
+    try:
+        context = ssl.create_default_context(cafile=path or None)
+        context.check_hostname = options.ssl_check_hostname
+        name, path = "keystore", options.ssl_certificate_file
+        if path:
+            context.load_cert_chain(path, password=options.ssl_key_password or None)
+    except OSError as error:
+        raise BadOptions(
+            [
+                f"option kafka.ssl.{name}.location={path!r}: {error}; give a PEM file that is at "
+                "this path on the driver and on every executor"
+            ]
+        ) from error
+    return context

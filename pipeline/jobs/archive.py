@@ -1,6 +1,9 @@
 """archive: a topic into files by event date, incrementally, each record exactly once.
 
-Every run is a plan, written into the journal before any task starts, and then a commit:
+The first run writes into the journal where every partition starts; a start that moves ("latest", a
+quarter of an hour ago) means what it meant then, also for partitions that had nothing to archive.
+Partitions made later start at their beginning. Every run is a plan, written into the journal before
+any task starts, and then a commit:
 
 1. plan N says which offsets; the last commit says where it begins, the broker where it ends;
 2. tasks write files whose names are functions of the plan, under a temporary name first;
@@ -12,7 +15,8 @@ anywhere. Files are written in the workers (Spark's own writer takes twice the t
 one event date each; a record without a time has the date null.
 
 A day is complete when every partition has moved past its end by more than the grace; then a
-marker `_complete/DATE.json` appears. Records that come later for that day are kept, and counted.
+marker `_complete/DATE.json` appears (the commit names the days, and the next run writes what a
+death left out). Records that come later for that day are kept, and counted.
 
 Source: Delta transaction identifiers; Iceberg snapshot properties. Read next: `files`, `lake`.
 """
@@ -27,7 +31,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from client.times import MS_PER_DAY
-from pipeline.cluster import Cluster
+from pipeline.cluster import EARLIEST, Cluster, FoundOffset
 from pipeline.errors import BadOptions, DataLoss, JournalConflict
 from pipeline.jobs.files import WrittenFile, write_ranges
 from pipeline.jobs.lake import LAKES, Lake
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PLAN_VERSION: Final = 1
+_START: Final = "start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +131,8 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
     journal = Journal(settings.state_dir)
     with Cluster(options.connection) as cluster:
         progress("plan")
+        if not settings.dry_run:
+            _mark_days(lake, _last_commit(journal))
         cluster.partitions(options.choice)
         plan = _pending(journal) or _new_plan(cluster, options, settings, journal)
         if plan is None:
@@ -171,6 +178,13 @@ def _pending(journal: Journal) -> Plan | None:
     return None
 
 
+def _mark_days(lake: Lake, last: Mapping[str, Any] | None) -> None:
+    """Write the markers of days that the last commit completed; nothing where they are there."""
+    if last is not None:
+        for day in last.get("complete_days", ()):
+            lake.mark_complete(day, last["number"])
+
+
 def _last_commit(journal: Journal) -> dict[str, Any] | None:
     commits = list(journal.names("commits"))
     document: dict[str, Any] | None = journal.get(f"commits/{commits[-1]}") if commits else None
@@ -183,14 +197,15 @@ def _new_plan(
     now_ms = time.time_ns() // 1_000_000
     partitions = cluster.partitions(options.choice)
     last = _last_commit(journal)
-    first = resolve_starts(cluster, options, partitions, now_ms)
-    reached: dict[TopicPartition, int] = {}
+    reached = _first_starts(cluster, options, settings, journal, partitions)
     if last is not None:
-        reached = {(topic, index): end for topic, index, end in last["reached"]}
+        reached |= {(topic, index): end for topic, index, end in last["reached"]}
         _check_identity(cluster, Plan.parse(journal.get(f"plans/{last['number']:08d}")))
-    starts = {tp: reached.get(tp, first[tp]) for tp in partitions}
+    earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    if options.fail_on_data_loss:
+        _check_loss(earliest, reached)
+    starts = {tp: max(reached.get(tp, 0), earliest[tp].offset) for tp in partitions}
     ends = resolve(cluster, options, options.ending, partitions, now_ms)
-    _check_loss(cluster, options, partitions, reached)
     ranges = [OffsetRange(*tp, starts[tp], ends[tp]) for tp in partitions if ends[tp] > starts[tp]]
     if sum(one.size for one in ranges) < settings.min_rows:
         return None
@@ -217,18 +232,28 @@ def _tasks(
     )
 
 
-def _check_loss(
+def _first_starts(
     cluster: Cluster,
     options: SourceOptions,
-    partitions: Iterable[TopicPartition],
-    reached: Mapping[TopicPartition, int],
+    settings: ArchiveSettings,
+    journal: Journal,
+    partitions: Sequence[TopicPartition],
+) -> dict[TopicPartition, int]:
+    """Where each partition started when this archive first looked at it."""
+    known = journal.find(_START)
+    if known is None:
+        now_ms = time.time_ns() // 1_000_000
+        starts = resolve_starts(cluster, options, partitions, now_ms)
+        known = [[*tp, offset] for tp, offset in sorted(starts.items())]
+        if not settings.dry_run:
+            known = journal.put(_START, known)
+    return {(topic, index): offset for topic, index, offset in known}
+
+
+def _check_loss(
+    earliest: Mapping[TopicPartition, FoundOffset], reached: Mapping[TopicPartition, int]
 ) -> None:
     """Whether retention overtook the archive."""
-    if not options.fail_on_data_loss:
-        return
-    from pipeline.cluster import EARLIEST
-
-    earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
     for (topic, index), end in reached.items():
         found = earliest.get((topic, index))
         if found is not None and found.offset > end:
@@ -283,11 +308,11 @@ def _finish(
         "youngest": youngest,
         "seen_ms": seen_ms,
         "open_days": sorted(days - set(complete)),
+        "complete_days": complete,
         "files": [asdict(file) for file in files],
     }
     journal.put(f"commits/{plan.number:08d}", document)
-    for day in complete:
-        lake.mark_complete(day, plan.number)
+    _mark_days(lake, document)
     rows = sum(file.rows for file in files)
     return Outcome(
         sentence=f"archived {rows:,} records in {len(files)} files as batch {plan.number}",

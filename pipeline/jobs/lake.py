@@ -21,6 +21,7 @@ import pyarrow as pa
 from pipeline.errors import BadOptions
 from pipeline.jobs.files import FILE_SCHEMA, WrittenFile
 from pipeline.journal import Journal
+from pipeline.option_reader import local_path
 
 APP_ID: Final = "tidelog-archive"
 
@@ -48,8 +49,12 @@ class ParquetLake:
     """Files below a directory, listed by the journal of the archive."""
 
     def __init__(self, target: str, state_dir: str) -> None:
-        """Use the directory `target`."""
-        self.folder = target.removeprefix("file://").removeprefix("file:")
+        """Use the directory `target`.
+
+        Raises:
+            BadOptions: it is no path of a file system.
+        """
+        self.folder = str(local_path(target))
         self._state = Journal(state_dir)
         self._markers = Journal(Path(self.folder) / "_complete")
 
@@ -121,7 +126,7 @@ class IcebergLake(ParquetLake):
         """Open or make the catalogue."""
         if target.count(".") != 1 or "/" in target:
             raise BadOptions([f"target {target!r}: for iceberg write NAMESPACE.TABLE"])
-        state = str(Path(state_dir.removeprefix("file://")).absolute())
+        state = str(local_path(state_dir).absolute())
         Path(state).mkdir(parents=True, exist_ok=True)
         super().__init__(f"{state}/warehouse/{target.replace('.', '/')}", state_dir)
         self._target = target

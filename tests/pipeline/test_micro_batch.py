@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pipeline.errors import DataLoss
 from pipeline.journal import Journal
 from pipeline.options import parse_source_options
+from pipeline.splits import OffsetRange
 from pipeline.stream import MicroBatchReader, parse_offset
 from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json
 
@@ -264,6 +265,30 @@ def test_an_end_that_went_back_is_data_loss(broker: Broker, tmp_path: Path) -> N
     planner.stop()
 
 
+def test_a_topic_that_is_gone_stops_no_other_and_is_known_when_it_is_back(
+    broker: Broker, tmp_path: Path
+) -> None:
+    kept, gone = broker.topic(1), broker.topic(1)
+    both = {"subscribe": f"{kept},{gone}", "failOnDataLoss": "false"}
+    planner = reader(broker, kept, tmp_path, **both)
+    for topic in (kept, gone):
+        broker.produce(topic, 0, 10)
+    first = planner.latestOffset(planner.initialOffset(), ReadAllAvailable())
+    broker.delete_topic(gone)
+    broker.produce(kept, 0, 5, first=10)
+    without = planner.latestOffset(first, ReadAllAvailable())
+    assert parse_offset(without) == {(kept, 0): 15, (gone, 0): 10}
+    assert without["topicIds"] == first["topicIds"]
+    broker.topic(1, name=gone)
+    broker.produce(gone, 0, 12)
+    again = planner.latestOffset(without, ReadAllAvailable())
+    tasks: Any = planner.partitions(without, again)
+    # Of the new topic all records, of the other nothing twice.
+    assert [one for task in tasks for one in task.ranges] == [OffsetRange(gone, 0, 0, 12)]
+    planner.stop()
+
+
+@pytest.mark.core
 def test_available_now_takes_what_was_there_at_its_start(
     spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
 ) -> None:

@@ -30,6 +30,8 @@ from protocol import registry
 from protocol.api.fetch import FetchRequest
 assert bundle in arrow_loops.__file__ and not arrow_loops.COMPILED
 assert bundle in registry.__file__
+from tidelog import spark
+assert bundle in spark.__file__
 assert registry.encode_request(FetchRequest(replica_id=-1), 12)
 parse_source_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, is_stream=False)
 decoder = PartitionDecoder("t", 0, 0, 9, DecodeRules(columns=("value",)))
@@ -52,7 +54,7 @@ def test_nothing_of_the_broker_is_in_the_zip(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle.zip"
     write_bundle(str(bundle))
     tops = {name.split("/")[0] for name in zipfile.ZipFile(bundle).namelist()}
-    assert tops == {"pipeline", "protocol", "client", "construct", "crcmod"}
+    assert tops == {"pipeline", "protocol", "client", "tidelog", "construct", "crcmod"}
 
 
 def test_the_launcher_runs_a_job_out_of_the_zip(tmp_path: Path) -> None:

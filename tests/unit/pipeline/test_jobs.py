@@ -1,8 +1,9 @@
 """The parts of jobs that decide: names, dates, completeness, lateness, refusals, exit codes."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,14 +11,24 @@ pa = pytest.importorskip("pyarrow")
 
 from pipeline import launch  # noqa: E402
 from pipeline.batches import COLUMN_TYPES  # noqa: E402
+from pipeline.cluster import Cluster, FoundOffset  # noqa: E402
 from pipeline.errors import BadOptions, BrokerRefused, CorruptData, Fenced, NoJava  # noqa: E402
-from pipeline.jobs.archive import Plan, complete_days  # noqa: E402
+from pipeline.jobs.archive import (  # noqa: E402
+    ArchiveSettings,
+    Plan,
+    _mark_days,
+    _new_plan,
+    complete_days,
+)
 from pipeline.jobs.files import file_name, split_by_date  # noqa: E402
 from pipeline.jobs.lag import checkpoint_offsets  # noqa: E402
+from pipeline.jobs.lake import ParquetLake  # noqa: E402
 from pipeline.jobs.outcome import JobCode, code_of  # noqa: E402
 from pipeline.jobs.restore import find_spoilers  # noqa: E402
 from pipeline.jobs.skew import judge, quantile  # noqa: E402
+from pipeline.journal import Journal  # noqa: E402
 from pipeline.launch import duration_ms, main  # noqa: E402
+from pipeline.options import TopicChoice, TopicPartition, parse_source_options  # noqa: E402
 from pipeline.splits import OffsetRange  # noqa: E402
 
 DAY_MS = 86_400_000
@@ -151,3 +162,74 @@ def test_durations() -> None:
 
 def test_the_columns_have_an_order_that_users_see() -> None:
     assert list(COLUMN_TYPES)[:5] == ["key", "value", "topic", "partition", "offset"]
+
+
+class Log:
+    """Stands for a cluster with the partitions t-0 and t-1, whose records are times in ms."""
+
+    cluster_id = "c"
+
+    def __init__(self) -> None:
+        self.times: dict[TopicPartition, list[int]] = {("t", 0): [], ("t", 1): []}
+
+    def partitions(self, _: TopicChoice) -> list[TopicPartition]:
+        return sorted(self.times)
+
+    def topic_id(self, _: str) -> str:
+        return "aa"
+
+    def sizes(self, _: Any) -> dict[TopicPartition, int]:
+        return {}
+
+    def list_offsets(
+        self, questions: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, FoundOffset]:
+        def find(tp: TopicPartition, when: int) -> int:
+            times = self.times[tp]
+            places = {-1: len(times), -2: 0}
+            later = (offset for offset, time_ms in enumerate(times) if time_ms >= when)
+            return places[when] if when in places else next(later, -1)
+
+        return {
+            tp: FoundOffset(offset=find(tp, when), timestamp=-1) for tp, when in questions.items()
+        }
+
+
+@pytest.mark.parametrize(
+    "start",
+    [{"startingOffsets": "latest"}, {"startingTimestamp": "-15m"}],
+    ids=["latest", "a quarter of an hour"],
+)
+def test_an_archive_starts_where_it_first_looked(tmp_path: Path, start: dict[str, str]) -> None:
+    """Not where the options point to at a later run, by which time records have come."""
+    log, journal = Log(), Journal(tmp_path / "state")
+    settings = ArchiveSettings(options={}, target="x", state_dir=str(tmp_path / "state"))
+    base = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", **start}
+    base["startingOffsetsByTimestampStrategy"] = "latest"
+    options = parse_source_options(base, is_stream=False)
+    cluster = cast("Cluster", log)
+    log.times["t", 0] = [1, 2]
+    assert _new_plan(cluster, options, settings, journal) is None
+    log.times["t", 0] += [3]
+    log.times["t", 1] += [4]
+    log.times["t", 2] = [5, 6]
+    plan = _new_plan(cluster, options, settings, journal)
+    assert plan is not None
+    assert [(one.partition, one.start, one.end) for one in sorted(plan.ranges)] == [
+        (0, 2, 3), (1, 0, 1), (2, 0, 2),
+    ]  # fmt: skip
+
+
+def test_a_marker_that_a_death_left_out_is_written_by_the_next_run(tmp_path: Path) -> None:
+    lake = ParquetLake(str(tmp_path / "lake"), str(tmp_path / "state"))
+    _mark_days(lake, None)
+    _mark_days(lake, {"number": 3, "complete_days": ["2023-11-14"]})
+    assert lake.is_complete("2023-11-14")
+
+
+@pytest.mark.parametrize("address", ["s3a://lake/state", "hdfs://nn:8020/j", "gs://b"])
+def test_a_directory_on_no_file_system_is_refused_and_not_made_here(address: str) -> None:
+    with pytest.raises(BadOptions, match="is no path of a file system"):
+        Journal(address)
+    with pytest.raises(BadOptions, match="is no path of a file system"):
+        ParquetLake(address, "/tmp")

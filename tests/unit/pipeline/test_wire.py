@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import BrokerRefused, BrokerUnreachable
+from pipeline.errors import BadOptions, BrokerRefused, BrokerUnreachable
 from pipeline.options import ConnectionOptions
 from pipeline.wire import Connection
 from protocol import registry
@@ -178,6 +178,19 @@ def test_a_foreign_mechanism_is_answered_with_those_offered(
     fields = options(broker.port, security_protocol="SASL_PLAINTEXT", sasl_username="ann")
     with pytest.raises(BrokerRefused, match="it offers: SCRAM-SHA-256"):
         Connection("127.0.0.1", broker.port, fields)
+
+
+@pytest.mark.parametrize("side", ["truststore", "keystore"])
+@pytest.mark.parametrize("content", [None, b"\xfe\xed\xfe\xed"], ids=["missing", "no PEM"])
+def test_a_file_that_cannot_be_used_is_named_with_its_option(
+    tmp_path: Path, side: str, content: bytes | None
+) -> None:
+    path = tmp_path / "store"
+    if content is not None:
+        path.write_bytes(content)
+    field = "ssl_ca_file" if side == "truststore" else "ssl_certificate_file"
+    with pytest.raises(BadOptions, match=f"option kafka.ssl.{side}.location='{path}'"):
+        Connection("127.0.0.1", 1, options(1, security_protocol="SSL", **{field: str(path)}))
 
 
 def test_tls_with_a_pem_file_of_ones_own(
