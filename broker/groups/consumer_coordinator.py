@@ -214,6 +214,10 @@ class ConsumerGroups:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
+    def subscribed_topics(self, group_id: str) -> frozenset[str]:
+        """The topics that members of the group read now."""
+        return self.groups[group_id].subscribed_topics(self.topics())
+
     def erase(self, group_id: str) -> list[KeyValue]:
         """Tombstones for an empty group; `forget` it when they are stored."""
         changes = self.groups[group_id].erase()

@@ -106,9 +106,15 @@ class ConsumerGroup:
                 return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
 
-    def subscribed_topics(self) -> frozenset[str]:
-        """The topics that members read, as far as they exist."""
-        return frozenset(self._view.seen)
+    def subscribed_topics(self, topics: Topics) -> frozenset[str]:
+        """Those of `topics` that members read, also before the first heartbeat after a restart.
+
+        All of them, if a member was let in by another broker with a pattern that we do not take.
+        """
+        try:
+            return self._view.resolve(topics, self._subscriptions())
+        except HeartbeatRefused:
+            return frozenset(topics.by_name)
 
     # -- requests ------------------------------------------------------------------------------
 

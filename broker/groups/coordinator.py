@@ -314,9 +314,13 @@ class GroupCoordinator:
         """The partition of the offsets topic that keeps this group."""
         return self._topic.name, self._topic.partition_of(group_id)
 
-    def transaction_ended(self, producer_id: int, *, is_commit: bool) -> None:
-        """A marker for this producer is durable in the offsets topic."""
-        self.offsets.table.complete(producer_id, is_commit=is_commit)
+    def transaction_ended(self, producer_id: int, partition: int, *, is_commit: bool) -> None:
+        """A marker for this producer is durable in that partition of the offsets topic."""
+        self.offsets.table.complete(
+            producer_id,
+            is_commit=is_commit,
+            has_ended=lambda group_id: self._topic.partition_of(group_id) == partition,
+        )
 
     # -- carrying out --------------------------------------------------------------------------
 

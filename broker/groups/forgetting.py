@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from broker.groups import subscriptions
 from broker.groups.commits import OffsetStore
 from broker.groups.consumer_coordinator import ConsumerGroups
+from broker.groups.consumer_group import ConsumerGroup
 from broker.groups.embedded import CONSUMER_PROTOCOL_TYPE
 from broker.groups.group import Group
 from broker.groups.offset_records import encode_group_key
@@ -64,7 +65,7 @@ class Forgetting:
         asked = list(partitions)
         refused: frozenset[TopicPartition] = frozenset()
         if consumers is not None:
-            read = consumers.subscribed_topics()
+            read = self._consumers.subscribed_topics(group_id)
             refused = frozenset(tp for tp in asked if tp[0] in read)
         elif group is not None and group.state is not GroupState.EMPTY:
             topics = subscriptions.subscribed_topics(group)
@@ -72,31 +73,32 @@ class Forgetting:
                 when_done(ErrorCode.NON_EMPTY_GROUP, frozenset())
                 return
             refused = frozenset(tp for tp in asked if topics is None or tp[0] in topics)
-        known = self._offsets.table.of_group(group_id)
+        known = set(self._offsets.table.partitions_of(group_id))
         wanted = [tp for tp in asked if tp not in refused and tp in known]
         self._offsets.forget(group_id, wanted, lambda error: when_done(error, refused))
 
     def delete_group(self, group_id: str, when_done: Callable[[ErrorCode], object]) -> None:
-        """Delete an empty group with its offsets."""
+        """Delete an empty group with its offsets, those of open transactions among them."""
         group = self._groups.get(group_id)
         consumers = self._consumers.groups.get(group_id)
         if consumers is not None and consumers.members:
             when_done(ErrorCode.NON_EMPTY_GROUP)
         elif consumers is not None:
-            partitions = list(self._offsets.table.of_group(group_id))
-            self._forget_consumers(group_id, partitions, when_done)
+            partitions = self._offsets.table.partitions_of(group_id)
+            self._forget_consumers(consumers, partitions, when_done)
         elif group is None:
             when_done(ErrorCode.GROUP_ID_NOT_FOUND)
         elif group.state is not GroupState.EMPTY:
             when_done(ErrorCode.NON_EMPTY_GROUP)
         else:
-            partitions = list(self._offsets.table.of_group(group_id))
+            partitions = self._offsets.table.partitions_of(group_id)
             self._forget(group, partitions, when_done)
 
     def topic_deleted(self, topic: str) -> None:
         """Forget every group's offsets of a topic that is gone."""
         for group_id in list(self._offsets.table.groups()):
-            partitions = [tp for tp in self._offsets.table.of_group(group_id) if tp[0] == topic]
+            known = self._offsets.table.partitions_of(group_id)
+            partitions = [tp for tp in known if tp[0] == topic]
             self._offsets.forget(group_id, partitions, log_failure)
 
     def expire(self, now_ms: int) -> None:
@@ -122,7 +124,7 @@ class Forgetting:
             subscribed_topics=topics or frozenset(),
         )
         expired = self._offsets.table.find_expired(group_id, rule)
-        is_done = is_empty and len(expired) == len(self._offsets.table.of_group(group_id))
+        is_done = is_empty and self._is_all(group_id, expired)
         if expired or is_done:
             logger.info("%s: %d offsets are past their retention", group_id, len(expired))
             if is_done:
@@ -158,26 +160,40 @@ class Forgetting:
         rule = ExpiryRule(
             now_ms=now_ms,
             retention_ms=self._retention_ms,
-            subscribed_topics=group.subscribed_topics(),
+            subscribed_topics=self._consumers.subscribed_topics(group_id),
         )
         expired = self._offsets.table.find_expired(group_id, rule)
-        if not group.members and len(expired) == len(self._offsets.table.of_group(group_id)):
-            self._forget_consumers(group_id, expired, log_failure)
+        if not group.members and self._is_all(group_id, expired):
+            self._forget_consumers(group, expired, log_failure)
         elif expired:
             self._offsets.forget(group_id, expired, log_failure)
 
+    def _is_all(self, group_id: str, expired: list[TopicPartition]) -> bool:
+        """Whether nothing would be left, nor come back with the commit of a transaction."""
+        table = self._offsets.table
+        return len(expired) == len(table.of_group(group_id)) and not table.has_pending(group_id)
+
     def _forget_consumers(
         self,
-        group_id: str,
+        group: ConsumerGroup,
         partitions: list[TopicPartition],
         when_done: Callable[[ErrorCode], object],
     ) -> None:
-        """The same for an empty group of the consumer protocol; a member that joins makes a new
-        group, stored behind the tombstones.
+        """The same for an empty group of the consumer protocol.
+
+        A member that joins meanwhile stores all there is of the group, behind the tombstones.
         """
+        group_id = group.group_id
+
+        def stored(error: ErrorCode) -> None:
+            is_unused = not group.members and not self._offsets.table.has_offsets(group_id)
+            is_known = self._consumers.groups.get(group_id) is group
+            if error is ErrorCode.NONE and is_unused and is_known:
+                self._consumers.forget(group_id)
+            when_done(error)
+
         tombstones = self._consumers.erase(group_id)
-        self._consumers.forget(group_id)
-        self._offsets.forget(group_id, partitions, when_done, also=tombstones)
+        self._offsets.forget(group_id, partitions, stored, also=tombstones)
 
 
 def log_failure(error: ErrorCode) -> None:

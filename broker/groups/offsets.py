@@ -5,7 +5,7 @@ Whoever changes the table has made the change durable before (`broker.groups.com
 
 Offsets committed inside a transaction wait under its producer id until its marker arrives. They
 never overtake: a plain commit that comes after them in the log wins over them when the
-transaction commits.
+transaction commits, and a tombstone that does takes them away.
 
 Source: Kafka's `GroupMetadata` (offsets part), KIP-98, KIP-211 (expiry), KIP-447.
 Read next: `broker.groups.commits`.
@@ -13,7 +13,7 @@ Read next: `broker.groups.commits`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -67,6 +67,15 @@ class OffsetTable:
         pending = self._pending.get(group_id)
         return pending is not None and any(tp in offsets for offsets in pending.values())
 
+    def has_pending(self, group_id: str) -> bool:
+        """Whether an open transaction has offsets for the group."""
+        return group_id in self._pending
+
+    def partitions_of(self, group_id: str) -> list[TopicPartition]:
+        """What the group has offsets of, committed or pending: all that ends with it."""
+        pending = self._pending.get(group_id, {}).values()
+        return list({*self.of_group(group_id), *(tp for offsets in pending for tp in offsets)})
+
     def has_offsets(self, group_id: str) -> bool:
         """Whether the group has any offset, committed or pending."""
         return group_id in self._groups or group_id in self._pending
@@ -79,13 +88,16 @@ class OffsetTable:
                 offsets[tp] = None
 
     def remove(self, group_id: str, tp: TopicPartition) -> None:
-        """Forget an offset; unknown ones are ignored."""
+        """Forget an offset, and what open transactions have for it; unknown ones are ignored."""
         offsets = self._groups.get(group_id)
-        if offsets is None:
-            return
-        offsets.pop(tp, None)
-        if not offsets:
-            del self._groups[group_id]
+        if offsets is not None:
+            offsets.pop(tp, None)
+            if not offsets:
+                del self._groups[group_id]
+        for producer_id, waiting in list(self._pending.get(group_id, {}).items()):
+            waiting.pop(tp, None)
+            if not waiting:
+                self._take_pending(producer_id, group_id)
 
     def prepare(
         self, producer_id: int, group_id: str, tp: TopicPartition, committed: CommittedOffset
@@ -94,18 +106,34 @@ class OffsetTable:
         self._pending.setdefault(group_id, {}).setdefault(producer_id, {})[tp] = committed
         self._groups_of_producer.setdefault(producer_id, set()).add(group_id)
 
-    def complete(self, producer_id: int, *, is_commit: bool) -> None:
-        """The producer's transaction ended here: take its offsets over or drop them."""
-        for group_id in self._groups_of_producer.pop(producer_id, ()):
-            pending = self._pending[group_id]
-            offsets = pending.pop(producer_id)
-            if not pending:
-                del self._pending[group_id]
+    def complete(
+        self, producer_id: int, *, is_commit: bool, has_ended: Callable[[str], bool]
+    ) -> None:
+        """The producer's transaction ended for the groups that `has_ended` says.
+
+        Their pending offsets of this producer are taken over, or dropped.
+        """
+        for group_id in filter(has_ended, list(self._groups_of_producer.get(producer_id, ()))):
+            offsets = self._take_pending(producer_id, group_id)
             if not is_commit:
                 continue
             for tp, committed in offsets.items():
                 if committed is not None:
                     self.commit(group_id, tp, committed)
+
+    def _take_pending(
+        self, producer_id: int, group_id: str
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """What the producer had pending for the group, which it has no more."""
+        of_group = self._pending[group_id]
+        offsets = of_group.pop(producer_id)
+        if not of_group:
+            del self._pending[group_id]
+        groups = self._groups_of_producer[producer_id]
+        groups.remove(group_id)
+        if not groups:
+            del self._groups_of_producer[producer_id]
+        return offsets
 
     def find_expired(self, group_id: str, rule: ExpiryRule) -> list[TopicPartition]:
         """The group's offsets that are too old to keep."""

@@ -21,20 +21,26 @@ class SubscribedTopics:
         """Nothing is known before `look`."""
         self.revision: int | None = None
         self.seen: Mapping[str, TopicImage] = {}
+        self._resolved_at: int | None = None
         self._resolved: dict[tuple[frozenset[str], str | None], frozenset[str]] = {}
 
     def look(self, topics: Topics, subscriptions: Iterable[Subscription]) -> None:
         """See which of `topics` are subscribed to now."""
-        if topics.revision != self.revision:
-            self.revision = topics.revision
+        wanted = self.resolve(topics, subscriptions)
+        self.revision = topics.revision
+        self.seen = {name: topics.by_name[name] for name in wanted}
+
+    def resolve(self, topics: Topics, subscriptions: Iterable[Subscription]) -> frozenset[str]:
+        """Which of `topics` are subscribed to; what was seen stays, to be compared with."""
+        if topics.revision != self._resolved_at:
+            self._resolved_at = topics.revision
             self._resolved.clear()
         different = {(each.names, each.regex) for each in subscriptions}
         for subscription in different - self._resolved.keys():
             self._resolved[subscription] = _resolve(*subscription, topics)
         for gone in self._resolved.keys() - different:
             del self._resolved[gone]
-        wanted = frozenset[str]().union(*self._resolved.values())
-        self.seen = {name: topics.by_name[name] for name in wanted}
+        return frozenset[str]().union(*self._resolved.values())
 
     def of(self, subscription: Subscription) -> frozenset[str]:
         """The topics of one of the subscriptions that were looked at last."""

@@ -58,20 +58,32 @@ class _Writing:
             for index in topic.partition_indexes:
                 partition = WritableTxnMarkerPartitionResult(partition_index=index)
                 partitions.append(partition)
-                self._append(topic.name, partition, batch)
+                self._append(topic.name, partition, batch, marker)
             result.topics.append(
                 WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions)
             )
         return result
 
-    def _append(self, name: str, partition: WritableTxnMarkerPartitionResult, batch: bytes) -> None:
+    def _append(
+        self,
+        name: str,
+        partition: WritableTxnMarkerPartitionResult,
+        batch: bytes,
+        marker: WritableTxnMarker,
+    ) -> None:
         try:
             log = self._context.topics.led_log(name, partition.partition_index)
         except REFUSALS as error:
             partition.error_code = error_code(error)
             return
         self._missing += 1
-        self._context.transactions.append_marker(log, batch, partial(self._settle, partition))
+        self._context.transactions.append_marker(
+            log,
+            batch,
+            partial(self._settle, partition),
+            producer_id=marker.producer_id,
+            is_commit=marker.transaction_result,
+        )
 
     def _settle(self, partition: WritableTxnMarkerPartitionResult, error: ErrorCode) -> None:
         partition.error_code = error

@@ -320,9 +320,20 @@ class TransactionCoordinator:
                 f"producer {producer[0]} has no open transaction with {topic}-{partition}"
             )
 
-    def append_marker(self, log: Log, marker: bytes, answer: Answer) -> None:
-        """Write a marker that an operator asked for; answered once it is durable."""
-        self._topic.append_prepared(log, marker, answer)
+    def append_marker(
+        self, log: Log, marker: bytes, answer: Answer, *, producer_id: int, is_commit: bool
+    ) -> None:
+        """Write a marker that an operator asked for; answered once it is durable.
+
+        The transaction stays as it is, and is ended by its producer or its timeout.
+        """
+
+        def stored(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE and log.topic == CONSUMER_OFFSETS:
+                self._groups.transaction_ended(producer_id, log.partition, is_commit=is_commit)
+            answer(error)
+
+        self._topic.append_prepared(log, marker, stored)
 
     # -- what people ask -----------------------------------------------------------------------
 
@@ -435,7 +446,7 @@ class TransactionCoordinator:
         entry.missing.discard(tp)
         if tp[0] == CONSUMER_OFFSETS:
             is_commit = entry.now.state is TxnState.PREPARE_COMMIT
-            self._groups.transaction_ended(entry.now.producer_id, is_commit=is_commit)
+            self._groups.transaction_ended(entry.now.producer_id, tp[1], is_commit=is_commit)
         if not entry.missing and entry.now.state in PREPARED and not entry.is_busy:
             self._complete(entry)
 

@@ -442,6 +442,36 @@ async def test_can_a_hanging_transaction_be_found_and_aborted(tmp_path: Path) ->
         assert found.active_producers[0].current_txn_start_offset == -1
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_a_marker_of_an_operator_settles_offsets_as_a_restart_does(
+    tmp_path: Path, is_commit: bool
+) -> None:
+    expected = 5 if is_commit else -1
+    async with running_broker(tmp_path / "data") as broker:
+        session = await Session.open(broker)
+        assert await session.init() == NONE
+        assert await session.commit_offset(5) == (NONE, NONE)
+        _, partition = broker.broker.groups.offsets_partition("g")
+        marker = WritableTxnMarker(
+            producer_id=session.producer_id,
+            producer_epoch=session.epoch,
+            transaction_result=is_commit,
+            topics=[
+                WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=[partition])
+            ],
+            coordinator_epoch=0,
+        )
+        response = await session.client.request(WriteTxnMarkersRequest(markers=[marker]), 1)
+        assert response.markers[0].topics[0].partitions[0].error_code == NONE
+        assert not broker.broker.groups.offsets.table.is_unstable("g", ("t", 0))
+        assert (await session.offset())[1] == expected
+        assert await session.end(is_commit=not is_commit) == NONE
+        assert (await session.offset())[1] == expected
+    async with running_broker(tmp_path / "data") as broker:
+        again = await Session.open(broker, creating=False)
+        assert (await again.offset())[1] == expected
+
+
 async def test_transactions_survive_the_compaction_of_their_topic(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
         "transaction_state_log_segment_bytes": "2000",

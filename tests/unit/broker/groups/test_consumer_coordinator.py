@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from broker.groups.commits import OffsetCommit
 from broker.groups.consumer_values import NO_PARTITIONS, HeartbeatAnswer, HeartbeatRequest
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.offset_records import CommittedOffset
 from protocol.error_codes import ErrorCode
+from protocol.records.builder import build_end_txn_marker
 from tests.unit.broker.groups.fakes import World, topic_id
+
+TP = ("t", 0)
+YEARS_LATER_MS = 10**12
 
 
 class Coordinated:
@@ -27,6 +34,36 @@ class Coordinated:
         answers: list[HeartbeatAnswer] = []
         request = HeartbeatRequest(member_id=member_id, member_epoch=epoch, **fields)
         self.coordinator.consumer_heartbeat("g", request, answers.append)
+        return answers
+
+    def commit(self, offset: int, **of_transaction: int) -> None:
+        committed = CommittedOffset(offset, -1, "", 0)
+        commit = OffsetCommit(group_id="g", offsets=[(TP, committed)], **of_transaction)
+        answers: list[ErrorCode] = []
+        self.coordinator.commit(commit, answers.append)
+        assert answers == [ErrorCode.NONE]
+
+    def end_transaction(self, producer_id: int) -> None:
+        """Write the marker, as the coordinator of transactions does, and tell of it."""
+        name, partition = self.coordinator.offsets_partition("g")
+        log = self.world.topics.led_log(name, partition)
+        marker = build_end_txn_marker(
+            commit=True,
+            producer_id=producer_id,
+            producer_epoch=0,
+            timestamp_ms=0,
+            coordinator_epoch=0,
+        )
+        log.append(memoryview(bytearray(marker)), now_ms=0)
+        self.coordinator.transaction_ended(producer_id, partition, is_commit=True)
+
+    def offset(self) -> int | None:
+        committed = self.coordinator.offsets.table.of_group("g").get(TP)
+        return None if committed is None else committed.offset
+
+    def delete(self) -> list[ErrorCode]:
+        answers: list[ErrorCode] = []
+        self.coordinator.forgetting.delete_group("g", answers.append)
         return answers
 
     def join(self, member_id: str = "m") -> list[HeartbeatAnswer]:
@@ -99,6 +136,88 @@ async def test_does_a_group_in_use_stay() -> None:
         c.beat(1)
     c.coordinator.tick()
     assert set(c.coordinator.consumers.groups) == {"g"}
+
+
+async def test_what_a_member_reads_is_known_before_its_first_heartbeat_after_a_restart() -> None:
+    c = await Coordinated.start()
+    c.join()
+    c.commit(5)
+    again = await Coordinated.start(c.world)
+    outcome: list[tuple[ErrorCode, frozenset[tuple[str, int]]]] = []
+    again.coordinator.forgetting.delete_offsets("g", [TP], lambda *given: outcome.append(given))
+    assert outcome == [(ErrorCode.NONE, frozenset({TP}))]
+    again.coordinator.forgetting.expire(YEARS_LATER_MS)
+    assert again.offset() == 5
+
+
+async def test_asking_what_members_read_hides_no_new_partition_from_them() -> None:
+    c = await Coordinated.start()
+    c.join()
+    c.world.topics.make("t", 3)
+    c.coordinator.forgetting.expire(0)
+    assert len(c.beat(1)[0].assigned or ()) == 3
+
+
+async def test_a_pattern_that_only_another_broker_took_may_mean_any_topic() -> None:
+    c = await Coordinated.start()
+    c.join()
+    c.commit(5)
+    (member,) = c.coordinator.consumers.groups["g"].members.values()
+    member.subscription = replace(member.subscription, names=frozenset(), regex="(")
+    c.coordinator.forgetting.expire(YEARS_LATER_MS)
+    assert c.offset() == 5
+
+
+async def test_a_group_with_offsets_in_an_open_transaction_does_not_expire() -> None:
+    c = await Coordinated.start()
+    c.join()
+    c.beat(-1)
+    c.commit(5, producer_id=7, producer_epoch=0)
+    c.coordinator.forgetting.expire(YEARS_LATER_MS)
+    assert set(c.coordinator.consumers.groups) == {"g"}
+    c.end_transaction(7)
+    assert c.offset() == 5
+    c.coordinator.forgetting.expire(YEARS_LATER_MS)
+    assert (c.offset(), c.coordinator.consumers.groups) == (None, {})
+
+
+async def test_a_group_is_deleted_with_its_offsets_in_open_transactions() -> None:
+    c = await Coordinated.start()
+    c.join()
+    c.beat(-1)
+    c.commit(5, producer_id=7, producer_epoch=0)
+    assert c.delete() == [ErrorCode.NONE]
+    c.end_transaction(7)
+    for each in (c, await Coordinated.start(c.world)):
+        assert each.offset() is None
+        assert (each.coordinator.consumers.groups, each.coordinator.groups) == ({}, {})
+
+
+async def test_a_group_whose_deletion_the_log_refuses_is_still_there() -> None:
+    c = await Coordinated.start()
+    c.join()
+    c.commit(5)
+    c.beat(-1)
+    c.world.commits.is_holding = True
+    answers = c.delete()
+    c.world.commits.fail()
+    assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    c.world.commits.is_holding = False
+    assert c.offset() == 5
+    assert c.delete() == [ErrorCode.NONE]
+    assert (c.offset(), c.coordinator.consumers.groups) == (None, {})
+
+
+async def test_a_member_that_joins_while_its_group_is_deleted_stays() -> None:
+    c = await Coordinated.start()
+    c.join()
+    c.beat(-1)
+    c.world.commits.is_holding = True
+    c.delete()
+    c.join()
+    c.world.commits.flush()
+    for each in (c, await Coordinated.start(c.world)):
+        assert set(each.coordinator.consumers.groups["g"].members) == {"m"}
 
 
 async def test_is_a_topic_that_grows_noticed() -> None:

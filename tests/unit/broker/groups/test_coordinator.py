@@ -249,7 +249,10 @@ async def test_do_transactional_offsets_wait_for_their_marker() -> None:
     g = await Coordinated.start()
     g.commit(5, producer_id=7, producer_epoch=0)
     assert g.offset() is None
-    g.coordinator.transaction_ended(7, is_commit=True)
+    _, partition = g.coordinator.offsets_partition("g")
+    g.coordinator.transaction_ended(7, partition + 1, is_commit=True)
+    assert g.offset() is None, "that marker is another partition's"
+    g.coordinator.transaction_ended(7, partition, is_commit=True)
     assert g.offset() == 5
 
 
@@ -317,6 +320,34 @@ async def test_is_a_deleted_group_gone_for_good() -> None:
     again = await Coordinated.start(g.world)
     assert again.coordinator.groups == {}
     assert await _delete(again) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_is_a_group_deleted_with_its_offsets_in_open_transactions() -> None:
+    g = await Coordinated.start()
+    g.commit(5, producer_id=7, producer_epoch=0)
+    assert await _delete(g) is ErrorCode.NONE
+    assert g.coordinator.groups == {}
+    _, partition = g.coordinator.offsets_partition("g")
+    g.coordinator.transaction_ended(7, partition, is_commit=True)
+    assert g.offset() is None
+
+
+async def test_does_a_group_expire_that_an_open_transaction_commits_for() -> None:
+    g = await Coordinated.start()
+    g.commit(5)
+    g.commit(6, ("u", 0), producer_id=7, producer_epoch=0)
+    g.coordinator.forgetting.expire(10**15)
+    assert set(g.coordinator.groups) == {"g"}
+    assert g.offset() is None
+
+
+async def test_does_a_deleted_topic_come_back_with_the_commit_of_a_transaction() -> None:
+    g = await Coordinated.start()
+    g.commit(5, producer_id=7, producer_epoch=0)
+    g.world.topics.delete("t")
+    _, partition = g.coordinator.offsets_partition("g")
+    g.coordinator.transaction_ended(7, partition, is_commit=True)
+    assert g.offset() is None
 
 
 async def test_does_a_group_survive_that_comes_to_life_while_it_is_deleted() -> None:

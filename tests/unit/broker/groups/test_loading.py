@@ -19,6 +19,10 @@ from broker.groups.values import GroupSnapshot
 TP = ("t", 0)
 
 
+def _everywhere(group_id: str) -> bool:
+    return True
+
+
 def _offset(offset: int | None, group_id: str = "g") -> KeyValue:
     value = None
     if offset is not None:
@@ -66,7 +70,7 @@ def test_does_an_aborted_transaction_not_count() -> None:
 def test_is_an_open_transaction_pending_after_loading() -> None:
     table = _loaded(_plain(_offset(1)), _transactional(7, _offset(5)))
     assert table.is_unstable("g", TP)
-    table.complete(7, is_commit=True)
+    table.complete(7, is_commit=True, has_ended=_everywhere)
     assert table.of_group("g")[TP].offset == 5
 
 

@@ -6,6 +6,10 @@ from broker.groups.offsets import ExpiryRule, OffsetTable
 TP = ("t", 0)
 
 
+def _everywhere(group_id: str) -> bool:
+    return True
+
+
 def _at(offset: int, *, ms: int = 0, expire_ms: int = -1) -> CommittedOffset:
     return CommittedOffset(offset, -1, "", ms, expire_ms)
 
@@ -47,7 +51,7 @@ def test_is_a_prepared_offset_unstable_and_invisible() -> None:
 def test_does_a_commit_marker_make_it_count() -> None:
     table = OffsetTable()
     table.prepare(7, "g", TP, _at(5))
-    table.complete(7, is_commit=True)
+    table.complete(7, is_commit=True, has_ended=_everywhere)
     assert table.of_group("g")[TP].offset == 5
     assert not table.is_unstable("g", TP)
 
@@ -56,7 +60,7 @@ def test_does_an_abort_marker_drop_it() -> None:
     table = OffsetTable()
     table.commit("g", TP, _at(1))
     table.prepare(7, "g", TP, _at(5))
-    table.complete(7, is_commit=False)
+    table.complete(7, is_commit=False, has_ended=_everywhere)
     assert table.of_group("g")[TP].offset == 1
 
 
@@ -65,13 +69,13 @@ def test_does_a_marker_touch_only_its_own_producer() -> None:
     table.prepare(7, "g", TP, _at(5))
     table.prepare(8, "g", ("t", 1), _at(6))
     table.prepare(7, "h", TP, _at(9))
-    table.complete(7, is_commit=True)
+    table.complete(7, is_commit=True, has_ended=_everywhere)
     assert table.is_unstable("g", ("t", 1))
     assert table.of_group("h")[TP].offset == 9
 
 
 def test_is_a_marker_without_offsets_nothing() -> None:
-    OffsetTable().complete(7, is_commit=True)
+    OffsetTable().complete(7, is_commit=True, has_ended=_everywhere)
 
 
 def test_does_a_plain_commit_overtake_a_prepared_one() -> None:
@@ -80,8 +84,35 @@ def test_does_a_plain_commit_overtake_a_prepared_one() -> None:
     table.prepare(7, "g", TP, _at(5))
     table.commit("g", TP, _at(9))
     assert table.is_unstable("g", TP)
-    table.complete(7, is_commit=True)
+    table.complete(7, is_commit=True, has_ended=_everywhere)
     assert table.of_group("g")[TP].offset == 9
+
+
+def test_does_a_marker_touch_only_the_groups_it_was_written_for() -> None:
+    """Each partition of the offsets topic has a marker of its own."""
+    table = OffsetTable()
+    table.prepare(7, "g", TP, _at(5))
+    table.prepare(7, "h", TP, _at(6))
+    table.complete(7, is_commit=True, has_ended=lambda group_id: group_id == "g")
+    assert (table.has_pending("g"), table.has_pending("h")) == (False, True)
+    table.complete(7, is_commit=True, has_ended=_everywhere)
+    assert table.of_group("h")[TP].offset == 6
+
+
+def test_does_a_tombstone_take_a_prepared_offset_away() -> None:
+    """As it does when the log is read again: the marker that comes later brings nothing back."""
+    table = OffsetTable()
+    table.commit("g", TP, _at(1))
+    table.prepare(7, "g", TP, _at(5))
+    table.prepare(7, "g", ("u", 0), _at(5))
+    table.prepare(8, "g", TP, _at(6))
+    assert sorted(table.partitions_of("g")) == [TP, ("u", 0)]
+    table.remove("g", TP)
+    assert not table.is_unstable("g", TP)
+    table.complete(7, is_commit=True, has_ended=_everywhere)
+    table.complete(8, is_commit=True, has_ended=_everywhere)
+    assert set(table.of_group("g")) == {("u", 0)}
+    assert not table.has_pending("g")
 
 
 def test_do_offsets_of_nobodys_group_age_from_their_commit() -> None:
