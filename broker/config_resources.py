@@ -12,8 +12,8 @@
 Differs from Kafka: clients' metrics are not collected.
 
 Owns the finding of a resource, its current overrides and the replacement of them, and with `act_on`
-the frame around each resource of a request.  The settings
-themselves, their types and texts are `config`'s.
+and `change` the frame around each resource of a request.  The settings themselves, their types and
+texts are `config`'s.
 
 Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelper`,
 `ConfigAdminManager`, `LoggingController`.
@@ -22,6 +22,7 @@ Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelpe
 import logging
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -101,7 +102,7 @@ class Resource:
             ConfigErrors: with every problem.
         """
 
-    async def replace(self, overrides: Mapping[str, str]) -> None:
+    def replace(self, overrides: Mapping[str, str]) -> None:
         """Make `overrides` the resource's own settings.
 
         Raises:
@@ -185,8 +186,8 @@ class _Topic(Resource):
         if problems:
             raise ConfigErrors(problems)
 
-    async def replace(self, overrides: Mapping[str, str]) -> None:
-        await self._context.topics.set_overrides(self._topic.name, overrides)
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        self._context.topics.set_overrides(self._topic.name, overrides)
 
     def current(self, key: Key) -> str:
         return format_value(resolve(key, {}, self._context.topics.broker_config))
@@ -218,8 +219,8 @@ class _Broker(Resource):
     def check(self, overrides: Mapping[str, str]) -> None:
         with_dynamic(self._context.config, overrides)
 
-    async def replace(self, overrides: Mapping[str, str]) -> None:
-        await self._context.topics.set_broker_overrides(overrides)
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        self._context.topics.set_broker_overrides(overrides)
 
     def current(self, key: Key) -> str:
         return self._context.topics.broker_config.text_of(key.name) or format_value(key.default)
@@ -285,7 +286,7 @@ class _Loggers(Resource):
         if _ROOT not in overrides:
             raise InvalidConfig("The level of the root logger cannot be removed; set another.")
 
-    async def replace(self, overrides: Mapping[str, str]) -> None:
+    def replace(self, overrides: Mapping[str, str]) -> None:
         before = self.overrides()
         for name in self._names:
             if overrides.get(name) != before.get(name):
@@ -336,8 +337,8 @@ class _Group(Resource):
         if problems:
             raise ConfigErrors(problems)
 
-    async def replace(self, overrides: Mapping[str, str]) -> None:
-        await self._topics.set_group_overrides(self._name, overrides)
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        self._topics.set_group_overrides(self._name, overrides)
 
 
 def _check_broker(context: Context, name: str) -> None:
@@ -385,25 +386,34 @@ class Answered(Protocol):
     error_message: str | None
 
 
-async def act_on(
-    context: Context,
-    asked: Asked,
-    answer: Answered,
-    act: Callable[[Resource], Mapping[str, str] | None],
-    *,
-    validate_only: bool = False,
+def act_on(
+    context: Context, asked: Asked, answer: Answered, act: Callable[[Resource], object]
 ) -> None:
-    """Find a resource, `act` on it, and make what that returns the resource's own settings.
-
-    None changes nothing. A refusal, of whichever step, becomes the answer's error.
-    """
+    """Find a resource and `act` on it; a refusal of either becomes the answer's error."""
     try:
-        resource = find_resource(context, asked.resource_type, asked.resource_name)
-        overrides = act(resource)
-        if overrides is not None:
-            resource.check(overrides)
-            if not validate_only:
-                await resource.replace(overrides)
+        act(find_resource(context, asked.resource_type, asked.resource_name))
     except REFUSALS as error:
         answer.error_code = error_code(error)
         answer.error_message = str(error)
+
+
+async def change(
+    context: Context,
+    asked: Asked,
+    answer: Answered,
+    wanted: Callable[[Resource], Mapping[str, str]],
+    *,
+    validate_only: bool,
+) -> None:
+    """Make what `wanted` returns a resource's own settings.
+
+    No other change comes in between: of two at a time the later one builds upon the earlier.
+    """
+
+    def act(resource: Resource) -> None:
+        overrides = wanted(resource)
+        resource.check(overrides)
+        if not validate_only:
+            resource.replace(overrides)
+
+    await context.topics.alone(partial(act_on, context, asked, answer, act))

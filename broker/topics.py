@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from broker.changes import Changes, drive
+from broker.changes import Changes, Result, drive
 from broker.clock import Clock
 from broker.errors import (
     InvalidPartitions,
@@ -256,39 +256,47 @@ class TopicRegistry:
             raise InvalidPartitions(f"Topic {name!r} {verb} {count} partitions (asked: {total}).")
         self._check_partition_count(total, total - count)
 
-    async def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+    async def alone(self, change: Callable[[], Result]) -> Result:
+        """What `change` returns, called while no other change is under way.
+
+        Settings are changed in it from the first look at them on, or the change of somebody else
+        in between would be lost.
+        """
+
+        async def made() -> Result:
+            return change()
+
+        return await self._changes.make(made())
+
+    def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         """Replace the topic's own settings; open logs take them up with their next operation.
+
+        To be called in `alone`, like the next two: between the steps of a creation new partitions
+        would miss the change.
 
         Raises:
             UnknownTopicOrPartition: there is no such topic.
             ConfigErrors: a setting is not acceptable; nothing was changed.
         """
-        await self._changes.make(self._override(name, dict(overrides)))
-
-    async def _override(self, name: str, overrides: dict[str, str]) -> None:
         if name not in self._data_dir.topics:
             raise UnknownTopicOrPartition(name)
-        self._data_dir.set_topic_overrides(name, overrides)
+        self._data_dir.set_topic_overrides(name, dict(overrides))
 
-    async def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
+    def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
         """Replace the broker's settings made at run time; topics take them up at once.
 
         Raises:
             ConfigErrors: a setting is unknown, not changeable, or bad; nothing was changed.
         """
         with_dynamic(self._config, overrides)
-        await self._changes.make(self._override_broker(dict(overrides)))
-
-    async def _override_broker(self, overrides: dict[str, str]) -> None:
-        # Between the steps of a creation its partitions would miss the change.
-        self._data_dir.set_broker_overrides(overrides)
+        self._data_dir.set_broker_overrides(dict(overrides))
 
     @property
     def group_overrides(self) -> Mapping[str, Mapping[str, str]]:
         """The own settings of groups that have some, by group id."""
         return self._group_overrides
 
-    async def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
+    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
         """Replace a group's own settings; its members follow with their next heartbeats.
 
         Raises:

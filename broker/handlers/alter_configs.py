@@ -5,7 +5,7 @@ What is not named goes back to its default, which is why clients prefer Incremen
 Source: KIP-133; Kafka `ConfigAdminManager`.
 """
 
-from broker.config_resources import Operation, Resource, act_on
+from broker.config_resources import Operation, Resource, change
 from broker.context import Context, RequestContext
 from broker.errors import InvalidRequest
 from protocol.api.alter_configs import (
@@ -43,5 +43,5 @@ async def _alter(
             resource.apply(overrides, config.name, Operation.SET, config.value)
         return overrides
 
-    await act_on(context, asked, response, named_alone, validate_only=validate_only)
+    await change(context, asked, response, named_alone, validate_only=validate_only)
     return response

@@ -20,16 +20,16 @@ from protocol.api.describe_configs import (
 )
 
 
-async def handle(
+def handle(
     context: Context, request: RequestContext, message: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Describe every resource; each has its own error."""
     return DescribeConfigsResponse(
-        results=[await _describe(context, message, asked) for asked in message.resources]
+        results=[_describe(context, message, asked) for asked in message.resources]
     )
 
 
-async def _describe(
+def _describe(
     context: Context, message: DescribeConfigsRequest, asked: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
@@ -44,7 +44,7 @@ async def _describe(
             if entry is not None:
                 result.configs.append(_result(resource, message, entry))
 
-    await act_on(context, asked, result, describe)
+    act_on(context, asked, result, describe)
     return result
 
 

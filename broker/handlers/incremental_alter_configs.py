@@ -5,7 +5,7 @@ All changes of one resource happen together or not at all.
 Source: KIP-339; Kafka `ConfigAdminManager`.
 """
 
-from broker.config_resources import Resource, act_on
+from broker.config_resources import Resource, change
 from broker.context import Context, RequestContext
 from broker.errors import InvalidRequest
 from protocol.api.incremental_alter_configs import (
@@ -44,5 +44,5 @@ async def _alter(
             resource.apply(overrides, config.name, config.config_operation, config.value)
         return overrides
 
-    await act_on(context, asked, response, changed, validate_only=validate_only)
+    await change(context, asked, response, changed, validate_only=validate_only)
     return response

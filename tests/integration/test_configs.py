@@ -1,5 +1,6 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, and what the log makes of them."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -191,6 +192,34 @@ async def test_validate_only_changes_nothing(client: RawClient) -> None:
     await create_topic(client, "t")
     assert await incremental(client, ("retention.ms", SET, "5"), validate_only=True) == 0
     assert (await value_of(client, "retention.ms")).value == "604800000"
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "changes"),
+    [
+        (TOPIC, "t", {"retention.ms": "99999", "segment.bytes": "77777"}),
+        (BROKER, "", {"log.retention.ms": "99999", "log.segment.bytes": "77777"}),
+        (
+            GROUP,
+            "g",
+            {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "9000"},
+        ),
+    ],
+)
+async def test_two_changes_at_a_time_are_both_in_force(
+    broker: RunningBroker, resource_type: int, name: str, changes: dict[str, str]
+) -> None:
+    clients = [await broker.client(), await broker.client()]
+    await create_topic(clients[0], "t")
+    answers = await asyncio.gather(
+        *(
+            incremental(client, (key, SET, value), resource_type=resource_type, name=name)
+            for client, (key, value) in zip(clients, changes.items(), strict=True)
+        )
+    )
+    assert answers == [0, 0]
+    for key, value in changes.items():
+        assert (await value_of(clients[0], key, resource_type, name)).value == value
 
 
 async def test_alter_configs_replaces_everything(client: RawClient) -> None:
