@@ -123,20 +123,18 @@ class _Repair:
         sound: list[bytes] = []
         next_offset, position, is_changed = base, 0, False
         while True:
-            checked = scan_checked(data, position)
-            for entry in checked.entries:
-                next_offset = entry.next_offset
-            sound.append(data[position : checked.end_position])
-            resume, resume_offset = _next_sound(data, checked.end_position, next_offset)
+            sound_end, next_offset = _sound_end(data, position, next_offset, following)
+            sound.append(data[position:sound_end])
+            resume, resume_offset = _next_sound(data, sound_end, next_offset, following)
             if resume_offset is None:
                 resume_offset = following
-            damaged = data[checked.end_position : resume]
+            damaged = data[sound_end:resume]
             if resume_offset is not None and resume_offset > next_offset:
-                self._note(base, checked.end_position, damaged, next_offset, resume_offset)
+                self._note(base, sound_end, damaged, next_offset, resume_offset)
                 sound.append(build_empty_batch(next_offset, resume_offset))
                 is_changed, next_offset = True, resume_offset
             elif damaged:
-                self._note(base, checked.end_position, damaged, next_offset, next_offset)
+                self._note(base, sound_end, damaged, next_offset, next_offset)
                 is_changed = True
             position = resume
             if position >= len(data):
@@ -168,7 +166,26 @@ class _Repair:
         self._files.replace_atomically(path, content)
 
 
-def _next_sound(data: bytes, start: int, next_offset: int) -> tuple[int, int | None]:
+def _sound_end(data: bytes, start: int, next_offset: int, following: int | None) -> tuple[int, int]:
+    """Where the batches from `start` on stop being whole, right and in order; the offset there.
+
+    No checksum covers a batch's base offset: one that does not follow is as damaged as any.
+    """
+    checked = scan_checked(data, start)
+    for entry in checked.entries:
+        if entry.last_offset < next_offset or _is_beyond(entry.last_offset, following):
+            return entry.position, next_offset
+        next_offset = entry.next_offset
+    return checked.end_position, next_offset
+
+
+def _is_beyond(last_offset: int, following: int | None) -> bool:
+    return following is not None and last_offset >= following
+
+
+def _next_sound(
+    data: bytes, start: int, next_offset: int, following: int | None
+) -> tuple[int, int | None]:
     """Where the next sound batch behind damage begins, and its first offset; the end if none.
 
     Only batches of magic 2 are looked for: a false find among older ones could not be ruled out.
@@ -180,7 +197,11 @@ def _next_sound(data: bytes, start: int, next_offset: int) -> tuple[int, int | N
         base_offset = int.from_bytes(data[position : position + 8], "big")
         if base_offset >= next_offset and position + size <= len(data):
             checked = scan_checked(data, position, position + size)
-            if checked.entries and checked.end_position == position + size:
+            if (
+                checked.entries
+                and checked.end_position == position + size
+                and not _is_beyond(checked.entries[-1].last_offset, following)
+            ):
                 return position, base_offset
         at = data.find(bytes([MAGIC_V2]), at + 1)
     return len(data), None

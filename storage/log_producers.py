@@ -107,6 +107,22 @@ class LogProducers:
                     self._replay_segment(segment, start)
         self.state.map_end_offset = log_end_offset
 
+    def rebuild_aborts(self, before: Iterable[Segment], segment: Segment, *, now_ms: int) -> None:
+        """Make the transaction index of a closed segment anew, from the log up to its end.
+
+        `before` are the segments before it. The state of this object stays. Raises OSError.
+        """
+        then = LogProducers(ProducerState(), self.snapshots)
+        start = self.snapshots.load(then.state, end_offset=segment.base_offset, now_ms=now_ms)
+        for older in before:
+            if start < older.next_offset:
+                then._replay_segment(older, start)
+        segment.txn_index.clear()
+        scan = SegmentScan(segment, check_crc=False)
+        for entry in scan:
+            if entry.producer_id != NO_PRODUCER_ID:
+                then.replay(segment, entry, scan.bytes_of(entry))
+
     def _replay_segment(self, segment: Segment, start: int) -> None:
         scan = SegmentScan(segment, check_crc=False)
         for entry in scan:

@@ -182,6 +182,17 @@ class ProducerSnapshots:
         state.clear(log_start_offset)
         return log_start_offset
 
+    def load(self, state: ProducerState, *, end_offset: int, now_ms: int) -> int:
+        """As `reload` with everything up to ``end_offset``, and no file is deleted."""
+        for offset in reversed(self._offsets):
+            if offset <= end_offset:
+                with contextlib.suppress(CorruptSnapshot):
+                    entries = decode_snapshot(self._files.read_all(self.path(offset)))
+                    state.restore(entries, map_end_offset=offset, now_ms=now_ms)
+                    return offset
+        state.clear(0)
+        return 0
+
     def delete(self, offset: int) -> None:
         """Delete one snapshot; nothing happens when it is gone already."""
         if offset in self._offsets:

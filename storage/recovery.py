@@ -159,7 +159,7 @@ def load_segments(opening: Opening) -> list[Segment]:
     first_to_recover = _first_to_recover(opening, segments)
     for index, segment in enumerate(segments[:first_to_recover]):
         try:
-            _load_segment(opening, segment)
+            _load_segment(opening, segments[:index], segment)
         except CorruptLog as error:
             # Its indexes had to be made anew, and now cover what lies before the damage.
             _quarantine(opening, segment, error.position, error.found)
@@ -177,7 +177,7 @@ def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
     return max(0, len(below) - 1)
 
 
-def _load_segment(opening: Opening, segment: Segment) -> None:
+def _load_segment(opening: Opening, before: list[Segment], segment: Segment) -> None:
     """From the manifest if the files are as they were, else from the indexes, else the log."""
     facts = opening.manifest.facts.get(segment.base_offset)
     indexes = (segment.offset_index, segment.time_index)
@@ -189,26 +189,46 @@ def _load_segment(opening: Opening, segment: Segment) -> None:
         return
     appended_ms = opening.files.modified_ms(segment.log.path)
     if facts is not None and facts.size_bytes == segment.size:
+        # Not even in order are they to be believed: a part of one may look whole.
+        damage: str | None = "an index has another size than is remembered"
         appended_ms = facts.appended_ms
-    # The order of the index files can be judged, but not whether they end with the log's maximum.
+    else:
+        damage = _adopt_indexes(segment, appended_ms)
+    if damage is not None:
+        opening.report.rebuilt_indexes.append((segment.base_offset, damage))
+        try:
+            has_markers = rebuild_indexes(
+                segment, index_interval=opening.config.index_interval_bytes
+            )
+        except CorruptLog:
+            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
+            raise
+        if has_markers or segment.txn_index.file is not None:
+            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
+        segment.appended_ms = appended_ms
+    opening.manifest.remember(segment.seal(now_ms=opening.now_ms))
+
+
+def _adopt_indexes(segment: Segment, appended_ms: int) -> str | None:
+    """Take the segment's numbers from its indexes; what speaks against that, or None.
+
+    Their order can be judged, but not whether they end with the log's maximum.
+    """
     missing = [i.path for i in (segment.offset_index, segment.time_index) if not i.exists]
-    damage = f"{missing[0]} is missing" if missing and not segment.is_empty else None
-    damage = damage or segment.offset_index.find_disorder() or segment.time_index.find_disorder()
+    if missing and not segment.is_empty:
+        return f"{missing[0]} is missing"
+    damage = (
+        segment.offset_index.find_disorder()
+        or segment.time_index.find_disorder()
+        or segment.txn_index.find_damage()
+    )
     if damage is None:
         try:
             segment.adopt_indexes(appended_ms=appended_ms)
             damage = segment.find_index_damage()
         except CorruptLog as error:
             damage = str(error)
-    if damage is not None:
-        _rebuild(opening, segment, damage)
-        segment.appended_ms = appended_ms
-    opening.manifest.remember(segment.seal(now_ms=opening.now_ms))
-
-
-def _rebuild(opening: Opening, segment: Segment, damage: str) -> None:
-    opening.report.rebuilt_indexes.append((segment.base_offset, damage))
-    rebuild_indexes(segment, index_interval=opening.config.index_interval_bytes)
+    return damage
 
 
 def recover_segments(opening: Opening, segments: list[Segment]) -> None:

@@ -235,15 +235,16 @@ def ensure_indexes(segment: Segment, *, index_interval: int) -> str | None:
     return damage
 
 
-def rebuild_indexes(segment: Segment, *, index_interval: int) -> None:
-    """Make the offset and the time index of an intact log anew.
+def rebuild_indexes(segment: Segment, *, index_interval: int) -> bool:
+    """Make the offset and the time index of an intact log anew; whether it has control batches.
 
     Raises:
         CorruptLog: the log itself is damaged. The indexes then cover what is before the damage.
     """
     scan = SegmentDigest(segment, index_interval=index_interval, check_crc=False)
-    for _ in scan:
-        pass
+    has_markers = False
+    for entry in scan:
+        has_markers = has_markers or entry.is_control
     if scan.end.damage is not None:
         raise CorruptLog(
             segment.log.path,
@@ -251,3 +252,4 @@ def rebuild_indexes(segment: Segment, *, index_interval: int) -> None:
             expected="a whole batch",
             found=scan.end.damage,
         )
+    return has_markers

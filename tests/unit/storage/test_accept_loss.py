@@ -10,10 +10,10 @@ from storage.data_dir import DataDir
 from storage.errors import DataDirLocked
 from storage.file_names import LOG_SUFFIX, segment_file_path
 from storage.fsck import audit_directory
-from storage.log import Isolation, Log
+from storage.log import Isolation, Log, Origin
 from storage.power_loss import Survival
 from storage.simulated_disk import SimulatedDisk
-from tests.support.logs import batch, read_all
+from tests.support.logs import batch, marker, produced, read_all
 
 ROOT = "/data"
 NOW_MS = 1_700_000_000_000
@@ -94,6 +94,41 @@ def test_a_log_that_lost_its_end_ends_there() -> None:
     report, log = repaired(disk)
     assert report.log_end_offset == 10
     assert [record.offset for record in read_all(log)] == list(range(11))
+
+
+@pytest.mark.parametrize("byte", [4, 7])
+def test_a_base_offset_that_does_not_follow_is_damage(byte: int) -> None:
+    """No checksum covers it; too high as well as too low."""
+    disk = prepared()
+    disk.damage(path(4), 200 + byte, bytes([0 if byte == 7 else 9]))
+    report = accept_loss(ROOT, "t", 0, disk)
+    assert [(lost.first_offset, lost.next_offset) for lost in report.lost] == [(6, 7)]
+    log = log_of(opened(disk))
+    assert log.offline_reason is None
+    assert [offset for offset in range(12) if offset != 6] == [
+        record.offset for record in read_all(log)
+    ]
+
+
+def test_what_was_aborted_in_a_mended_segment_stays_aborted() -> None:
+    disk = SimulatedDisk()
+    log = opened(disk).create_topic("t", 1, {"index.interval.bytes": "0"}, NOW_MS).partitions[0]
+    for data, origin in (
+        (produced(2, 3, producer_id=7, sequence=0, is_transactional=True), Origin.CLIENT),
+        (marker(commit=False, producer_id=7, timestamp_ms=4), Origin.COORDINATOR),
+        (batch(5), Origin.CLIENT),
+        (batch(55), Origin.CLIENT),
+    ):
+        position = log.segments.active.size
+        log.append(memoryview(bytearray(data)), now_ms=NOW_MS, origin=origin)
+    log.roll(NOW_MS)
+    log.append(memoryview(batch(6)), now_ms=NOW_MS)
+    log.flush()
+    disk = kill(disk)
+    disk.damage(path(0), position + 64, b"\xff")
+    assert accept_loss(ROOT, "t", 0, disk).lost
+    aborted = log_of(opened(disk)).read(0, max_bytes=9999, isolation=Isolation.READ_COMMITTED)
+    assert [txn.producer_id for txn in aborted.aborted_transactions or ()] == [7]
 
 
 def test_a_sound_log_stays_as_it_is() -> None:

@@ -9,7 +9,7 @@ from protocol.records.layout import Codec
 from storage.errors import LogQuarantined, OffsetOutOfRange, StorageFailed
 from storage.file_names import MANIFEST_NAME
 from storage.files import RealFiles, sync_file
-from storage.log import Isolation
+from storage.log import Isolation, Origin
 from storage.power_loss import Survival
 from storage.segment import Segment
 from storage.simulated_disk import CHANGES, Fault, Operation, PowerCut
@@ -19,9 +19,11 @@ from tests.support.logs import (
     add_at_end,
     batch,
     disk,
+    marker,
     messages,
     new_segment,
     offset_entries,
+    produced,
     time_entries,
 )
 
@@ -197,6 +199,53 @@ def test_case_76_index_files_without_a_log_are_removed() -> None:
     assert sorted(log.log.recovery_report.removed_files) == [
         f"00000000000000000077{suffix}" for suffix in (".index", ".timeindex", ".txnindex")
     ]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("damage", ["gone", "cut", "odd"])
+def test_a_transaction_index_is_made_anew(damage: str, is_clean: bool) -> None:
+    log = LogHarness(index_interval_bytes=0)
+    log.append(1)
+    log.write(produced(2, 3, producer_id=7, sequence=0, is_transactional=True))
+    log.write(marker(commit=False, producer_id=7, timestamp_ms=4), origin=Origin.COORDINATOR)
+    log.log.roll(log.now_ms)
+    log.append(6)
+    end = log.log.log_end_offset
+    expected = log.log.read(0, max_bytes=9999, isolation=Isolation.READ_COMMITTED)
+    assert [txn.producer_id for txn in expected.aborted_transactions or ()] == [7]
+    if is_clean:
+        log.log.close(log.now_ms)
+    else:
+        log.log.abandon()
+    path = path_of(0, ".txnindex")
+    if damage == "gone":
+        log.files.unlink(path)
+    else:
+        log.files.open(path).truncate(0 if damage == "cut" else 33)
+    for _ in range(2):
+        log.open(is_clean=is_clean, recovery_point=end)
+        found = log.log.read(0, max_bytes=9999, isolation=Isolation.READ_COMMITTED)
+        assert found.aborted_transactions == expected.aborted_transactions
+        log.log.close(log.now_ms)
+    assert log.log.recovery_report.rebuilt_indexes == []
+
+
+def test_a_time_index_cut_between_entries_is_not_believed() -> None:
+    """Its last entry is in order, and far below the largest timestamp that was remembered."""
+    log = LogHarness(index_interval_bytes=0, retention_ms=1000)
+    for timestamp in (10, 20, 5000, 5, 6, 7):
+        log.append(timestamp)
+    log.log.roll(log.now_ms)
+    log.append(8)
+    log.log.close(log.now_ms)
+    file = log.files.open(path_of(0, ".timeindex"))
+    file.truncate(file.size - 12)
+    log.now_ms = 3000
+    log.open(is_clean=True)
+    hit = log.log.offset_for_timestamp(4000)
+    assert hit is not None
+    assert hit.offset == 2
+    assert log.log.delete_expired(log.now_ms) == []
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
