@@ -304,10 +304,17 @@ class Cluster:
         return connection
 
     @staticmethod
-    def receive_fetch(connection: Connection) -> Fetched:
-        """The answer to the oldest fetch sent over `connection`."""
+    def receive_fetch(connection: Connection) -> Fetched | None:
+        """The answer to the oldest fetch sent over `connection`; None if it is to be sent again.
+
+        A broker with quotas answers without any partition and says how long to wait, which is done
+        here.
+        """
         answer = connection.receive()
         check(answer.error_code, "the fetch")
+        if not answer.responses or not answer.responses[0].partitions:
+            time.sleep(max(answer.throttle_time_ms, 1) / 1000)
+            return None
         part = answer.responses[0].partitions[0]
         aborted = tuple(
             (entry.producer_id, entry.first_offset) for entry in part.aborted_transactions or ()

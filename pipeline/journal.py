@@ -53,7 +53,7 @@ class Journal:
             return self.get(name)
         finally:
             fresh.unlink()
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
         return document
 
     def replace(self, name: str, document: Any) -> None:
@@ -61,7 +61,7 @@ class Journal:
         target = self.directory / f"{name}{_SUFFIX}"
         target.parent.mkdir(parents=True, exist_ok=True)
         self._write_fresh(target, document).replace(target)
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
 
     def find(self, name: str) -> Any | None:
         """The document `name`, or None."""
@@ -94,7 +94,8 @@ class Journal:
         return fresh
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -22,8 +22,8 @@ Source: the file's format is `storage.manifest`'s. Read next: `offsets`.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -125,9 +125,10 @@ def _statistics(
 
 def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
     """The closed segments of a partition's directory, as far as its manifest still fits them."""
-    sizes = {
-        int(path.stem): path.stat().st_size for path in folder.glob("*.log") if path.stem.isdigit()
-    }
+    sizes = {}
+    for path in folder.glob("*.log"):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            sizes[int(path.stem)] = path.stat().st_size
     bases = sorted(sizes)
     following = dict(pairwise(bases))
     try:

@@ -68,7 +68,7 @@ class RangeReader:
                 connection = pending or self._send(decoder.next_offset)
                 pending = None
                 fetched = self._cluster.receive_fetch(connection)
-                if not self._is_usable(fetched):
+                if fetched is None or not self._is_usable(fetched):
                     continue
                 following = _offset_behind(fetched.records)
                 if following is not None and following < self._wanted.end:

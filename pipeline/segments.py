@@ -17,6 +17,7 @@ Source: Kafka `LogSegment`, `AbortedTxn`, `LocalLog` (names). Read next: `readin
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from collections.abc import Generator, Sequence
@@ -29,6 +30,7 @@ import pyarrow as pa
 from pipeline.batches import DecodeRules, PartitionDecoder
 from pipeline.errors import DataLoss
 from pipeline.options import SourceOptions
+from pipeline.pruning import from_manifest
 from pipeline.splits import OffsetRange
 
 READ_BYTES: Final = 8 << 20
@@ -78,12 +80,15 @@ def read_closed(
     """
     folder = Path(options.segments_path) / f"{wanted.topic}-{wanted.partition}"
     segments = _segments_of(folder, wanted.topic, wanted.partition)
+    known = frozenset(one.base_offset for one in from_manifest(folder))
     is_all = options.read_from == "segments"
     decoder = PartitionDecoder(wanted.topic, wanted.partition, wanted.start, wanted.end, rules)
     # Where the first file begins behind the range, the copy is half or retention has passed.
     goes_on = is_all and not options.fail_on_data_loss
     if segments and (segments[0].base_offset <= wanted.start or goes_on):
-        yield from _read_segments(segments, decoder, wanted, aborted_in(folder), with_last=is_all)
+        yield from _read_segments(
+            segments, decoder, wanted, aborted_in(folder), None if is_all else known
+        )
     if is_all and not decoder.is_done and options.fail_on_data_loss:
         raise DataLoss(
             f"{wanted.topic}-{wanted.partition}: segment files hold nothing from offset "
@@ -99,15 +104,19 @@ def _read_segments(
     decoder: PartitionDecoder,
     wanted: OffsetRange,
     aborted: Sequence[AbortedTransaction],
-    *,
-    with_last: bool,
+    known: frozenset[int] | None,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The records of `wanted` in `segments`, up to the first that is gone or not whole."""
+    """The records of `wanted` in `segments`, up to the first that is gone or not whole.
+
+    `known` are the segments whose size and end the manifest confirms. What others lack at their end
+    may be a gap, or what a file system does not show yet: the broker tells. Without `known` there
+    is no broker to ask, and the last segment is read too.
+    """
     for number, segment in enumerate(segments):
         following = None if segment.is_last else segments[number + 1].base_offset
         if following is not None and following <= wanted.start:
             continue
-        if (segment.is_last and not with_last) or segment.base_offset >= wanted.end:
+        if (segment.is_last and known is not None) or segment.base_offset >= wanted.end:
             return
         try:
             is_whole = yield from _read_segment(segment, decoder, aborted)
@@ -115,18 +124,24 @@ def _read_segments(
             # Retention was faster; the broker knows what is left.
             return
         if following is not None:
-            if not is_whole:
+            end = min(following, wanted.end)
+            is_sure = known is None or segment.base_offset in known
+            if not is_whole or (decoder.next_offset < end and not is_sure):
                 return
-            # Nothing but gaps can lie between the last batch and the next segment.
-            decoder.next_offset = max(decoder.next_offset, min(following, wanted.end))
+            decoder.next_offset = max(decoder.next_offset, end)
 
 
 def _segments_of(folder: Path, topic: str, partition: int) -> list[Segment]:
     names = sorted(path for path in folder.glob("*.log") if _LOG_NAME.fullmatch(path.name))
-    return [
-        Segment(topic, partition, int(path.stem), str(path), path.stat().st_size, path == names[-1])
-        for path in names
-    ]
+    found = []
+    for path in names:
+        # What retention takes while we look was the oldest: the others are listed as they are.
+        with contextlib.suppress(FileNotFoundError):
+            size = path.stat().st_size
+            found.append(
+                Segment(topic, partition, int(path.stem), str(path), size, path == names[-1])
+            )
+    return found
 
 
 def _read_segment(
@@ -187,7 +202,11 @@ def aborted_in(folder: Path) -> list[AbortedTransaction]:
     """
     found = []
     for path in sorted(folder.glob("*.txnindex")):
-        data = path.read_bytes()
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            # Gone with its segment, and with all segments before that.
+            continue
         whole = len(data) // _ABORTED.size * _ABORTED.size
         found += [(entry[1], entry[2], entry[3]) for entry in _ABORTED.iter_unpack(data[:whole])]
     return found

@@ -6,17 +6,20 @@ Partitions made later start at their beginning. Every run is a plan, written int
 any task starts, and then a commit:
 
 1. plan N says which offsets; the last commit says where it begins, the broker where it ends;
-2. tasks write files whose names are functions of the plan, under a temporary name first;
-3. commit N lists the files, in the journal and, for tables, in the table's own log, with N.
+2. tasks write files whose names are functions of the plan, under a temporary name first, and when
+   all are there the journal lists them;
+3. commit N names the files, in the journal and, for tables, in the table's own log, with N.
 
-A run that finds plan N without commit N does steps 2 and 3 of that plan again: the same names with
-the same bytes, so nothing doubles; a table that has N already is left alone. So the driver may die
-anywhere. Files are written in the workers (Spark's own writer takes twice the time) and contain
-one event date each; a record without a time has the date null.
+A run that finds plan N without commit N goes on where that plan stopped: files that are not all
+listed are written again under the same names, so nothing doubles; listed ones are never touched; a
+table that has N already is left alone. So the driver may die anywhere. Of two runs at once the
+first to write a document wins, and the other one ends (`Fenced`). Files are written in the workers
+(Spark's own writer takes twice the time) and contain one event date each; a record without a time
+has the date null.
 
-A day is complete when every partition has moved past its end by more than the grace; then a
-marker `_complete/DATE.json` appears (the commit names the days, and the next run writes what a
-death left out). Records that come later for that day are kept, and counted.
+A day is complete when every partition has moved past its end by more than the grace; then a marker
+`_complete/DATE.json` appears (the commit names the days, and the next run writes what a death left
+out). Records that come later for that day are kept, and counted.
 
 Source: Delta transaction identifiers; Iceberg snapshot properties. Read next: `files`, `lake`.
 """
@@ -32,8 +35,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from client.times import MS_PER_DAY
 from pipeline.cluster import EARLIEST, Cluster, FoundOffset
-from pipeline.errors import BadOptions, DataLoss, JournalConflict
-from pipeline.jobs.files import WrittenFile, write_ranges
+from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict
+from pipeline.jobs.files import WrittenFile, parse_file, write_ranges
 from pipeline.jobs.lake import LAKES, Lake
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.journal import Journal
@@ -123,6 +126,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
         BadOptions: settings that cannot be carried out.
         DataLoss: offsets between the last commit and now are gone.
         JournalConflict: the state directory belongs to another cluster or target.
+        Fenced: another run has planned or committed the batch meanwhile.
     """
     options = parse_source_options({"includeHeaders": "true", **settings.options}, is_stream=False)
     if settings.lake not in LAKES:
@@ -145,13 +149,32 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
             report={"batch": plan.number, "offsets": rows, "tasks": len(plan.tasks)},
             rows=tuple(asdict(one) for one in plan.ranges),
         )
-    journal.put(f"plans/{plan.number:08d}", plan.document())
+    _put(journal, f"plans/{plan.number:08d}", plan.document())
     progress("write")
-    files = _write(spark, options, lake, plan)
+    listed = journal.find(f"files/{plan.number:08d}")
+    if listed is None:
+        written = [asdict(file) for file in _write(spark, options, lake, plan)]
+        listed = journal.put(f"files/{plan.number:08d}", written)
+    files = [parse_file(one) for one in listed]
     progress("commit")
     if files and not lake.has_batch(plan.number):
         lake.commit(plan.number, files)
     return _finish(journal, settings, plan, files, lake)
+
+
+def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
+    """Write a decision, which is there already if an earlier run made it.
+
+    Raises:
+        Fenced: somebody else has decided otherwise, a moment ago.
+    """
+    kept = journal.put(name, document)
+    # Compared as JSON: lists and tuples are the same there.
+    if json.dumps(kept, sort_keys=True) != json.dumps(document, sort_keys=True):
+        raise Fenced(
+            f"another run of this archive writes at the same time ({journal.directory / name}): "
+            "let one finish before the next begins"
+        )
 
 
 def _write(
@@ -311,7 +334,7 @@ def _finish(
         "complete_days": complete,
         "files": [asdict(file) for file in files],
     }
-    journal.put(f"commits/{plan.number:08d}", document)
+    _put(journal, f"commits/{plan.number:08d}", document)
     _mark_days(lake, document)
     rows = sum(file.rows for file in files)
     return Outcome(

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from pipeline.batches import COLUMN_TYPES, DecodeRules
 from pipeline.cluster import Cluster
+from pipeline.journal import sync_directory
 from pipeline.options import SourceOptions
 from pipeline.reading import RangeReader
 from pipeline.splits import OffsetRange
@@ -131,6 +132,12 @@ def write_ranges(
         return writer.finish(ranges[0].topic)
 
 
+def parse_file(document: Mapping[str, Any]) -> WrittenFile:
+    """A file as the journal keeps it."""
+    youngest = tuple((partition, when) for partition, when in document["youngest"])
+    return WrittenFile(**{**document, "youngest": youngest})
+
+
 def file_name(ranges: Sequence[OffsetRange], topic_id: str, digest: str) -> str:
     """The name of the files of a task in a plan; it tells a topic from its namesake."""
     one = ranges[0]
@@ -182,8 +189,13 @@ class _DateWriter:
             file.add(partition, rows)
 
     def finish(self, topic: str) -> list[WrittenFile]:
-        """Make all files appear."""
-        return [_close(topic, date, file) for date, file in self._files.items()]
+        """Make all files appear, and stay over a power cut."""
+        found = [_close(topic, date, file) for date, file in self._files.items()]
+        for directory in {file.path.parent for file in self._files.values()}:
+            sync_directory(directory)
+        if found:
+            sync_directory(self._folder)
+        return found
 
 
 def _open(directory: Path, name: str) -> _OpenFile:

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from client.times import MS_PER_DAY
-from pipeline.errors import BadOptions, DataLoss, JournalConflict
+from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict
+from pipeline.jobs import archive as archiving
 from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.jobs.audit import AuditSettings, audit
 from pipeline.jobs.compact import CompactSettings, compact
@@ -17,9 +18,10 @@ from pipeline.jobs.outcome import JobCode
 from pipeline.jobs.restore import RestoreSettings, read_archive, restore
 from pipeline.jobs.skew import SkewSettings, skew
 from pipeline.jobs.translate import TranslateSettings, translate
+from pipeline.journal import Journal
 from pipeline.launch import main
 from pipeline.marks import commit, committed
-from tests.pipeline.conftest import START_MS, Broker, values
+from tests.pipeline.conftest import START_MS, Broker, expected, values
 
 
 class Death(BaseException):
@@ -107,6 +109,53 @@ def table_values(spark: SparkSession, lake: str, settings: ArchiveSettings) -> l
         assert bare == values(read_archive(spark, settings.target, settings.state_dir))
         return bare
     return [value.decode() for value in table.column("value").to_pylist()]
+
+
+@pytest.mark.core
+def test_of_two_archives_at_once_the_second_ends_and_no_row_is_there_twice(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 10)
+    settings = settings_of(broker, topic, tmp_path)
+    put = Journal.put
+
+    def put_late(journal: Journal, name: str, document: Any) -> Any:
+        """Before the plan of the first run is written, another one does all of it."""
+        if name.startswith("plans/"):
+            monkeypatch.setattr(Journal, "put", put)
+            broker.produce(topic, 0, 5, first=10)
+            assert archive(spark, settings).report["rows"] == 15
+        return put(journal, name, document)
+
+    monkeypatch.setattr(Journal, "put", put_late)
+    with pytest.raises(Fenced, match="another run of this archive"):
+        archive(spark, settings)
+    assert values(spark.read.parquet(settings.target)) == expected((0, 15))
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("lake", ["parquet", "delta"])
+def test_a_death_between_the_tables_commit_and_the_journals_touches_no_file_again(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: str
+) -> None:
+    """Also when retention has taken the records meanwhile."""
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 10)
+    settings = settings_of(broker, topic, tmp_path, lake=lake)
+    with monkeypatch.context() as deadly:
+        deadly.setattr(archiving, "_finish", raise_death)
+        with pytest.raises(Death):
+            archive(spark, settings)
+    files = {path: path.stat().st_mtime_ns for path in Path(settings.target).rglob("*.parquet")}
+    broker.delete_before(topic, 0, 10)
+    assert archive(spark, settings).report["rows"] == 10
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+    assert table_values(spark, lake, settings) == expected((0, 10))
+
+
+def raise_death(*_: Any) -> None:
+    raise Death
 
 
 def test_retention_that_overtook_the_archive_is_data_loss(

@@ -15,6 +15,7 @@ from pipeline.options import parse_source_options
 from pipeline.segments import Segment, aborted_in, list_segments, read_closed
 from pipeline.splits import OffsetRange
 from protocol.records.builder import build_batch, build_end_txn_marker
+from protocol.records.checksums import crc32c
 from protocol.records.record import Record
 
 RULES = DecodeRules(columns=("offset",))
@@ -115,6 +116,25 @@ def test_a_closed_segment_that_is_not_whole_leaves_the_rest_to_the_broker(tmp_pa
     assert read(tmp_path, 0, 60) == (list(range(15)), OffsetRange("t", 0, 15, 60))
     with pytest.raises(DataLoss, match="nothing from offset 15 on"):
         read(tmp_path, 0, 60, "segments")
+
+
+@pytest.mark.parametrize("batches", [0, 3])
+def test_a_closed_segment_that_ends_early_is_believed_only_with_its_manifest(
+    tmp_path: Path, batches: int
+) -> None:
+    """A gap of compaction, or a size that a shared file system has not shown yet."""
+    folder = tmp_path / "t-0"
+    write_segment(folder, 0, 4)
+    write_segment(folder, 20, batches)
+    write_segment(folder, 40, 4)
+    write_segment(folder, 60, 1)
+    seen = list(range(20 + 5 * batches))
+    assert read(tmp_path, 0, 60) == (seen, OffsetRange("t", 0, len(seen), 60))
+    body = "segment base_offset=20 next_offset=40 max_timestamp=1 size_bytes="
+    body += str((folder / f"{20:020d}.log").stat().st_size)
+    line = f"{body} {crc32c(body.encode()):08x}\n"
+    (folder / "segment-manifest").write_text(f"tidelog segment manifest 1\n{line}")
+    assert read(tmp_path, 0, 60) == ([*seen, *range(40, 60)], OffsetRange("t", 0, 60, 60))
 
 
 def test_files_that_begin_behind_the_range_leave_it_to_the_broker(tmp_path: Path) -> None:
