@@ -41,6 +41,7 @@ from storage.closing import RunAll, close_logs, run_in_order
 from storage.data_dir_start import Claim, RandomBytes, Survey
 from storage.errors import DataDirNotWritable, StorageError, StorageFailed
 from storage.files import Files
+from storage.graveyard import unlink_all
 from storage.log import Log
 from storage.metadata_journal import MetadataJournal, TopicMetadata
 from storage.offset_checkpoints import Hints, OffsetCheckpoints
@@ -309,10 +310,10 @@ class DataDir:
     def delete_pending_files(self, now_ms: int) -> int:
         """Remove what was deleted long enough ago: topics' directories and segments' files.
 
-        How many directories and files went.
+        How many directories and files went. Raises StorageFailed, once all were tried.
         """
-        removed = self._directories.remove_due(now_ms)
-        return removed + sum(log.delete_pending_files(now_ms) for log in self._logs())
+        works = [self._directories.remove_due, *(log.delete_pending_files for log in self._logs())]
+        return unlink_all(works, now_ms)
 
     def close(self, now_ms: int, *, run_all: RunAll | None = None) -> None:
         """Stop cleanly: all on the medium, then the marker that says so, then the lock.

@@ -99,13 +99,17 @@ class PartitionDirectories:
         """Remove the directories whose time has come; how many.
 
         Raises:
-            StorageFailed: one could not be removed; it is tried again the next time.
+            StorageFailed: some could not be removed, the first is named; they are tried again the
+                next time.
         """
         due = [path for path, remove_from_ms in self._deleted if remove_from_ms <= now_ms]
+        failed: dict[str, OSError] = {}
         for path in due:
             try:
                 self._files.remove_tree(path)
             except OSError as error:
-                raise StorageFailed("remove", path, str(error)) from error
-        self._deleted = [entry for entry in self._deleted if entry[1] > now_ms]
+                failed[path] = error
+        self._deleted = [each for each in self._deleted if each[1] > now_ms or each[0] in failed]
+        for path, failure in failed.items():
+            raise StorageFailed("remove", path, str(failure)) from failure
         return len(due)

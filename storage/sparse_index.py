@@ -11,9 +11,9 @@ second system call and an idle partition keeps no index in memory. Searches look
 and into the file otherwise: a binary search by positioned reads that ends with one block.
 
 An index is a cache of its log: it carries no checksum and no promise. Whoever opens one that he did
-not write in this run calls `find_damage` first, and rebuilds it from the log when the answer is not
-None. A crash may lose the tail, and a file written in part; both are found that way or rebuilt by
-recovery without looking.
+not write in this run calls `find_disorder` first, and rebuilds it from the log when the answer is
+not None. A crash may lose the tail, and a file written in part; both are found that way or rebuilt
+by recovery without looking.
 
 Differs from Kafka: files hold exactly their entries while in use (Kafka pads them to
 `segment.index.bytes` until the segment is closed). Kafka reads such files.

@@ -246,6 +246,29 @@ def test_partitions_that_could_not_be_added_are_not_there(made_before: int) -> N
     assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 4
 
 
+def test_what_cannot_be_removed_holds_up_nothing_else() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    for name in ("a", "b", "c"):
+        log = data_dir.create_topic(name, 1, {"segment.bytes": "150"}, NOW).partitions[0]
+        for _ in range(3):
+            produce(log)
+    data_dir.delete_topic("a", NOW)
+    for name in ("b", "c"):
+        log = data_dir.topics[name].partitions[0]
+        log.flush()
+        log.delete_before(2)
+        log.delete_expired(NOW)
+    due = NOW + 60_000
+    disk.fault = Fault(at=0, kinds=frozenset({Operation.UNLINK}))
+    with pytest.raises(StorageFailed):
+        data_dir.delete_pending_files(due)
+    assert len([name for name in disk.tree() if name.endswith(".deleted")]) <= 1
+    disk.fault = None
+    data_dir.delete_pending_files(due)
+    assert not [name for name in disk.tree() if "delete" in name]
+
+
 def test_deleted_topic_stays_deleted_and_its_files_go_later() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)

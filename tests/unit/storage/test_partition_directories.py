@@ -47,7 +47,7 @@ def test_deleted_directory_goes_when_it_is_due() -> None:
     disk, directories = new()
     directories.make("t", 0, TOPIC_ID)
     directories.make("t", 1, TOPIC_ID)
-    directories.delete("t", 3, remove_from_ms=100)
+    directories.delete("t", range(3), due_ms=100)
     assert disk.list_directory(ROOT) == [
         f"t-0.{'00' * 16}-delete",
         f"t-1.{'01' * 16}-delete",
@@ -61,7 +61,7 @@ def test_deleted_directory_goes_when_it_is_due() -> None:
 def test_removal_that_fails_is_tried_again() -> None:
     disk, directories = new()
     directories.make("t", 0, TOPIC_ID)
-    directories.delete("t", 1, remove_from_ms=0)
+    directories.delete("t", range(1), due_ms=0)
     disk.fault = Fault(at=0, kinds=frozenset({Operation.UNLINK}))
     with pytest.raises(StorageFailed, match="remove"):
         directories.remove_due(0)
