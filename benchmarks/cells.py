@@ -140,13 +140,13 @@ def standard_cells() -> Iterator[Cell]:
     """
     yield from _throughput_cells(partitions=1)
     yield from (
-        Cell(kind="raw", records=150_000),
+        Cell(kind="raw", records=300_000),
         Cell(kind="raw", records=400_000, batch_bytes=MIB_BATCH),
-        Cell(kind="paced", records=40_000),
+        Cell(kind="paced", records=80_000),
         Cell(kind="end-to-end", records=2_000),
         Cell(kind="librdkafka", records=500_000, size=100),
         Cell(kind="librdkafka", records=150_000),
-        Cell(kind="librdkafka-read", records=800_000, size=100),
+        Cell(kind="librdkafka-read", records=2_000_000, size=100),
     )
     yield from _throughput_cells(partitions=16)
 
@@ -164,7 +164,7 @@ def _throughput_cells(*, partitions: int) -> Iterator[Cell]:
             codec=codec,
             partitions=partitions,
         )
-    for size, records in ((100, 1_000_000), (1_024, 250_000)):
+    for size, records in ((100, 2_500_000), (1_024, 500_000)):
         yield Cell(kind="consume", records=records, size=size, partitions=partitions)
 
 

@@ -30,6 +30,10 @@ from protocol.errors import MalformedFrame
 SCRATCH_BYTES = 256 * 1024
 """Also the largest read: libuv asks for 64 KiB by itself; more saves system calls under load."""
 
+SCRATCH_OF_LARGE_BYTES = 16 * 1024
+"""The scratch of a peer that has sent a frame larger than it: what is read here is copied out, and
+the rest of such a frame goes to its own memory."""
+
 FIRST_STEP_BYTES = 64 * 1024
 
 SPARE_BYTES_MAX = 4 * 1024 * 1024
@@ -38,6 +42,7 @@ SPARE_BYTES_MAX = 4 * 1024 * 1024
 _PREFIX = Struct(">i")
 _PREFIX_BYTES = 4
 _SCRATCH = memoryview(bytearray(SCRATCH_BYTES))
+_SCRATCH_OF_LARGE = _SCRATCH[:SCRATCH_OF_LARGE_BYTES]
 _spares: deque[bytearray] = deque(maxlen=1)
 
 
@@ -103,7 +108,7 @@ class FrameReceiver:
         """Where the next bytes go; never empty, valid until `received`."""
         frame = self._frame
         if frame is None:
-            return _SCRATCH
+            return _SCRATCH if self._trusted_bytes <= SCRATCH_BYTES else _SCRATCH_OF_LARGE
         return memoryview(frame)[self._filled : self._size]
 
     def received(self, count: int) -> "list[bytearray | memoryview]":

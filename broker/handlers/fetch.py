@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 MAX_WAIT_MS = 300_000
 """The longest a fetch is parked, whatever the client asks."""
 
+ENOUGH_BYTES = 2 * 1024 * 1024
+"""What an incremental fetch is given at most, though it may take more: reading sixteen megabytes
+before the first byte is sent makes the client wait and leaves the processor's caches cold. The
+partitions that got nothing are the first of the next answer (`FetchSession.move_to_end`)."""
+
 
 def handle(
     context: Context, request: RequestContext, message: FetchRequest
@@ -89,11 +94,14 @@ class _Fetch:
         return self._pending
 
     def _read(self) -> tuple[list[tuple[FetchTarget, PartitionData]], int]:
+        max_bytes = self._message.max_bytes
+        if self._plan.is_incremental:
+            max_bytes = min(max_bytes, ENOUGH_BYTES)
         reader = FetchReader(
             self._context,
             version=self._version,
             isolation_level=self._message.isolation_level,
-            max_bytes=self._message.max_bytes,
+            max_bytes=max_bytes,
         )
         parts = [(target, reader.read(target)) for target in self._plan.targets]
         return parts, reader.bytes_read

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from broker.handlers.fetch import ENOUGH_BYTES
 from protocol.api.fetch import FetchRequest
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import Codec
@@ -231,6 +232,25 @@ class TestSessions:
         news = await client.request(fetch_request("t", {}, session=(first.session_id, 2)), 12)
         (data,) = news.responses[0].partitions
         assert (data.partition_index, values_of(data)) == (1, [b"a"])
+
+    async def test_session_is_served_in_portions_and_in_turn(self, client: RawClient) -> None:
+        await create_topic(client, "large", 5)
+        large = batch(bytes(900_000))
+        for partition in range(5):
+            await produce(client, "large", large, partition=partition)
+        offsets = dict.fromkeys(range(5), 0)
+        asked = fetch_request("large", dict.fromkeys(range(5), 1), session=(0, 0))
+        session_id = (await client.request(asked, 12)).session_id
+        seen: list[int] = []
+        for epoch in (1, 2, 3):
+            asked = fetch_request("large", offsets, session=(session_id, epoch))
+            answer = await client.request(asked, 12)
+            parts = [part for topic in answer.responses for part in topic.partitions]
+            served = [part.partition_index for part in parts if part.records]
+            assert sum(len(part.records) for part in parts) <= ENOUGH_BYTES
+            seen += served
+            offsets = dict.fromkeys(served, 1)
+        assert sorted(seen) == [0, 1, 2, 3, 4]
 
     async def test_long_poll_in_a_session_wakes(self, broker: RunningBroker) -> None:
         reader, writer = await broker.client(), await broker.client()

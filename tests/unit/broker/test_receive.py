@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.receive import FIRST_STEP_BYTES, SCRATCH_BYTES, FrameReceiver, _spares, recycle
+from broker.receive import (
+    FIRST_STEP_BYTES,
+    SCRATCH_BYTES,
+    SCRATCH_OF_LARGE_BYTES,
+    FrameReceiver,
+    _spares,
+    recycle,
+)
 from protocol.errors import MalformedFrame
 
 MAX_FRAME_BYTES = 1_000_000
@@ -39,6 +46,16 @@ def test_large_frame_is_received_into_its_own_buffer() -> None:
     body = bytes(range(256)) * 3000
     receiver = FrameReceiver(MAX_FRAME_BYTES)
     assert feed(receiver, framed(body, b"next"), SCRATCH_BYTES) == [body, b"next"]
+
+
+def test_peer_of_large_frames_has_little_copied_out_of_the_scratch() -> None:
+    receiver = FrameReceiver(MAX_FRAME_BYTES)
+    assert len(receiver.buffer()) == SCRATCH_BYTES
+    large = bytes(SCRATCH_BYTES + 1)
+    assert feed(receiver, framed(large), SCRATCH_BYTES) == [large]
+    assert len(receiver.buffer()) == SCRATCH_OF_LARGE_BYTES
+    bodies = [large, b"small", large]
+    assert feed(receiver, framed(*bodies), SCRATCH_BYTES) == bodies
 
 
 def test_claimed_size_allocates_only_the_first_step() -> None:
