@@ -209,7 +209,7 @@ class Compaction:
             yield from self._swap(group, new)
         finally:
             rounds.fates.kept_aborts.clear()
-            if not is_swapping:
+            if not is_swapping and not self._local.is_closed:
                 with suppress(OSError):
                     # What is left of it, a start removes.
                     new.discard()
@@ -233,6 +233,7 @@ class Compaction:
             while not swap.is_done:
                 swap.advance()
                 yield from off_loop(self._local.sync_names)
+                self._check_open()
             self._local.end_swap(swap)
         except OSError as error:
             raise SwapFailed(error.errno, str(error)) from error
@@ -253,7 +254,12 @@ class Compaction:
             )
 
     def _check_still_there(self, group: list[Segment]) -> None:
+        self._check_open()
         if not self._local.segments.holds(group):
+            raise _Overtaken
+
+    def _check_open(self) -> None:
+        if self._local.is_closed:
             raise _Overtaken
 
     def _aborted(self) -> list[AbortedTxn]:

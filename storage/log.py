@@ -421,7 +421,7 @@ class Log(ReadableLog):
             if self._is_closed:
                 return None
             raise storage_failure("compact", self.path, error) from error
-        return result
+        return None if self._is_closed else result
 
     # --- the end --------------------------------------------------------------------------------
 

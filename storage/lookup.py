@@ -10,8 +10,8 @@ an offset at or above the log's start. Every surviving record before it is older
     log          walk over batch heads, then the records of one batch     one interval, one batch
 
 So the cost does not depend on the size of the log, and at most one index interval and one batch are
-read from it. Only the segment that the log's start cuts through can cost more: its maximum may lie
-below the start, and then the walk goes to its end and on to later segments.
+read from it, in blocks of 4 KiB. Only the segment that the log's start cuts through can cost more:
+its maximum may lie below the start, and then the walk goes to its end and on to later segments.
 
 Differs from Kafka: it stops after the first segment that reaches T, and so answers "none" when the
 hits there lie below the log's start, or when a segment without timestamps was merely touched after
@@ -163,7 +163,8 @@ class TimeLookup:
         found = self.find(timestamp, log_start_offset, trace)
         before = after = None
         if found is not None:
-            before, after = self._neighbours(found.offset, log_start_offset)
+            before = self._before(found.offset, log_start_offset)
+            after = self._after(found.offset)
         return LookupExplanation(
             timestamp=timestamp,
             found=found,
@@ -207,25 +208,41 @@ class TimeLookup:
         newest += [entry.max_timestamp for entry in rest.heads(head.position + head.size)]
         return max(newest, default=NO_TIMESTAMP)
 
-    def _neighbours(
-        self, offset: int, log_start_offset: int
-    ) -> tuple[TimestampOffset | None, TimestampOffset | None]:
-        """The records in front of and behind the one at `offset`, as far as the log has them."""
-        before: TimestampOffset | None = None
-        target = max(log_start_offset, offset - 1)
-        for index in range(self._segments.index_of(target), len(self._segments)):
+    def _before(self, offset: int, log_start_offset: int) -> TimestampOffset | None:
+        """The record in front of the one at `offset`; compaction may have left it far away."""
+        for index in range(self._segments.index_of(offset), -1, -1):
+            segment = self._verified(index)
+            walk, target = segment.walk(), offset
+            while target > log_start_offset:
+                start = segment.offset_index.floor(target)
+                before = None
+                for head in walk.heads(start.position):
+                    for record in iter_records(walk.entry(head)):
+                        if log_start_offset <= record.offset < offset:
+                            before = TimestampOffset(
+                                record.timestamp, record.offset, head.leader_epoch
+                            )
+                    if head.last_offset >= offset:
+                        break
+                if before is not None:
+                    return before
+                if start.position == 0:
+                    break
+                target = start.offset - 1
+        return None
+
+    def _after(self, offset: int) -> TimestampOffset | None:
+        """The record behind the one at `offset`."""
+        for index in range(self._segments.index_of(offset), len(self._segments)):
             segment = self._verified(index)
             walk = segment.walk()
-            for head in walk.heads(segment.offset_index.floor(target).position):
-                if head.last_offset < target:
+            for head in walk.heads(segment.offset_index.floor(offset).position):
+                if head.last_offset <= offset:
                     continue
                 for record in iter_records(walk.entry(head)):
-                    here = TimestampOffset(record.timestamp, record.offset, head.leader_epoch)
-                    if log_start_offset <= record.offset < offset:
-                        before = here
-                    elif record.offset > offset:
-                        return before, here
-        return before, None
+                    if record.offset > offset:
+                        return TimestampOffset(record.timestamp, record.offset, head.leader_epoch)
+        return None
 
 
 def offsets_before(

@@ -55,6 +55,7 @@ class SegmentedLog:
         "_path",
         "_random",
         "end_offset",
+        "is_closed",
         "lookup",
         "manifest",
         "reader",
@@ -76,6 +77,7 @@ class SegmentedLog:
         self.lookup = TimeLookup(self.segments, self._densities, index_interval=0)
         self.end_offset = self.segments.active.next_offset
         self.swap: Swap | None = None
+        self.is_closed = False
         self._files = files
         self._path = path
         self._random = random
@@ -285,7 +287,11 @@ class SegmentedLog:
         self.unsynced.add_created(self.manifest.file)
 
     def close(self) -> None:
-        """Give all descriptors back and write nothing."""
+        """Give all descriptors back and write nothing, also from steps that are under way.
+
+        Another log may have the directory's name by their next step.
+        """
+        self.is_closed = True
         for segment in self.segments:
             segment.close()
         self.manifest.close()

@@ -548,3 +548,26 @@ def test_retention_in_the_middle_of_a_swap_takes_no_more_than_it_planned() -> No
         run_steps(steps)
         kept = [(offset, key) for offset, key, _ in content(log) if offset >= 2]
         assert kept == [(2, b"b"), (3, b"c"), (4, b"dup")], f"after {steps_before} steps"
+
+
+def test_a_compaction_ends_with_its_log_and_touches_nothing_of_the_next_one() -> None:
+    """A topic may be deleted and made anew between two steps."""
+    for steps_before in range(1, 40):
+        log = opened()
+        put(log, ("a", "1"), ("dup", "1"))
+        put(log, ("dup", "2"))
+        log.log.roll(log.now_ms)
+        steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+        for _, call in zip(range(steps_before), steps, strict=False):
+            if call is not None:
+                call.run()
+        log.log.abandon()
+        log.files.rename(log.path, f"{log.path}.gone-delete")
+        log.files.make_directory(log.path)
+        log.open(is_clean=True)
+        put(log, ("new", "1"))
+        names = log.names()
+        assert run_steps(steps) is None
+        assert log.names() == names
+        log.crash()
+        assert content(log) == [(0, b"new", b"1")]

@@ -1,11 +1,15 @@
 """From a time to an offset: time-semantics cases 11, 12, 57 to 66 and 69, and what it costs."""
 
+from itertools import pairwise
+
 import pytest
 
 from protocol.records.layout import Codec
+from storage.entry_heads import WALK_BLOCK_BYTES
 from storage.log import Isolation, Origin, TimestampOffset
 from storage.segment import Segment
 from storage.simulated_disk import Operation
+from storage.steps import run_steps
 from tests.support.logs import LogHarness, batch, marker, messages, produced
 
 
@@ -286,3 +290,30 @@ def test_what_is_known_to_be_in_vain_is_forgotten_with_new_records() -> None:
     assert found(log, 60) is None
     log.append(70)
     assert found(log, 60) == (70, 4)
+
+
+@pytest.mark.parametrize("size", [80, 1_000, 10_000])
+def test_no_more_is_read_than_an_interval_and_a_batch_in_whole_blocks(size: int) -> None:
+    log = LogHarness(index_interval_bytes=4096)
+    for timestamp in range(60):
+        log.write(batch(timestamp * 10, size=size))
+    for timestamp in range(0, 600, 7):
+        explained = log.log.explain_offset_for_timestamp(timestamp)
+        assert explained.bytes_read <= 4096 + size + WALK_BLOCK_BYTES
+
+
+def test_the_record_in_front_is_found_behind_what_compaction_emptied() -> None:
+    log = LogHarness(index_interval_bytes=0, cleanup_policy="compact", min_cleanable_dirty_ratio=0)
+    for number, key in enumerate(b"abbbbcbbbdbbbbz"):
+        log.write(batch(number * 10, key=bytes([key])))
+        if number % 6 == 5:
+            log.log.roll(log.now_ms)
+    log.log.roll(log.now_ms)
+    run_steps(log.log.compact(now_ms=log.now_ms, map_bytes=1 << 20))
+    left = [(record.timestamp, record.offset) for record in log.records()]
+    assert [offset for _, offset in left] == [0, 5, 9, 13, 14]
+    for before, here in pairwise(left):
+        explained = log.log.explain_offset_for_timestamp(here[0])
+        assert explained.found == TimestampOffset(*here, 0)
+        assert explained.before == TimestampOffset(*before, 0)
+        assert log.log.explain_offset_for_timestamp(before[0]).after == explained.found
