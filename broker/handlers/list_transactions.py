@@ -3,14 +3,10 @@
 Versions: v1 only transactions that have been open for at least so long (KIP-994), v2 a regular
 expression on the id (KIP-1152).
 
-Differs from Kafka: the pattern is Python's `re`, Kafka's is RE2/J; they agree on what people
-type (literals, `.*`, classes, alternatives).
-
 Source: Kafka `TransactionStateManager.listTransactionStates`; KIP-664.
 """
 
-import re
-
+from broker import patterns
 from broker.context import Context, RequestContext
 from broker.transactions.state import TxnSnapshot, TxnState
 from protocol.api.list_transactions import (
@@ -30,8 +26,8 @@ def handle(
     """Every transactional id that passes the filters."""
     unknown = [title for title in message.state_filters if title not in _TITLES]
     try:
-        pattern = re.compile(message.transactional_id_pattern or "")
-    except re.error:
+        pattern = patterns.compile_pattern(message.transactional_id_pattern or "")
+    except patterns.PatternRefused:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     has_pattern = bool(message.transactional_id_pattern)
     now_ms = context.transactions.now_ms()
@@ -45,7 +41,7 @@ def handle(
             )
             for found in context.transactions.snapshots()
             if _passes(found, message, now_ms)
-            and (not has_pattern or pattern.fullmatch(found.transactional_id))
+            and (not has_pattern or pattern.matches(found.transactional_id))
         ],
     )
 

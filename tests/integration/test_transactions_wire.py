@@ -415,6 +415,17 @@ async def test_are_transactions_described_and_listed(tmp_path: Path) -> None:
         assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+async def test_no_pattern_of_ids_holds_the_broker_up(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        session = await Session.open(broker)
+        assert await session.init("a" * 25 + "!") == NONE
+        request = ListTransactionsRequest(transactional_id_pattern="(a+)+")
+        begin = time.process_time()
+        response = await session.client.request(request, 2)
+        assert (response.error_code, response.transaction_states) == (NONE, [])
+        assert time.process_time() - begin < 0.2, "Python's re takes a second, twice that for 26"
+
+
 async def test_can_a_hanging_transaction_be_found_and_aborted(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         session = await Session.open(broker)

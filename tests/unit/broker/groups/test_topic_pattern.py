@@ -26,26 +26,8 @@ def test_a_pattern_means_whole_names_and_no_internal_ones(pattern: str, meant: s
     assert matching(compile_pattern(pattern), NAMES) == meant
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "(",
-        "*a",
-        "(a+)+b",
-        "(a*){50}",
-        "(?=a)b",
-        r"(a)\1",
-        ".*.*.*.*",
-        "a?" * 9,
-        "a" * 1001,
-        "((a?b)c)*",
-    ],
-)
-def test_a_pattern_that_is_none_or_could_take_forever_is_refused(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ["(", "*a", "(?=a)b", r"(a)\1", "a" * 1001])
+def test_a_pattern_that_is_none_or_is_not_taken_is_refused(pattern: str) -> None:
     with pytest.raises(HeartbeatRefused) as refusal:
         compile_pattern(pattern)
     assert refusal.value.error is ErrorCode.INVALID_REGULAR_EXPRESSION
-
-
-def test_quantifiers_in_classes_and_escapes_are_characters() -> None:
-    assert compile_pattern(r"([*+?{]|\+\*)+").fullmatch("*+?")
