@@ -2,9 +2,11 @@
 
 The tables go to docs/compatibility-clients.md: what each client did, and which versions of which
 APIs it sent on the way (`tests.compat.recorder`). A cell is "yes" when every case of the scenario
-passed, "no" when one failed twice, "not yet" for an expected failure, and empty where the client
-has no such thing. Further arguments go to pytest and COMPAT_BROKER chooses another broker (see
-`tests.compat.brokers`); with either the table is only printed.
+passed, "no" when one failed twice, "not yet" for an expected failure, "skipped" where the machine
+has not what the client needs, "not run" where the client has it and its program does not try it,
+and empty where the client has no such thing. The revision told is that of the tree when the run
+begins, and when it ends if that is another. Further arguments go to pytest and COMPAT_BROKER
+chooses another broker (see `tests.compat.brokers`); with either the table is only printed.
 """
 
 import os
@@ -31,8 +33,13 @@ SCENARIOS = {
     "admin": "admin",
     "transact": "transactions",
 }
+_LEGEND = (
+    "An empty cell: the client has no such thing. *not run*: it has, and our program does not try "
+    "it. *skipped*: the",
+    "machine of the run has no interpreter or compiler for the client.",
+)
 _CASE = re.compile(r"test_clients\.py::test_(?P<scenario>\w+)\[(?P<case>.+)\]$")
-_VERDICTS = ("no", "not yet", "yes")
+_VERDICTS = ("no", "not yet", "skipped", "yes")
 
 
 class Collector:
@@ -74,15 +81,18 @@ def _client_of(case: str) -> Client:
 def _verdict(report: pytest.TestReport) -> str:
     if hasattr(report, "wasxfail"):
         return "not yet"
+    if report.skipped:
+        return "skipped"
     return "yes" if report.passed else "no"
 
 
 def render(
-    outcomes: dict[tuple[str, str], list[str]],
+    outcomes: Mapping[tuple[str, str], list[str]],
     sent: Mapping[str, set[tuple[int, int]]],
+    tree: str,
     second_tries: Sequence[str] = (),
 ) -> str:
-    """The page as Markdown."""
+    """The page as Markdown; `tree` says what was run."""
     head = ["client", "language", *SCENARIOS.values(), "codecs"]
     lines = [
         "# Clients that were run",
@@ -93,16 +103,16 @@ def render(
         "the scenarios",
         "are described in [tests/compat/clients](../tests/compat/clients/README.md).",
         "",
-        _run_sentence(outcomes),
+        _run_sentence(outcomes, tree),
         "",
         "| " + " | ".join(head) + " |",
         "|" + " --- |" * len(head),
     ]
     for client in CLIENTS:
-        cells = [_cell(outcomes.get((client.name, scenario), [])) for scenario in SCENARIOS]
-        row = [client.name, client.language, *cells, ", ".join(client.codecs)]
+        cells = [_cell(client, scenario, outcomes) for scenario in SCENARIOS]
+        row = [client.name, client.language, *cells, _codecs(client)]
         lines.append("| " + " | ".join(row) + " |")
-    lines += ["", "An empty cell: the client has no such thing.", ""]
+    lines += ["", *_LEGEND, ""]
     lines += [f"* {name}, {scenario}: {why}" for (name, scenario), why in PENDING.items()]
     names = ", ".join(f"`{case.rpartition('::')[2]}`" for case in second_tries)
     lines += ["", f"Passed at the second try: {names}."] if names else []
@@ -110,12 +120,24 @@ def render(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _run_sentence(outcomes: dict[tuple[str, str], list[str]]) -> str:
+def revision() -> str:
+    """The commit of the work tree as it is now, marked when files differ from it."""
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty= with uncommitted changes"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PAGE.parent)
+    return told.stdout.strip() or "unknown"
+
+
+def describe_tree(before: str, after: str) -> str:
+    """What was run, by the revisions at both ends of the run."""
+    if before == after:
+        return f"revision {before}"
+    return f"begun on revision {before}, ended on {after}"
+
+
+def _run_sentence(outcomes: Mapping[tuple[str, str], list[str]], tree: str) -> str:
     verdicts = [verdict for cases in outcomes.values() for verdict in cases]
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    revision = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return (
-        f"Last run: {time.strftime('%Y-%m-%d')}, revision {revision or 'unknown'}, "
+        f"Last run: {time.strftime('%Y-%m-%d')}, {tree}, "
         f"{len(verdicts)} cases, {verdicts.count('yes')} passed."
     )
 
@@ -127,8 +149,9 @@ def _api_table(sent: Mapping[str, set[tuple[int, int]]]) -> Iterator[str]:
         "",
         "The versions of each API that these clients chose in that run, of those that Tidelog "
         "offers, noted by a",
-        "proxy. An API without clients is sent by none of them in these scenarios; other tests and "
-        "[tools](compatibility-applications.md) send it.",
+        "proxy; ApiVersions itself is sent before the offer is known. An API without clients is "
+        "sent by none of them in",
+        "these scenarios; other tests and [tools](compatibility-applications.md) send it.",
         "",
         "| key | API | served | sent: by |",
         "| --- | --- | --- | --- |",
@@ -145,21 +168,30 @@ def _api_table(sent: Mapping[str, set[tuple[int, int]]]) -> Iterator[str]:
         yield f"| {int(api_key)} | {name} | {served.min} to {served.max} | {cell} |"
 
 
-def _cell(verdicts: list[str]) -> str:
+def _cell(client: Client, scenario: str, outcomes: Mapping[tuple[str, str], list[str]]) -> str:
+    verdicts = outcomes.get((client.name, scenario), [])
     for verdict in _VERDICTS:
         if verdict in verdicts:
             return verdict
-    return ""
+    has_it = scenario in client.scenarios or scenario in client.not_run
+    return "not run" if has_it else ""
+
+
+def _codecs(client: Client) -> str:
+    others = [name for name in client.not_run if name not in SCENARIOS]
+    return ", ".join(client.codecs) + (f"; not run: {', '.join(others)}" if others else "")
 
 
 def main() -> int:
     """Runs the matrix with pytest and writes the page; pytest's exit code."""
     collector = Collector()
+    before = revision()
     proxy = recorder.start()
     tests = str(Path(__file__).with_name("test_clients.py"))
     code = pytest.main(["-q", "--tb=short", tests, *sys.argv[1:]], plugins=[collector])
     second_tries = collector.try_again()
-    page = render(collector.outcomes, proxy.versions, second_tries)
+    tree = describe_tree(before, revision())
+    page = render(collector.outcomes, proxy.versions, tree, second_tries)
     whole = not sys.argv[1:] and os.environ.get("COMPAT_BROKER", "tidelog") == "tidelog"
     if whole:
         PAGE.write_text(page)
