@@ -55,6 +55,15 @@ _RETRIED: Final = frozenset(
 )
 
 
+_UNKNOWN_TOPIC: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
     """A topic as metadata describes it: its id (16 bytes, zero if unknown) and leaders."""
@@ -117,10 +126,19 @@ class Cluster:
 
         Raises:
             BrokerUnreachable: no bootstrap address answered.
+            BrokerRefused: a topic in `names` is denied.
         """
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        answer = self._retrying(lambda: self._any_connection().call(request, 12, 1))
+
+        def ask() -> Any:
+            answer = self._any_connection().call(request, 12, 1)
+            for topic in answer.topics if wanted is not None else ():
+                if topic.error_code not in _UNKNOWN_TOPIC:
+                    check(topic.error_code, f"topic {topic.name}")
+            return answer
+
+        answer = self._retrying(ask)
         self.cluster_id = answer.cluster_id or ""
         self._addresses = {node.node_id: (node.host, node.port) for node in answer.brokers}
         found = {}

@@ -275,17 +275,17 @@ def _at_times(
     times: Mapping[TopicPartition, int],
     is_start: bool,
 ) -> dict[TopicPartition, int]:
-    found = cluster.list_offsets(times, read_committed=options.read_committed)
-    offsets = {tp: answer.offset for tp, answer in found.items()}
-    unmatched = sorted(tp for tp, offset in offsets.items() if offset < 0)
-    if not unmatched:
-        return offsets
     strategy = options.starting_strategy if is_start else options.ending_strategy
     if options.strict_window:
         strategy = "latest"
-    if strategy == "error":
+    # Before the times: a record that comes in between is behind the end that is known here.
+    fallback = {} if strategy == "error" else _at_place(cluster, options, strategy, list(times))
+    found = cluster.list_offsets(times, read_committed=options.read_committed)
+    offsets = {tp: answer.offset for tp, answer in found.items()}
+    unmatched = sorted(tp for tp, offset in offsets.items() if offset < 0)
+    if unmatched and strategy == "error":
         raise NoOffsetMatched(_explain_unmatched(cluster, boundary.option, times, unmatched))
-    return offsets | _at_place(cluster, options, strategy, unmatched)
+    return offsets | {tp: fallback[tp] for tp in unmatched}
 
 
 def _explain_unmatched(

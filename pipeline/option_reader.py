@@ -31,6 +31,9 @@ _REFUSED_KAFKA: Final = {
     "kafka.key.deserializer": "keys are bytes; cast them in the query",
     "kafka.value.deserializer": "values are bytes; cast them in the query",
     "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint, not in a group",
+    "kafka.ssl.truststore.certificates": "give a file by kafka.ssl.truststore.location",
+    "kafka.ssl.keystore.certificate.chain": "give a file by kafka.ssl.keystore.location",
+    "kafka.ssl.keystore.key": "give a file by kafka.ssl.keystore.location, key and certificate",
     "kafka.interceptor.classes": "there is no Java client here to intercept",
 }
 _UNITS_MS: Final = {
@@ -54,6 +57,10 @@ class OptionReader:
     def text(self, name: str, default: str = "") -> str:
         """The value of `name`."""
         return self._values.get(name.lower(), default)
+
+    def given(self, name: str, other: str) -> str:
+        """Which of two names for one thing was given; the first one wins."""
+        return other if self.has(other) and not self.has(name) else name
 
     def has(self, name: str) -> bool:
         """Whether `name` was given."""

@@ -226,7 +226,9 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             "option delivery=exactly-once needs transactionalIdPrefix: a name of this query that "
             "no other query uses and that stays the same over restarts"
         )
-    acks = reader.choice("acks", ("all", "-1", "1"), reader.text("kafka.acks", "all"))
+    acks = reader.choice(reader.given("acks", "kafka.acks"), ("all", "-1", "1"), "all")
+    if acks == "1" and delivery == "exactly-once":
+        reader.refuse(reader.given("acks", "kafka.acks"), "exactly-once needs all")
     parsed = SinkOptions(
         connection=parse_connection(reader),
         topic=reader.text("topic"),
@@ -234,9 +236,9 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         transactional_id_prefix=reader.text("transactionalIdPrefix"),
         acks=1 if acks == "1" else -1,
         compression=reader.choice(
-            "compression",
+            reader.given("compression", "kafka.compression.type"),
             ("none", "gzip", "snappy", "lz4", "zstd"),
-            reader.text("kafka.compression.type", "none"),
+            "none",
         ),
         batch_bytes=reader.size("batchBytes", 256 * 1024),
         max_rows_per_second=reader.number("maxRowsPerSecond", None),
@@ -298,7 +300,11 @@ def _credentials(reader: OptionReader, protocol: str) -> tuple[str, str]:
     name = "kafka.sasl.jaas.config"
     if not protocol.startswith("SASL_"):
         return "", ""
-    pairs = dict(re.findall(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"', reader.text(name)))
+    found = re.findall(
+        r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""",
+        reader.text(name),
+    )
+    pairs = {word: re.sub(r"\\(.)", r"\1", double or single) for word, double, single in found}
     if len(pairs) != 2:
         reader.refuse(name, 'write ...LoginModule required username="NAME" password="SECRET";')
     return pairs.get("username", ""), pairs.get("password", "")

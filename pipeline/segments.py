@@ -28,9 +28,11 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.batches import DecodeRules, PartitionDecoder
+from pipeline.cluster import LATEST, Cluster
 from pipeline.errors import DataLoss
 from pipeline.options import SourceOptions
 from pipeline.pruning import from_manifest
+from pipeline.reading import RangeReader
 from pipeline.splits import OffsetRange
 
 READ_BYTES: Final = 8 << 20
@@ -97,6 +99,39 @@ def read_closed(
         )
     rest = wanted.end if is_all else min(decoder.next_offset, wanted.end)
     return OffsetRange(wanted.topic, wanted.partition, rest, wanted.end)
+
+
+def read_range(
+    cluster: Cluster, options: SourceOptions, wanted: OffsetRange, rules: DecodeRules
+) -> Generator[pa.RecordBatch, None, None]:
+    """The records of `wanted`, from files as far as the options say and they reach.
+
+    Raises as `read_closed` and `RangeReader.batches`.
+    """
+    rest = wanted
+    if options.read_from != "broker":
+        left = yield from read_closed(options, _decided(cluster, options, wanted), rules)
+        rest = OffsetRange(wanted.topic, wanted.partition, left.start, wanted.end)
+    reader = RangeReader(
+        cluster,
+        rest,
+        rules,
+        fetch_bytes=options.fetch_bytes,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    yield from reader.batches()
+
+
+def _decided(cluster: Cluster, options: SourceOptions, one: OffsetRange) -> OffsetRange:
+    """What of `one` lies below every open transaction, for readers of committed records.
+
+    Files do not tell whether a transaction is still open; the broker does.
+    """
+    if not options.read_committed:
+        return one
+    tp = one.topic_partition
+    end = cluster.list_offsets({tp: LATEST}, read_committed=True)[tp].offset
+    return OffsetRange(one.topic, one.partition, one.start, max(min(one.end, end), one.start))
 
 
 def _read_segments(

@@ -102,7 +102,8 @@ def by_partition(
     named = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "topic": topic}
     with Cluster(parse_sink_options(named).connection) as cluster:
         count = len(cluster.partitions(TopicChoice(names=(topic,))))
-    choose = F.udf(lambda key: partition_for_key(bytes(key), count), "int")
+    # A row with neither goes where an empty key goes: any place is good that is always the same.
+    choose = F.udf(lambda key: partition_for_key(bytes(key or b""), count), "int")
     basis = F.col("value").cast("binary")
     if "key" in frame.columns:
         basis = F.coalesce(F.col("key").cast("binary"), basis)

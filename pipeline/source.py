@@ -42,12 +42,12 @@ from pyspark.sql.types import (
 )
 
 from pipeline.batches import COLUMN_TYPES, HEADERS, DecodeRules
-from pipeline.cluster import LATEST, Cluster
+from pipeline.cluster import Cluster
 from pipeline.errors import BadOptions
 from pipeline.filters import narrow_by
 from pipeline.offsets import Narrowing, plan_batch
 from pipeline.options import SourceOptions, parse_sink_options, parse_source_options
-from pipeline.reading import RangeReader
+from pipeline.segments import read_range
 from pipeline.splits import OffsetRange
 
 FORMAT: Final = "tidelog"
@@ -188,33 +188,7 @@ def read_task(
     )
     with Cluster(options.connection) as cluster:
         for one in task.ranges:
-            rest = one
-            if options.read_from != "broker":
-                from pipeline.segments import read_closed
-
-                decided = _decided(cluster, options, one)
-                left = yield from read_closed(options, decided, rules)
-                rest = OffsetRange(one.topic, one.partition, left.start, one.end)
-            reader = RangeReader(
-                cluster,
-                rest,
-                rules,
-                fetch_bytes=options.fetch_bytes,
-                fail_on_data_loss=options.fail_on_data_loss,
-            )
-            yield from reader.batches()
-
-
-def _decided(cluster: Cluster, options: SourceOptions, one: OffsetRange) -> OffsetRange:
-    """What of `one` lies below every open transaction, for readers of committed records.
-
-    Files do not tell whether a transaction is still open; the broker does.
-    """
-    if not options.read_committed:
-        return one
-    tp = one.topic_partition
-    end = cluster.list_offsets({tp: LATEST}, read_committed=True)[tp].offset
-    return OffsetRange(one.topic, one.partition, one.start, max(min(one.end, end), one.start))
+            yield from read_range(cluster, options, one, rules)
 
 
 def schema_of(options: SourceOptions) -> StructType:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 PLAN_VERSION: Final = 1
 _START: Final = "start"
+_UNFIT: Final = ("timeWindow", "maxLateness", "columns", "segments.statistics")
+"""Options of the source that choose among rows and columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,11 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
     options = parse_source_options({"includeHeaders": "true", **settings.options}, is_stream=False)
     if settings.lake not in LAKES:
         raise BadOptions([f"format {settings.lake!r} is unknown: write {', '.join(LAKES)}"])
+    given = {name.lower() for name in settings.options}
+    if unfit := [name for name in _UNFIT if name.lower() in given]:
+        raise BadOptions(
+            [f"option {name} means nothing to an archive, which takes all rows" for name in unfit]
+        )
     lake = LAKES[settings.lake](settings.target, settings.state_dir)
     journal = Journal(settings.state_dir)
     with Cluster(options.connection) as cluster:

@@ -28,7 +28,7 @@ from pipeline.batches import COLUMN_TYPES, DecodeRules
 from pipeline.cluster import Cluster
 from pipeline.journal import sync_directory
 from pipeline.options import SourceOptions
-from pipeline.reading import RangeReader
+from pipeline.segments import read_range
 from pipeline.splits import OffsetRange
 
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -120,14 +120,7 @@ def write_ranges(
     writer = _DateWriter(Path(folder), name, number)
     with Cluster(options.connection) as cluster, writer:
         for one in ranges:
-            reader = RangeReader(
-                cluster,
-                one,
-                rules,
-                fetch_bytes=options.fetch_bytes,
-                fail_on_data_loss=options.fail_on_data_loss,
-            )
-            for batch in reader.batches():
+            for batch in read_range(cluster, options, one, rules):
                 writer.add(one.partition, batch)
         return writer.finish(ranges[0].topic)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -23,7 +24,8 @@ from pipeline.jobs.files import FILE_SCHEMA, WrittenFile
 from pipeline.journal import Journal
 from pipeline.option_reader import local_path
 
-APP_ID: Final = "tidelog-archive"
+APPLICATION: Final = "tidelog-archive"
+"""What a table's log calls us, before the archive's own id."""
 
 
 class Lake(Protocol):
@@ -58,6 +60,12 @@ class ParquetLake:
         self._state = Journal(state_dir)
         self._markers = Journal(Path(self.folder) / "_complete")
 
+    @property
+    def app_id(self) -> str:
+        """The archive's own name in a table's log: several may write into one table."""
+        made = {"id": uuid.uuid4().hex}
+        return f"{APPLICATION}-{self._state.put('identity', made)['id']}"
+
     def has_batch(self, number: int) -> bool:
         """The journal's commit is all there is, and it is written last."""
         return self._state.find(f"commits/{number:08d}") is not None
@@ -82,7 +90,7 @@ class DeltaLake(ParquetLake):
         deltalake = _needed("deltalake")
         if not deltalake.DeltaTable.is_deltatable(self.folder):
             return False
-        version = deltalake.DeltaTable(self.folder).transaction_version(APP_ID)
+        version = deltalake.DeltaTable(self.folder).transaction_version(self.app_id)
         # Not "version or -1": batch 0 is a batch.
         return version is not None and version >= number
 
@@ -109,7 +117,7 @@ class DeltaLake(ParquetLake):
             for file in files
         ]
         properties = deltalake.CommitProperties(
-            app_transactions=[deltalake.Transaction(app_id=APP_ID, version=number)]
+            app_transactions=[deltalake.Transaction(app_id=self.app_id, version=number)]
         )
         table.create_write_transaction(
             actions, "append", table.schema(), ["event_date"], commit_properties=properties
@@ -141,10 +149,10 @@ class IcebergLake(ParquetLake):
         if not self._catalog.table_exists(self._target):
             return False
         snapshots = self._catalog.load_table(self._target).metadata.snapshots
-        wanted = str(number)
+        wanted, name = str(number), self.app_id
         return any(
             snapshot.summary is not None
-            and snapshot.summary.additional_properties.get(APP_ID) == wanted
+            and snapshot.summary.additional_properties.get(name) == wanted
             for snapshot in snapshots
         )
 
@@ -155,7 +163,7 @@ class IcebergLake(ParquetLake):
         table = self._catalog.create_table_if_not_exists(self._target, FILE_SCHEMA)
         table.add_files(
             [f"file://{Path(file.path).absolute()}" for file in files],
-            snapshot_properties={APP_ID: str(number)},
+            snapshot_properties={self.app_id: str(number)},
         )
 
 

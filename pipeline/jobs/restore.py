@@ -22,6 +22,7 @@ from pipeline.cluster import Cluster, check
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.journal import Journal
+from pipeline.marks import committed
 from pipeline.options import SinkOptions, TopicChoice, parse_sink_options
 from pipeline.session import by_partition
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -74,6 +75,8 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
     from pyspark.sql import functions as F
 
     sink = {**settings.options, "topic": settings.topic}
+    if settings.name:
+        sink |= {"delivery": "exactly-once", "transactionalIdPrefix": settings.name}
     options = parse_sink_options(sink)
     progress("read")
     frame = _chosen(spark, settings)
@@ -103,16 +106,30 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
     frame = frame.withColumnRenamed("partition", "was").withColumn("partition", F.col("was"))
     spread = by_partition(frame, bootstrap, settings.topic, settings.options)
     spread = spread.sortWithinPartitions("was", "offset")
-    if settings.name:
-        sink |= {"delivery": "exactly-once", "transactionalIdPrefix": settings.name}
     if settings.rows_per_second:
         sink["maxRowsPerSecond"] = str(settings.rows_per_second)
     columns = ("key", "value", "headers", "timestamp", "partition")
+    before = _marks_count(options, tasks)
     spread.select(*columns).write.format("tidelog").mode("append").options(**sink).save()
+    if before and before == _marks_count(options, tasks):
+        return Outcome(
+            code=JobCode.NOTHING_TO_DO,
+            sentence=f"restore {settings.name} was done before: nothing was written",
+            report={"rows": 0, "oldest_ms": oldest_ms},
+        )
     return Outcome(
         sentence=f"restored {facts['rows']:,} records to {settings.topic}",
         report={"rows": facts["rows"], "oldest_ms": oldest_ms},
     )  # fmt: skip
+
+
+def _marks_count(options: SinkOptions, partitions: int) -> int:
+    """How many partitions have a mark under the name of this restore."""
+    if options.delivery != "exactly-once":
+        return 0
+    prefix = f"{options.transactional_id_prefix}-{options.topic}"
+    with Cluster(options.connection) as cluster:
+        return sum(bool(committed(cluster, f"{prefix}-{index}")) for index in range(partitions))
 
 
 def _check_duration(rows: int, tasks: int, rate: int, options: SinkOptions) -> None:

@@ -27,7 +27,7 @@ from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.plan import describe_plan
 from pipeline.offsets import plan_batch
 from pipeline.options import SourceOptions, parse_source_options
-from pipeline.reading import RangeReader
+from pipeline.segments import read_range
 from pipeline.splits import OffsetRange
 
 if TYPE_CHECKING:
@@ -98,11 +98,8 @@ def judge_range(options: SourceOptions, one: OffsetRange, newest_ms: int) -> lis
         verify_checksums=options.verify_checksums, on_malformed="clamp",
     )  # fmt: skip
     with Cluster(options.connection) as cluster:
-        reader = RangeReader(
-            cluster, one, rules, fetch_bytes=options.fetch_bytes,
-            fail_on_data_loss=options.fail_on_data_loss,
-        )  # fmt: skip
-        return judge(one.topic, one.partition, reader.batches(), newest_ms)
+        batches = read_range(cluster, options, one, rules)
+        return judge(one.topic, one.partition, batches, newest_ms)
 
 
 def judge(

@@ -107,8 +107,9 @@ def _places(
     target: Cluster, times: Mapping[TopicPartition, int | None], overlap_ms: int
 ) -> dict[TopicPartition, int]:
     known = {tp: max(when - overlap_ms, 0) for tp, when in times.items() if when is not None and when >= 0}  # noqa: E501  # fmt: skip
-    found = target.list_offsets(known)
+    # The ends first: a record that comes in between must not lie before the place.
     ends = target.list_offsets(dict.fromkeys(known, LATEST))
+    found = target.list_offsets(known)
     # No record that young: the target ends before it, and everything to come is news.
     return {tp: hit.offset if hit.offset >= 0 else ends[tp].offset for tp, hit in found.items()}
 
