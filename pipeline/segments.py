@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -187,23 +187,38 @@ def _read_segment(
     False if the file ends in the middle of a batch, before the decoder's end.
     """
     position = _position_of(segment, decoder.next_offset)
+    for start, data in chunks(segment, position):
+        # What ended before this chunk must not be begun again by it.
+        ahead = [(one[0], one[1]) for one in aborted if one[2] >= decoder.next_offset]
+        yield from decoder.feed(data, ahead)
+        position = start + len(data)
+        if decoder.is_done:
+            return True
+    return position >= segment.size_bytes
+
+
+def chunks(segment: Segment, position: int = 0) -> Iterator[tuple[int, memoryview]]:
+    """(byte position, whole entries) of the segment from `position` on, a few MiB at a time.
+
+    Stops where the file ends in the middle of an entry.
+
+    Raises:
+        FileNotFoundError: the segment is gone.
+    """
     chunk_bytes = READ_BYTES
     with open(segment.path, "rb") as file:
-        while position < segment.size_bytes and not decoder.is_done:
+        while position < segment.size_bytes:
             file.seek(position)
-            data = file.read(chunk_bytes)
+            data = file.read(min(chunk_bytes, segment.size_bytes - position))
             used = whole_batches(data)
-            if not used:
-                if len(data) < chunk_bytes:
-                    return False
+            if used:
+                yield position, memoryview(data)[:used]
+                position += used
+            elif len(data) < chunk_bytes:
+                return
+            else:
                 # One batch is larger than a chunk.
                 chunk_bytes *= 2
-                continue
-            # What ended before this chunk must not be begun again by it.
-            ahead = [(one[0], one[1]) for one in aborted if one[2] >= decoder.next_offset]
-            yield from decoder.feed(memoryview(data)[:used], ahead)
-            position += used
-    return True
 
 
 def whole_batches(data: bytes) -> int:

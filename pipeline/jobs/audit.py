@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.batches import iter_headers
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.segments import Segment, list_segments
+from pipeline.segments import Segment, chunks, list_segments
 from protocol.records.checksums import crc32c
 from protocol.records.layout import ATTRIBUTES_AT
 
@@ -82,23 +82,35 @@ def audit(spark: SparkSession, settings: AuditSettings, progress: Progress = sil
 
 
 def audit_segment(segment: Segment, staging: str = "") -> dict[str, Any]:
-    """What one segment holds and what is wrong with it; runs in a worker."""
-    data = Path(segment.path).read_bytes()[: segment.size_bytes]
-    view = memoryview(data)
+    """What one segment holds and what is wrong with it; runs in a worker.
+
+    Of a segment that retention takes meanwhile nothing is said.
+    """
+    try:
+        return _judge_segment(segment, staging)
+    except FileNotFoundError:
+        return {"path": segment.path, "records": 0, "bytes": 0, "open_bytes": 0, "defects": []}
+
+
+def _judge_segment(segment: Segment, staging: str) -> dict[str, Any]:
     defects: list[str] = []
     batches: list[tuple[int, int, int, int]] = []
     records = 0
     end = 0
     next_offset = segment.base_offset
-    for position, end, fields in iter_headers(view):
-        if crc32c(view[position + ATTRIBUTES_AT : end]) != fields[4]:
-            defects.append(f"batch at byte {position}: wrong CRC-32C")
-        if fields[0] < next_offset:
-            defects.append(f"batch at byte {position}: offset {fields[0]} after {next_offset - 1}")
-        next_offset = fields[0] + fields[6] + 1
-        records += max(fields[12], 0)
-        batches.append((position, fields[0], next_offset - 1, fields[8]))
-    rest = len(data) - end
+    for start, view in chunks(segment):
+        for position, behind, fields in iter_headers(view):
+            at, end = start + position, start + behind
+            if crc32c(view[position + ATTRIBUTES_AT : behind]) != fields[4]:
+                defects.append(f"batch at byte {at}: wrong CRC-32C")
+            if fields[0] < next_offset:
+                defects.append(f"batch at byte {at}: offset {fields[0]} after {next_offset - 1}")
+            next_offset = fields[0] + fields[6] + 1
+            records += max(fields[12], 0)
+            batches.append((at, fields[0], next_offset - 1, fields[8]))
+        if end < start + len(view):
+            break
+    rest = segment.size_bytes - end
     if rest and not segment.is_last:
         defects.append(f"{rest} bytes behind byte {end} are no batch")
     index_defects = [*_index_defects(segment, batches), *_time_defects(segment, batches)]
@@ -107,7 +119,7 @@ def audit_segment(segment: Segment, staging: str = "") -> dict[str, Any]:
     return {
         "path": segment.path,
         "records": records,
-        "bytes": len(data),
+        "bytes": segment.size_bytes,
         "open_bytes": rest if segment.is_last else 0,
         "defects": [*defects, *index_defects][:_DEFECTS_SHOWN],
     }

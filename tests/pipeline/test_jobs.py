@@ -1,6 +1,7 @@
 """The jobs against a real broker, a real Spark and real tables; and the flights end to end."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,49 @@ def test_days_become_complete_and_late_rows_are_counted(
     assert json.loads(marker.read_text()) == {"batch": 0, "date": "2023-11-14"}
     broker.produce(topic, 0, 3, first=3)
     assert archive(spark, settings).report["late_rows"] == 3
+
+
+def test_two_archives_into_one_table_do_not_take_each_others_batches(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    target = str(tmp_path / "lake")
+    for first in (0, 10):
+        topic = broker.topic(1)
+        broker.produce(topic, 0, 10, first=first)
+        folder = tmp_path / str(first)
+        settings = settings_of(broker, topic, folder, lake="delta", target=target)
+        assert archive(spark, settings).report["rows"] == 10
+    assert sorted(table_values(spark, "delta", settings)) == sorted(expected((0, 20)))
+
+
+def test_an_archive_reads_files_if_asked_and_refuses_to_choose_rows(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(1, segment_bytes="9000")
+    for first in range(0, 2000, 400):
+        broker.produce(topic, 0, 400, first=first, batchBytes="2k")
+    settings = settings_of(broker, topic, tmp_path)
+    hybrid = {"readFrom": "hybrid", "segments.path": str(broker.directory)}
+    asked = replace(settings, options={**settings.options, **hybrid})
+    assert archive(spark, asked).report["rows"] == 2000
+    assert values(spark.read.parquet(settings.target)) == expected((0, 2000))
+    strict = replace(settings, options={**settings.options, "timeWindow": "strict"})
+    with pytest.raises(BadOptions, match="option timeWindow means nothing to an archive"):
+        archive(spark, strict)
+
+
+def test_a_restore_that_was_done_before_says_so(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic, copy = broker.topic(2), broker.topic(2)
+    broker.produce(topic, 0, 5)
+    archive(spark, settings_of(broker, topic, tmp_path))
+    settings = RestoreSettings(
+        options=broker.options, source=str(tmp_path / "lake"), topic=copy, name=copy
+    )
+    assert restore(spark, settings).report["rows"] == 5
+    again = restore(spark, settings)
+    assert (again.code, again.report["rows"]) == (JobCode.NOTHING_TO_DO, 0)
 
 
 def test_restore_refuses_a_topic_that_would_spoil_the_records(

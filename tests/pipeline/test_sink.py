@@ -112,6 +112,15 @@ def test_a_named_write_is_done_once_however_often_it_is_repeated(
     assert read(topic, kafka__isolation__level="read_committed").count() == 40
 
 
+def test_rows_without_key_and_value_have_a_partition_too(
+    spark: SparkSession, broker: Broker
+) -> None:
+    topic = broker.topic(3)
+    frame = spark.sql("select cast(null as string) as key, cast(null as string) as value")
+    row: Any = by_partition(frame, broker.bootstrap, topic).first()
+    assert row["partition"] in range(3)
+
+
 @pytest.mark.core
 def test_rows_of_one_partition_in_two_tasks_are_refused(rows: DataFrame, broker: Broker) -> None:
     topic = broker.topic(2)

@@ -168,3 +168,35 @@ def test_the_documentation_has_every_option_and_no_other() -> None:
         assert {name for name in told if not name.startswith("kafka.")} == (
             set(known) - {"includeHeaders"} if known is _SINK_NAMES else set(known)
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"kafka.acks": "0"}, "option kafka.acks='0': write all or -1 or 1"),
+        ({"kafka.compression.type": "best"}, "option kafka.compression.type='best': write none"),
+        (
+            {"acks": "1", "delivery": "exactly-once", "transactionalIdPrefix": "p"},
+            "option acks='1': exactly-once needs all",
+        ),
+        ({"kafka.ssl.keystore.key": "-----BEGIN"}, "give a file by kafka.ssl.keystore.location"),
+    ],
+)
+def test_a_sinks_option_is_named_as_it_was_given(options: dict[str, str], expected: str) -> None:
+    with pytest.raises(BadOptions) as caught:
+        parse_sink_options({"kafka.bootstrap.servers": "a:1", "topic": "t", **options})
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'x.PlainLoginModule required username="a\"b" password="c\\d";',
+        r"""x.PlainLoginModule required username='a"b' password='c\\d';""",
+    ],
+    ids=["double quotes", "single quotes"],
+)
+def test_users_and_passwords_are_read_as_java_reads_them(text: str) -> None:
+    named = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.jaas.config": text}
+    connection = parse_source_options({**BASE, **named}, is_stream=False).connection
+    assert (connection.sasl_username, connection.sasl_password) == ('a"b', "c\\d")

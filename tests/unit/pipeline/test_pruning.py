@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 
 from pipeline.cluster import Cluster, FoundOffset
 from pipeline.jobs.plan import describe_plan
-from pipeline.offsets import NO_UPPER_TIME, ReadPlan, _end_by_lateness
+from pipeline.offsets import NO_UPPER_TIME, ReadPlan, _end_by_lateness, resolve
 from pipeline.options import SourceOptions, TopicPartition, parse_source_options
 from pipeline.pruning import MANIFEST, from_manifest, parse_segments, prune
 from pipeline.splits import OffsetRange
@@ -218,3 +218,23 @@ def test_a_plan_shows_what_is_read_of_what_and_what_was_pruned(folder: Path) -> 
             "offsets": 30, "pruned": 20,
         },
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "named", [{"timeWindow": "strict"}, {"startingOffsetsByTimestampStrategy": "latest"}]
+)
+def test_the_end_is_asked_before_the_time(named: dict[str, str]) -> None:
+    """A record that comes in between lies behind the end that is known; else it were skipped."""
+    asked: list[int] = []
+
+    class Growing(Lookups):
+        def list_offsets(
+            self, questions: Mapping[TopicPartition, int], *, read_committed: bool = False
+        ) -> dict[TopicPartition, FoundOffset]:
+            asked.extend(questions.values())
+            return super().list_offsets(questions, read_committed=read_committed)
+
+    starting = options(startingTimestamp="1000000000000", **named)
+    cluster = cast("Cluster", Growing())
+    assert resolve(cluster, starting, starting.starting, [("t", 0)], 0) == {("t", 0): 50}
+    assert asked == [-1, 1_000_000_000_000]
