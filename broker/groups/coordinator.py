@@ -178,18 +178,21 @@ class GroupCoordinator:
             else:
                 answer(JoinAnswer(error=error, member_id=request.member_id))
             return
-        if consumers is not None:
-            self._become_classic(group_id)
         group = self.groups.get(group_id)
+        if group is None and request.member_id:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+            answer(JoinAnswer(error=error, member_id=request.member_id))
+            return
         if group is None:
-            if request.member_id:
-                error = ErrorCode.UNKNOWN_MEMBER_ID
-                answer(JoinAnswer(error=error, member_id=request.member_id))
-                return
-            group = self._get_or_create(group_id)
+            group = Group(group_id, self._limits)
         actions = group.join(request, answer, self._clock.monotonic_ms())
+        if not _is_blank(group):
+            self.groups[group_id] = group
+            if consumers is not None:
+                self._become_classic(group_id)
+        elif not self.offsets.table.has_offsets(group_id):
+            self.groups.pop(group_id, None)
         self._carry_out(group, actions)
-        self._drop_if_never_used(group)
 
     def sync(
         self, group_id: str, request: SyncRequest, answer: Callable[[SyncAnswer], object]
@@ -357,11 +360,10 @@ class GroupCoordinator:
             self._get_or_create(group_id)
 
     def _become_classic(self, group_id: str) -> None:
-        """Make an empty group of the other protocol a classic one, for its next member."""
+        """Forget that an empty group was of the other protocol: its next member has joined."""
         records = self.consumers.erase(group_id)
         self.consumers.forget(group_id)
         self._topic.append(self._topic.partition_of(group_id), records, log_failure)
-        self._get_or_create(group_id)
 
     def _downgrade(
         self,
@@ -388,16 +390,6 @@ class GroupCoordinator:
         logger.info("group %s is of the classic protocol now", group_id)
         self._carry_out(group, [] if is_settled else group.rebalance(now_ms))
 
-    def _drop_if_never_used(self, group: Group) -> None:
-        """A join that was refused outright must not leave a group behind for each made-up name."""
-        is_blank = group.generation_id == 0 and group.state is GroupState.EMPTY
-        if (
-            is_blank
-            and not group.roster.pending
-            and not self.offsets.table.has_offsets(group.group_id)
-        ):
-            del self.groups[group.group_id]
-
     def _restore(self, group_id: str, stored: StoredGroup) -> None:
         group = self._get_or_create(group_id)
         group.restore(stored.snapshot, self._clock.monotonic_ms())
@@ -415,6 +407,12 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is not None:
             self._carry_out(group, group.tick(now_ms))
+
+
+def _is_blank(group: Group) -> bool:
+    """Nobody ever joined: a refusal leaves no group behind, nor makes one what it was not."""
+    is_unused = group.generation_id == 0 and group.state is GroupState.EMPTY
+    return is_unused and not group.roster.pending
 
 
 def _no_group(group_id: str) -> ErrorCode:

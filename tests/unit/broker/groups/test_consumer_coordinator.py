@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from broker.groups.commits import OffsetCommit
 from broker.groups.consumer_values import NO_PARTITIONS, HeartbeatAnswer, HeartbeatRequest
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.offset_records import CommittedOffset
+from broker.groups.values import JoinAnswer, JoinRequest
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
 from tests.unit.broker.groups.fakes import World, topic_id
@@ -218,6 +221,37 @@ async def test_a_member_that_joins_while_its_group_is_deleted_stays() -> None:
     c.world.commits.flush()
     for each in (c, await Coordinated.start(c.world)):
         assert set(each.coordinator.consumers.groups["g"].members) == {"m"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"session_timeout_ms": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"member_id": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+async def test_a_refused_classic_member_leaves_an_empty_group_what_it_is(
+    fields: dict[str, Any], error: ErrorCode
+) -> None:
+    c = await Coordinated.start()
+    c.join()
+    c.beat(-1)
+    epoch = c.coordinator.consumers.groups["g"].epoch
+    answers: list[JoinAnswer] = []
+    facts: dict[str, Any] = {
+        "member_id": "",
+        "new_member_id": "m1",
+        "protocol_type": "consumer",
+        "protocols": (("range", b""),),
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+    }
+    c.coordinator.join("g", JoinRequest(**(facts | fields)), answers.append)
+    assert [answer.error for answer in answers] == [error]
+    for each in (c, await Coordinated.start(c.world)):
+        assert each.coordinator.consumers.groups["g"].epoch == epoch
+        assert each.coordinator.groups == {}
 
 
 async def test_is_a_topic_that_grows_noticed() -> None:
