@@ -12,6 +12,7 @@ Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrErr
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,11 @@ def check_topic_name(name: str) -> None:
         )
 
 
+def _metric_name(name: str) -> str:
+    """What is left of a topic's name in systems where . and _ are the same."""
+    return name.replace(".", "_")
+
+
 def is_internal(name: str) -> bool:
     """Whether `name` is a topic the broker keeps for itself."""
     return name in INTERNAL_TOPICS
@@ -93,6 +99,7 @@ class TopicRegistry:
         }
         self._on_deleted: list[Callable[[Topic], object]] = []
         self._changes = Changes()
+        self._metric_names = Counter(_metric_name(name) for name in data_dir.topics)
         self._revision = 0
         self._group_overrides = data_dir.group_overrides()
 
@@ -200,6 +207,7 @@ class TopicRegistry:
             self._data_dir.create_topic_steps(name, partitions, overrides, self._clock.wall_ms())
         )
         self._by_id[topic.topic_id] = topic
+        self._metric_names[_metric_name(name)] += 1
         self._revision += 1
         return topic
 
@@ -208,6 +216,11 @@ class TopicRegistry:
         check_topic_name(name)
         if name in self._data_dir.topics:
             raise TopicAlreadyExists(f"Topic {name!r} exists already.")
+        if self._metric_names[_metric_name(name)]:
+            raise InvalidTopicName(
+                f"Topic {name!r} collides with an existing one whose name differs in . and _ only; "
+                "names of metrics cannot tell them apart, choose another"
+            )
         self._check_partition_count(partitions, partitions)
 
     async def delete(self, name: str) -> None:
@@ -227,6 +240,7 @@ class TopicRegistry:
             raise PolicyViolation(f"Topic {name!r} belongs to the broker and cannot be deleted.")
         self._data_dir.delete_topic(name, self._clock.wall_ms())
         self._by_id.pop(topic.topic_id, None)
+        self._metric_names[_metric_name(name)] -= 1
         self._revision += 1
         for callback in self._on_deleted:
             callback(topic)

@@ -25,11 +25,13 @@ from config import load
 class FakeDataDir:
     """Topics in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
         self.node_id = 1
         self.path = "/data"
         self.broker_config = load()
         self.topics: dict[str, Any] = {}
+        for name in names:
+            list(self.create_topic_steps(name, 1, {}, 0))
 
     def group_overrides(self) -> dict[str, dict[str, str]]:
         return {}
@@ -51,9 +53,9 @@ class FakeDataDir:
         del self.topics[name]
 
 
-def registry(**settings: str) -> TopicRegistry:
+def registry(names: tuple[str, ...] = (), **settings: str) -> TopicRegistry:
     config = load(command_line={k.replace("_", "."): v for k, v in settings.items()})
-    return TopicRegistry(cast(Any, FakeDataDir()), config=config, clock=FrozenClock())
+    return TopicRegistry(cast(Any, FakeDataDir(names)), config=config, clock=FrozenClock())
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 249, "...", "__consumer_offsets"])
@@ -135,6 +137,29 @@ async def test_existing_name_is_refused() -> None:
     await topics.create("t", 1)
     with pytest.raises(TopicAlreadyExists):
         await topics.create("t", 1)
+
+
+async def test_names_that_differ_in_dots_and_underscores_only_are_refused() -> None:
+    topics = registry()
+    await topics.create("a.b_c", 1)
+    await topics.create("ab", 1)
+    for name in ("a_b_c", "a.b.c", "a_b.c"):
+        with pytest.raises(InvalidTopicName, match="collides"):
+            await topics.create(name, 1)
+    with pytest.raises(TopicAlreadyExists):
+        await topics.create("a.b_c", 1)
+    await topics.delete("a.b_c")
+    await topics.create("a_b.c", 1)
+
+
+async def test_names_that_collided_before_are_served_until_they_are_deleted() -> None:
+    """A directory of an old Kafka may have both."""
+    topics = registry(names=("a.b", "a_b"))
+    await topics.delete("a_b")
+    with pytest.raises(InvalidTopicName):
+        await topics.create("a_b", 1)
+    await topics.delete("a.b")
+    await topics.create("a_b", 1)
 
 
 @pytest.mark.parametrize("count", [0, -1, 11])
