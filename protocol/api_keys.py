@@ -143,7 +143,7 @@ class VersionRange:
 SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
     {
         ApiKey.PRODUCE: VersionRange(0, 13),
-        ApiKey.FETCH: VersionRange(0, 17),
+        ApiKey.FETCH: VersionRange(0, 18),
         ApiKey.LIST_OFFSETS: VersionRange(0, 11),
         ApiKey.METADATA: VersionRange(0, 13),
         ApiKey.OFFSET_COMMIT: VersionRange(0, 10),
