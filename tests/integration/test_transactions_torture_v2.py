@@ -181,8 +181,8 @@ async def test_a_producer_that_dies_leaves_nothing_behind(
         dead = Producer(await running.client(), books)
         await dead.take_over()
         dead.begin(is_commit=True)
-        await dead.run()
         late = [*dead.requests()]
+        await dead.run()
         dead.begin(is_commit=is_commit)
         late += dead.requests()
         await dead.run(stop_at=stop_at)
@@ -193,13 +193,39 @@ async def test_a_producer_that_dies_leaves_nothing_behind(
         heir.begin(is_commit=True)
         await heir.run(stop_at=3)
         ghost = await running.client()
-        for message, version in late[4:]:
+        assert len(late) == 2 * len(REQUESTS)
+        for message, version in late:
             assert _code(await ghost.request(message, version)) in LATE
         await heir.run(first=2)
         seen = await check(await running.client(), books)
         assert heir.number == seen[-1]
         log = running.broker.topics.led_log("t", 0)
         assert log.last_stable_offset == log.high_watermark
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("stop_at", range(1, len(STEPS), 2), ids=STEPS[1::2])
+async def test_what_comes_late_of_a_finished_transaction_does_nothing_to_the_next(
+    tmp_path: Path, stop_at: int, is_commit: bool
+) -> None:
+    """The producer is alive and at work in its next epoch, whose transaction goes on unharmed."""
+    books = Books()
+    async with running_broker(tmp_path) as running:
+        await running.broker.topics.create("t", 2)
+        producer = Producer(await running.client(), books)
+        await producer.take_over()
+        producer.begin(is_commit=is_commit)
+        late = [*producer.requests()]
+        await producer.run()
+        producer.begin(is_commit=True)
+        stopped = await producer.run(stop_at=stop_at)
+        ghost = await running.client()
+        for message, version in late:
+            assert _code(await ghost.request(message, version)) in LATE
+        if stopped < len(REQUESTS):
+            await producer.run(first=stopped)
+        seen = await check(ghost, books)
+        assert seen == ([1, 2] if is_commit else [2])
 
 
 async def _reconnect(producer: Producer, directory: Path) -> BrokerProcess:
