@@ -153,7 +153,7 @@ def _api_table(sent: Mapping[str, set[tuple[int, int]]]) -> Iterator[str]:
         "sent by none of them in",
         "these scenarios; other tests and [tools](compatibility-applications.md) send it.",
         "",
-        "| key | API | served | sent: by |",
+        "| key | API | served in that run | sent: by |",
         "| --- | --- | --- | --- |",
     )
     for api_key, served in SUPPORTED.items():
