@@ -50,14 +50,11 @@ from storage.segment import Segment
 from storage.segment_scan import SegmentScan
 from storage.segmented_log import SegmentedLog
 from storage.steps import SLICE_BYTES, Slice, Steps, off_loop
+from storage.swap import SwapFailed
 from storage.txn_index import AbortedTxn
 
 _ENTRY_COST_BYTES: Final = 512
 """How many bytes of copying an entry costs beside its own, to measure slices by."""
-
-
-class SwapFailed(OSError):
-    """A swap was begun and cannot be finished: only a restart puts the names right."""
 
 
 class _Overtaken(Exception):

@@ -24,7 +24,7 @@ from config import TopicConfig
 from protocol.errors import ProtocolError
 from protocol.records.layout import NO_OFFSET, NO_TIMESTAMP, TimestampType
 from storage.append import AppendPlan, AppendRules, Origin, plan_append
-from storage.compaction import Compaction, CompactionResult, SwapFailed
+from storage.compaction import Compaction, CompactionResult
 from storage.compaction_plan import Cleanable, find_cleanable
 from storage.errors import (
     LogOffline,
@@ -43,6 +43,7 @@ from storage.retention import RetentionRules, plan_retention
 from storage.rolling import RollRules, find_roll_reason
 from storage.segmented_log import RollbackFailed
 from storage.steps import Steps
+from storage.swap import SwapFailed
 
 __all__ = [
     "AppendResult",
@@ -314,6 +315,8 @@ class Log(ReadableLog):
         try:
             # What is planned for the segments as they are must not meet those of a swap.
             self.local.settle()
+        except SwapFailed as error:
+            self._go_offline(error)
         except OSError as error:
             raise storage_failure("delete", self.path, error) from error
         ages = self.local.ages()
@@ -414,6 +417,8 @@ class Log(ReadableLog):
         try:
             result = yield from compaction.steps()
         except SwapFailed as error:
+            if self._is_closed:
+                return None
             self._go_offline(error)
         except ProtocolError as error:
             raise StorageFailed("compact", self.path, str(error)) from error

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import Entry, iter_records
 from storage.append import Origin, PlannedBatch
-from storage.files import Bytes, Files
+from storage.files import Bytes, Files, sync_file
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import CachedBatch, EndTxnMarker, ProducerBatch, ProducerState
 from storage.segment import Segment
@@ -122,6 +122,10 @@ class LogProducers:
         for entry in scan:
             if entry.producer_id != NO_PRODUCER_ID:
                 then.replay(segment, entry, scan.bytes_of(entry))
+        if segment.txn_index.file is not None:
+            # Durable before the manifest tells its size: a file of zeros has the same.
+            sync_file(segment.txn_index.file)
+            segment.files.sync_directory(segment.directory)
 
     def _replay_segment(self, segment: Segment, start: int) -> None:
         scan = SegmentScan(segment, check_crc=False)

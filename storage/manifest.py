@@ -44,6 +44,12 @@ from storage.file_names import MANIFEST_NAME
 from storage.files import File, Files
 
 HEADING: Final = "tidelog segment manifest 1"
+OUTDATED_MAX: Final = 1024
+"""So many outdated lines a file collects before it is written anew in the middle of a run."""
+
+OUTDATED_AT_START_MAX: Final = 64
+"""The same when a directory is opened."""
+
 UNKNOWN: Final = -1
 UNKNOWN_MINIMUM: Final = INT64_MIN
 """The smallest timestamp of records that nobody has looked at: it prunes nothing."""
@@ -104,7 +110,9 @@ class Manifest:
     __slots__ = (
         "_file",
         "_files",
+        "_is_held",
         "_is_suspect",
+        "_lines",
         "_path",
         "cleaned_offset",
         "durable_offset",
@@ -118,7 +126,9 @@ class Manifest:
         self._files = files
         self._path = f"{directory}/{MANIFEST_NAME}"
         self._file: File | None = None
+        self._is_held = False
         self._is_suspect = False
+        self._lines = 0
         self.facts: dict[int, SegmentFacts] = {}
         self.log_start_offset = NO_OFFSET
         self.durable_offset = NO_OFFSET
@@ -169,6 +179,19 @@ class Manifest:
         for base_offset in base_offsets:
             self.facts.pop(base_offset, None)
 
+    def hold(self) -> None:
+        """Keep in memory what is remembered, until `rewrite` or `release`.
+
+        For a directory without a manifest: a part of its first one would tell less than none.
+        """
+        self._is_held = True
+
+    def release(self) -> None:
+        """Write what is remembered from now on; what was held is written now, durably."""
+        if self._is_held and (self.facts or self.cleaned_offset != NO_OFFSET):
+            self.rewrite()
+        self._is_held = False
+
     def distrust(self) -> None:
         """A sync of the file failed, and the medium may lack lines in its middle.
 
@@ -190,7 +213,12 @@ class Manifest:
         if self.lost_offset != NO_OFFSET:
             lines.append(_offset_line(_LOST, self.lost_offset))
         self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
-        self._is_suspect = False
+        self._is_held = self._is_suspect = False
+        self._lines = len(lines)
+
+    def has_outdated(self, lines_max: int) -> bool:
+        """Whether more than so many lines are outdated, four for each segment apart."""
+        return self._lines > lines_max + 4 * len(self.facts)
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -199,7 +227,9 @@ class Manifest:
             self._file = None
 
     def _append(self, line: str) -> None:
-        if self._is_suspect:
+        if self._is_held:
+            return
+        if self._is_suspect or self.has_outdated(OUTDATED_MAX):
             self.rewrite()
         if self._file is None:
             exists = self._files.exists(self._path)
@@ -213,12 +243,14 @@ class Manifest:
             self._file.truncate(size)
             self._is_suspect = False
             raise
+        self._lines += 1
 
     def _read(self, content: bytes) -> None:
         heading, _, rest = content.partition(b"\n")
         if heading != HEADING.encode():
             return
         for kind, values in _parse_lines(rest):
+            self._lines += 1
             if kind == _SEGMENT and all(name in values for name in _FIRST_FIELDS):
                 facts = SegmentFacts(**{name: values[name] for name in _FIELDS if name in values})
                 self.facts[facts.base_offset] = facts

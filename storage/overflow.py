@@ -25,8 +25,9 @@ from itertools import pairwise
 from typing import Final
 
 from protocol.records.builder import build_empty_batch
+from protocol.records.entry_loops import STOP_CORRUPT, check_entries
 from protocol.records.layout import INT32_MAX, INT64_MAX, MAGIC_V2
-from protocol.records.scan import scan_entries
+from protocol.records.scan import Entry, scan_entries
 from storage.entry_heads import EntryHead
 from storage.errors import CorruptLog
 from storage.file_names import (
@@ -38,7 +39,7 @@ from storage.file_names import (
 )
 from storage.files import sync_file
 from storage.leftovers import Opening, finish_rewrites, parsed_names
-from storage.manifest import UNKNOWN
+from storage.manifest import UNKNOWN, SegmentFacts
 from storage.segment import Segment
 
 _COPY_BYTES: Final = 1 << 20
@@ -63,16 +64,43 @@ def split_overflowing(opening: Opening) -> None:
     if bases and MANIFEST_NAME not in opening.names:
         # Where the last one ends, only its entries tell; whoever wrote a manifest has looked.
         suspects.append(bases[-1])
+    facts: list[SegmentFacts] = []
     for base in suspects:
         old = Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms)
         try:
-            facts = opening.manifest.facts.get(base)
-            if facts is None or facts.size_bytes != old.size:
-                parts = _plan(old)
-                if len(parts) > 1:
-                    _split(opening, old, parts)
+            known = opening.manifest.facts.get(base)
+            if (known is None or known.size_bytes != old.size) and _overflows(old):
+                facts += _split(opening, old, _plan(old))
         finally:
             old.close()
+    # Only now: a start that finds a manifest looks at nothing.
+    for one in facts:
+        opening.manifest.remember(one)
+
+
+def _overflows(segment: Segment) -> bool:
+    """Whether the last entry is too far above the base; its index, if right, says where to look."""
+    starts = [segment.offset_index.last().position] if segment.offset_index.exists else []
+    for start in (*starts, 0):
+        last_offset = _last_offset(segment, start)
+        if last_offset is not None:
+            return last_offset - segment.base_offset > INT32_MAX
+    return False
+
+
+def _last_offset(segment: Segment, position: int) -> int | None:
+    """The last offset of the entries from a position on, up to the first that is none."""
+    last_offset, chunk_bytes = None, _COPY_BYTES
+    while position < segment.size:
+        data = segment.log.pread(min(chunk_bytes, segment.size - position), position)
+        heads, taken, stop = check_entries(data, 0, len(data), None, None)
+        if heads:
+            last_offset = Entry._make(heads[-1]).last_offset
+        position += taken
+        if stop == STOP_CORRUPT or (not taken and position + len(data) >= segment.size):
+            break
+        chunk_bytes = _COPY_BYTES if taken else 2 * chunk_bytes
+    return last_offset
 
 
 def _plan(segment: Segment) -> list[_Part]:
@@ -103,7 +131,7 @@ def _base_for(head: EntryHead, next_offset: int) -> int:
     return head.base_offset if head.magic == MAGIC_V2 else head.last_offset - INT32_MAX
 
 
-def _split(opening: Opening, old: Segment, parts: list[_Part]) -> None:
+def _split(opening: Opening, old: Segment, parts: list[_Part]) -> list[SegmentFacts]:
     appended_ms = opening.files.modified_ms(old.log.path)
     new, facts = [], []
     for part in parts:
@@ -123,11 +151,10 @@ def _split(opening: Opening, old: Segment, parts: list[_Part]) -> None:
         segment.close()
     opening.names = opening.files.list_directory(opening.path)
     finish_rewrites(opening)
-    for one in facts:
-        opening.manifest.remember(one)
     opening.report.notes.append(
         f"{old.log.path} spanned more than 2^31 offsets and was split into {len(new)} segments"
     )
+    return facts
 
 
 def _write_part(opening: Opening, old: Segment, part: _Part, appended_ms: int) -> Segment:

@@ -53,7 +53,7 @@ from storage.leftovers import (
 from storage.log import Log
 from storage.log_producers import LogProducers
 from storage.log_values import LogParts, RecoveryReport
-from storage.manifest import Manifest
+from storage.manifest import OUTDATED_AT_START_MAX, Manifest
 from storage.overflow import split_overflowing
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import ProducerState
@@ -132,6 +132,8 @@ def _begin(
         epochs = LeaderEpochs.start_over(path, files)
     # Not before: starting over takes a temporary file away that a crash has left.
     names = files.list_directory(path)
+    if MANIFEST_NAME not in names:
+        manifest.hold()
     return Opening(
         files=files,
         path=path,
@@ -184,13 +186,13 @@ def _load_segment(opening: Opening, before: list[Segment], segment: Segment) -> 
     if facts is None and segment.is_empty and not any(index.exists for index in indexes):
         # Never written to, so a clean stop had nothing to remember.
         return
-    if facts is not None and segment.matches(facts):
+    if facts is not None and segment.matches(facts) and segment.txn_index.find_damage() is None:
         segment.adopt(facts)
         return
     appended_ms = opening.files.modified_ms(segment.log.path)
     if facts is not None and facts.size_bytes == segment.size:
         # Not even in order are they to be believed: a part of one may look whole.
-        damage: str | None = "an index has another size than is remembered"
+        damage: str | None = "an index is not what is remembered"
         appended_ms = facts.appended_ms
     else:
         damage = _adopt_indexes(segment, appended_ms)
@@ -444,11 +446,13 @@ def _make_durable(opening: Opening, segments: list[Segment], existed: bool) -> N
     """After an unclean stop: what was read may have come from the page cache only."""
     manifest = opening.manifest
     if opening.is_clean or not existed:
-        if manifest.file is not None and MANIFEST_NAME not in opening.names:
-            # Kafka's directory until now: what it has closed is known from here on.
-            manifest.remember_durable(segments[-1].next_offset)
-            sync_file(manifest.file)
-            opening.files.sync_directory(opening.path)
+        if MANIFEST_NAME not in opening.names and len(segments) > 1:
+            # Kafka's directory until now: all of it is known, and durable, from here on.
+            manifest.durable_offset = segments[-1].next_offset
+        manifest.release()
+        manifest.forget(set(manifest.facts) - {segment.base_offset for segment in segments})
+        if manifest.has_outdated(OUTDATED_AT_START_MAX):
+            manifest.rewrite()
         return
     for segment in segments[_first_to_recover(opening, segments) :]:
         if segment is not segments[-1] and opening.quarantine is None:

@@ -11,6 +11,7 @@ small. Both read in chunks, one positioned read each.
 Source: Kafka `LogSegment.recover`. Read next: `storage.recovery`.
 """
 
+import errno
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -78,7 +79,7 @@ class SegmentScan:
         chunk_bytes = SCAN_CHUNK_BYTES
         while self._position < size and self._damage is None:
             start = self._position
-            self.data = self._segment.log.pread(min(chunk_bytes, size - start), start)
+            self.data = _read(self._segment, min(chunk_bytes, size - start), start)
             self.data_position = start
             heads, stop_at, stop = check_entries(self.data, 0, len(self.data), *self._crcs)
             if not (yield from self._in_order(heads, start)):
@@ -158,7 +159,7 @@ class SegmentDigest:
         chunk_bytes = SCAN_CHUNK_BYTES
         while self._position < size and self._damage is None:
             start = self._position
-            self._data = segment.log.pread(min(chunk_bytes, size - start), start)
+            self._data = _read(segment, min(chunk_bytes, size - start), start)
             self._data_position = start
             taken, stop = yield from self._digest_chunk(start)
             if stop == digest_loops.STOP_CORRUPT:
@@ -219,6 +220,15 @@ class SegmentDigest:
             ((head,), _, _) = check_entries(data, position, end, None, None)
             yield Entry._make((start + head[0], *head[1:]))
         return taken, stop
+
+
+def _read(segment: Segment, size: int, position: int) -> bytes:
+    """Exactly so many bytes: a file that is shorter than it was is no end that was seen."""
+    data = segment.log.pread(size, position)
+    if len(data) < size:
+        found = f"ends at byte {position + len(data)}, but had {segment.size}"
+        raise OSError(errno.EIO, found, segment.log.path)
+    return data
 
 
 def ensure_indexes(segment: Segment, *, index_interval: int) -> str | None:

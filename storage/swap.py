@@ -33,18 +33,23 @@ from storage.segment import Segment
 _ALL_KINDS: Final = (*INDEX_SUFFIXES, LOG_SUFFIX)
 
 
+class SwapFailed(OSError):
+    """A swap was begun and cannot be finished: only a restart puts the names right."""
+
+
 class Swap:
     """One rewritten segment on its way into a log. Belongs to the log's thread.
 
     Drive it with `advance`, and sync the directory after each call, until `is_done`.
     """
 
-    __slots__ = ("_files", "_steps", "new")
+    __slots__ = ("_failure", "_files", "_steps", "new")
 
     def __init__(self, files: Files, new: Segment, replace: Callable[[], None]) -> None:
         """`replace` takes the old segments out of the log, renames their files, puts `new` in."""
         self.new = new
         self._files = files
+        self._failure: SwapFailed | None = None
         self._steps: list[Callable[[], None]] = [
             lambda: new.move_to("", INDEX_SUFFIXES),
             lambda: new.move_to("", (LOG_SUFFIX,)),
@@ -58,12 +63,24 @@ class Swap:
         return not self._steps
 
     def advance(self) -> None:
-        """The next line of the table. Raises OSError; then only a restart puts things right."""
-        self._steps.pop()()
+        """The next line of the table. Raises SwapFailed, from then on always."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._steps[-1]()
+        except OSError as error:
+            self._failure = SwapFailed(error.errno, str(error))
+            raise self._failure from error
+        self._steps.pop()
 
     def finish(self) -> None:
-        """All lines that are left, at once, and durable. Raises OSError."""
-        while not self.is_done:
+        """All lines that are left, at once, and durable. Raises SwapFailed."""
+        try:
+            while not self.is_done:
+                self._files.sync_directory(self.new.directory)
+                self.advance()
             self._files.sync_directory(self.new.directory)
-            self.advance()
-        self._files.sync_directory(self.new.directory)
+        except SwapFailed:
+            raise
+        except OSError as error:
+            raise SwapFailed(error.errno, str(error)) from error

@@ -571,3 +571,27 @@ def test_a_compaction_ends_with_its_log_and_touches_nothing_of_the_next_one() ->
         assert log.names() == names
         log.crash()
         assert content(log) == [(0, b"new", b"1")]
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_swap_that_retention_cannot_finish_stops_the_log_as_it_is(at: int) -> None:
+    log = opened(cleanup_policy="compact,delete", retention_ms=10_000)
+    put(log, ("a", "1"), ("dup", "1"))
+    log.log.roll(log.now_ms)
+    put(log, ("b", "1"), ("dup", "2"))
+    log.log.roll(log.now_ms)
+    steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+    while log.log.local.swap is None:
+        call = next(steps)
+        if call is not None:
+            call.run()
+    before = content(log)
+    log.files.fault = Fault(at=at, errno=5, kinds=frozenset({Operation.RENAME}))
+    with pytest.raises(LogOffline):
+        log.log.delete_expired(log.now_ms)
+    log.files.fault = None
+    with pytest.raises(LogOffline):
+        run_steps(steps)
+    assert content(log) in (before, before[:1] + before[2:])
+    log.crash()
+    assert content(log) in (before, before[:1] + before[2:])

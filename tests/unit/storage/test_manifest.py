@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.manifest import UNKNOWN_MINIMUM, Manifest, SegmentFacts
+from storage.manifest import OUTDATED_MAX, UNKNOWN_MINIMUM, Manifest, SegmentFacts
 from storage.simulated_disk import Fault, Operation
 from tests.support.logs import DIRECTORY, disk
 
@@ -140,3 +140,14 @@ def test_after_a_failed_sync_the_file_is_written_anew() -> None:
     again = Manifest(DIRECTORY, files)
     assert again.facts == {0: FACTS}
     assert again.log_start_offset == 2
+
+
+def test_outdated_lines_do_not_pile_up() -> None:
+    files = disk()
+    manifest = Manifest(DIRECTORY, files)
+    manifest.remember(FACTS)
+    for offset in range(5 * OUTDATED_MAX):
+        manifest.remember_durable(offset)
+    assert files.read_all(PATH).count(b"\n") <= OUTDATED_MAX + 8
+    again = Manifest(DIRECTORY, files)
+    assert (again.facts, again.durable_offset) == ({0: FACTS}, 5 * OUTDATED_MAX - 1)

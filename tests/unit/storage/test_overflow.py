@@ -7,6 +7,7 @@ import pytest
 from protocol.records.builder import build_end_txn_marker
 from protocol.records.layout import Codec
 from storage.file_names import MANIFEST_NAME
+from storage.files import sync_file
 from storage.log import Isolation
 from storage.power_loss import Survival
 from storage.simulated_disk import Operation, PowerCut, SimulatedDisk
@@ -29,6 +30,7 @@ def directory(*, magic: int = 2) -> SimulatedDisk:
             if magic == 2
             else messages(timestamp, base_offset=offset, magic=magic)
         )
+    sync_file(file)
     file.close()
     for folder in ("/", "/data", DIRECTORY):
         files.sync_directory(folder)
@@ -125,6 +127,36 @@ def test_a_first_entry_that_is_too_far_above_the_base_leaves_the_start_where_it_
     log.reopen()
     assert log.log.recovery_report.notes == []
     assert found(log) == {FAR: 30, FAR + 1: 40}
+
+
+@pytest.mark.parametrize("survival", [Survival.KEPT, Survival.LOST, Survival.REORDERED])
+def test_a_crash_between_two_splits_leaves_the_second_to_the_next_start(survival: Survival) -> None:
+    def two() -> SimulatedDisk:
+        files = directory()
+        file = files.create(f"{DIRECTORY}/{2 * FARTHER:020d}.log")
+        for offset in (2 * FARTHER, 2 * FARTHER + FAR):
+            file.append(batch(60, base_offset=offset))
+        sync_file(file)
+        file.close()
+        files.sync_directory(DIRECTORY)
+        return files
+
+    expected = [*TIMES, 2 * FARTHER, 2 * FARTHER + FAR]
+    for stop_at in range(1, 200, 3):
+        files = two()
+        last = files.operations + stop_at
+
+        def cut(operation: Operation, path: str, last: int = last) -> None:
+            if files.operations >= last:  # noqa: B023 - called within this round
+                raise PowerCut
+
+        files.before_operation = cut
+        with contextlib.suppress(PowerCut):
+            clean(files)
+            return
+        files.before_operation = None
+        log = opened(files.power_cut(stop_at, survival))
+        assert list(found(log)) == expected, f"cut before operation {stop_at}"
 
 
 def test_aborted_transactions_go_where_their_markers_are() -> None:

@@ -230,6 +230,26 @@ def test_a_transaction_index_is_made_anew(damage: str, is_clean: bool) -> None:
     assert log.log.recovery_report.rebuilt_indexes == []
 
 
+@pytest.mark.parametrize("survival", [Survival.LOST, Survival.ZEROED, Survival.REORDERED])
+def test_a_transaction_index_made_anew_is_durable_before_it_is_remembered(
+    survival: Survival,
+) -> None:
+    log = LogHarness(index_interval_bytes=0)
+    log.write(produced(2, 3, producer_id=7, sequence=0, is_transactional=True))
+    log.write(marker(commit=False, producer_id=7, timestamp_ms=4), origin=Origin.COORDINATOR)
+    log.log.roll(log.now_ms)
+    log.append(6)
+    log.log.close(log.now_ms)
+    log.files.unlink(path_of(0, ".txnindex"))
+    log.files.sync_directory(DIRECTORY)
+    log.open(is_clean=True)
+    log.append(7)
+    for seed in range(10):
+        again = LogHarness.after_power_cut(log, seed, survival)
+        found = again.log.read(0, max_bytes=9999, isolation=Isolation.READ_COMMITTED)
+        assert [txn.producer_id for txn in found.aborted_transactions or ()] == [7]
+
+
 def test_a_time_index_cut_between_entries_is_not_believed() -> None:
     """Its last entry is in order, and far below the largest timestamp that was remembered."""
     log = LogHarness(index_interval_bytes=0, retention_ms=1000)

@@ -1,10 +1,14 @@
 """Scans of whole segments: what they accept, where they stop, and indexes made from them."""
 
+from collections.abc import Callable, Iterable
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.records.batch import RecordBatch
+from protocol.records.scan import Entry
 from storage import segment_scan
 from storage.errors import CorruptLog
 from storage.segment import Segment
@@ -19,6 +23,7 @@ from tests.support.logs import (
     add,
     add_at_end,
     batch,
+    disk,
     new_segment,
     offset_entries,
     produced,
@@ -189,3 +194,14 @@ def test_a_digest_tells_of_producers_and_of_new_epochs() -> None:
     digest = SegmentDigest(segment, index_interval=0, check_crc=True, epoch=3)
     notable = [(e.base_offset, e.producer_id, len(digest.bytes_of(e))) for e in digest]
     assert notable == [(2, -1, len(plain[2])), (3, 9, len(own))]
+
+
+@pytest.mark.parametrize("scan", [SegmentScan, partial(SegmentDigest, index_interval=0)])
+def test_a_file_that_has_become_shorter_is_an_error(scan: Callable[..., Iterable[Entry]]) -> None:
+    files = disk()
+    segment = new_segment(files=files)
+    for timestamp in range(5):
+        add_at_end(segment, timestamp)
+    files.open(segment.log.path).truncate(100)
+    with pytest.raises(OSError, match="ends at byte 100"):
+        list(scan(segment, check_crc=True))
