@@ -36,6 +36,8 @@ _REFUSED_KAFKA: Final = {
     "kafka.ssl.keystore.key": "give a file by kafka.ssl.keystore.location, key and certificate",
     "kafka.interceptor.classes": "there is no Java client here to intercept",
 }
+_SECRET: Final = ("jaas", "password", "secret", "certificate", "keystore.key")
+"""Parts of the names of options whose values are in no message."""
 _UNITS_MS: Final = {
     "": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000,
 }  # fmt: skip
@@ -68,7 +70,8 @@ class OptionReader:
 
     def refuse(self, name: str, allowed: str) -> None:
         """Note that the value of `name` is not one of `allowed`."""
-        shown = "***" if "jaas" in name or "password" in name else repr(self.text(name))
+        is_secret = any(word in name.lower() for word in _SECRET)
+        shown = "***" if is_secret else repr(self.text(name))
         self.problems.append(f"option {name}={shown}: {allowed}")
 
     def directory(self, name: str) -> str:

@@ -131,11 +131,7 @@ def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
             sizes[int(path.stem)] = path.stat().st_size
     bases = sorted(sizes)
     following = dict(pairwise(bases))
-    try:
-        content = (folder / MANIFEST).read_bytes()
-    except OSError:
-        return
-    for base, facts in _facts(content).items():
+    for base, facts in _facts(folder).items():
         # A rewritten segment has another size; one that was merged has another neighbour.
         if (
             facts.get("size_bytes") == sizes.get(base, -1)
@@ -150,8 +146,17 @@ def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
             )
 
 
-def _facts(content: bytes) -> dict[int, dict[str, int]]:
-    """The last sound line about each segment, by its base offset."""
+def told_in(folder: Path) -> frozenset[int]:
+    """The segments (by base offset) of which the manifest says something, right or outdated."""
+    return frozenset(_facts(folder))
+
+
+def _facts(folder: Path) -> dict[int, dict[str, int]]:
+    """The last sound line about each segment, by its base offset; none without a manifest."""
+    try:
+        content = (folder / MANIFEST).read_bytes()
+    except OSError:
+        return {}
     heading, _, rest = content.partition(b"\n")
     found: dict[int, dict[str, int]] = {}
     if heading != _HEADING:

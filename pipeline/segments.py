@@ -31,7 +31,7 @@ from pipeline.batches import DecodeRules, PartitionDecoder
 from pipeline.cluster import LATEST, Cluster
 from pipeline.errors import DataLoss
 from pipeline.options import SourceOptions
-from pipeline.pruning import from_manifest
+from pipeline.pruning import from_manifest, told_in
 from pipeline.reading import RangeReader
 from pipeline.splits import OffsetRange
 
@@ -82,14 +82,14 @@ def read_closed(
     """
     folder = Path(options.segments_path) / f"{wanted.topic}-{wanted.partition}"
     segments = _segments_of(folder, wanted.topic, wanted.partition)
-    known = frozenset(one.base_offset for one in from_manifest(folder))
     is_all = options.read_from == "segments"
+    goes_on = is_all and not options.fail_on_data_loss
+    sure = _sure_segments(folder, segments, is_all=is_all, goes_on=goes_on)
     decoder = PartitionDecoder(wanted.topic, wanted.partition, wanted.start, wanted.end, rules)
     # Where the first file begins behind the range, the copy is half or retention has passed.
-    goes_on = is_all and not options.fail_on_data_loss
     if segments and (segments[0].base_offset <= wanted.start or goes_on):
         yield from _read_segments(
-            segments, decoder, wanted, aborted_in(folder), None if is_all else known
+            segments, decoder, wanted, aborted_in(folder), sure, with_last=is_all
         )
     if is_all and not decoder.is_done and options.fail_on_data_loss:
         raise DataLoss(
@@ -139,19 +139,20 @@ def _read_segments(
     decoder: PartitionDecoder,
     wanted: OffsetRange,
     aborted: Sequence[AbortedTransaction],
-    known: frozenset[int] | None,
+    sure: frozenset[int],
+    *,
+    with_last: bool,
 ) -> Generator[pa.RecordBatch, None, None]:
     """The records of `wanted` in `segments`, up to the first that is gone or not whole.
 
-    `known` are the segments whose size and end the manifest confirms. What others lack at their end
-    may be a gap, or what a file system does not show yet: the broker tells. Without `known` there
-    is no broker to ask, and the last segment is read too.
+    What a segment lacks at its end is a gap for those that are `sure`; of others it may be what a
+    file system does not show yet.
     """
     for number, segment in enumerate(segments):
         following = None if segment.is_last else segments[number + 1].base_offset
         if following is not None and following <= wanted.start:
             continue
-        if (segment.is_last and known is not None) or segment.base_offset >= wanted.end:
+        if (segment.is_last and not with_last) or segment.base_offset >= wanted.end:
             return
         try:
             is_whole = yield from _read_segment(segment, decoder, aborted)
@@ -160,8 +161,7 @@ def _read_segments(
             return
         if following is not None:
             end = min(following, wanted.end)
-            is_sure = known is None or segment.base_offset in known
-            if not is_whole or (decoder.next_offset < end and not is_sure):
+            if not is_whole or (decoder.next_offset < end and segment.base_offset not in sure):
                 return
             decoder.next_offset = max(decoder.next_offset, end)
 
@@ -177,6 +177,21 @@ def _segments_of(folder: Path, topic: str, partition: int) -> list[Segment]:
                 Segment(topic, partition, int(path.stem), str(path), size, path == names[-1])
             )
     return found
+
+
+def _sure_segments(
+    folder: Path, segments: Sequence[Segment], *, is_all: bool, goes_on: bool
+) -> frozenset[int]:
+    """The segments (by base offset) whose end is believed to be their end.
+
+    Beside a broker those that the manifest confirms, since the broker knows better of all others.
+    From files alone those that it does not contradict: a directory of Apache Kafka has none.
+    """
+    confirmed = frozenset(one.base_offset for one in from_manifest(folder))
+    if not is_all:
+        return confirmed
+    everything = frozenset(one.base_offset for one in segments)
+    return everything if goes_on else everything - (told_in(folder) - confirmed)
 
 
 def _read_segment(

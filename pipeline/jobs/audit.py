@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.batches import iter_headers
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.option_reader import local_path
 from pipeline.segments import Segment, chunks, list_segments
 from protocol.records.checksums import crc32c
 from protocol.records.layout import ATTRIBUTES_AT
@@ -56,7 +57,8 @@ def audit(spark: SparkSession, settings: AuditSettings, progress: Progress = sil
     Raises:
         BadOptions: the directory holds no partitions.
     """
-    segments = list_segments(settings.path, settings.topic)
+    staging = str(local_path(settings.staging)) if settings.staging else ""
+    segments = list_segments(str(local_path(settings.path)), settings.topic)
     if not segments:
         raise BadOptions([f"path {settings.path!r} holds no segment files of a topic"])
     total = sum(one.size_bytes for one in segments)
@@ -68,7 +70,6 @@ def audit(spark: SparkSession, settings: AuditSettings, progress: Progress = sil
     progress("audit")
     slices = min(len(segments), 4 * spark.sparkContext.defaultParallelism)
     spread = spark.sparkContext.parallelize(segments, slices)
-    staging = settings.staging
     rows = list(spread.map(lambda one: audit_segment(one, staging)).collect())
     bad = tuple(row for row in rows if row["defects"])
     records = sum(row["records"] for row in rows)

@@ -16,7 +16,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from pipeline.cluster import LATEST, MAX_TIMESTAMP, Cluster
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.marks import MARK_PREFIX, committed, groups
-from pipeline.option_reader import OptionReader
+from pipeline.option_reader import OptionReader, local_path
 from pipeline.options import ConnectionOptions, TopicPartition, parse_connection
 from pipeline.reading import RangeReader
 from pipeline.splits import OffsetRange
@@ -70,7 +69,7 @@ def lag(settings: LagSettings, progress: Progress = silent) -> Outcome:
     if not rows:
         return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no group has committed anything")
     if settings.output and not settings.dry_run:
-        folder = Path(settings.output)
+        folder = local_path(settings.output)
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows), folder / f"lag-{time.time_ns()}.parquet")
     records = sum(row["lag_records"] for row in rows)
@@ -131,7 +130,7 @@ def checkpoint_offsets(path: str) -> dict[TopicPartition, int]:
     Raises:
         BadOptions: it is no checkpoint of a query on topics.
     """
-    folder = Path(path.removeprefix("file://")) / "offsets"
+    folder = local_path(path) / "offsets"
     batches = [int(file.name) for file in folder.glob("[0-9]*") if file.name.isdigit()]
     if not batches:
         raise BadOptions([f"checkpoint {path!r}: there is no offsets/ with batches in it"])

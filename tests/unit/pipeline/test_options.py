@@ -142,6 +142,9 @@ def test_secrets_are_in_no_message_and_in_no_repr() -> None:
         kafka__security__protocol="SASL_SSL", kafka__sasl__jaas__config='password="hush"'
     )
     assert "hush" not in broken
+    for name in ("kafka__ssl__keystore__key", "kafka__ssl__keystore__certificate__chain"):
+        given: dict[str, Any] = {name: "-----BEGIN PRIVATE KEY----- hush"}
+        assert "hush" not in problems(**given)
 
 
 def test_exactly_once_needs_a_name_that_stays() -> None:

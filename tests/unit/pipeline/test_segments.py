@@ -135,6 +135,14 @@ def test_a_closed_segment_that_ends_early_is_believed_only_with_its_manifest(
     line = f"{body} {crc32c(body.encode()):08x}\n"
     (folder / "segment-manifest").write_text(f"tidelog segment manifest 1\n{line}")
     assert read(tmp_path, 0, 60) == ([*seen, *range(40, 60)], OffsetRange("t", 0, 60, 60))
+    assert read(tmp_path, 0, 60, "segments")[0] == [*seen, *range(40, 60)]
+    body = body.rpartition("=")[0] + "=999999"
+    line = f"{body} {crc32c(body.encode()):08x}\n"
+    (folder / "segment-manifest").write_text(f"tidelog segment manifest 1\n{line}")
+    with pytest.raises(DataLoss, match=f"nothing from offset {len(seen)} on"):
+        read(tmp_path, 0, 60, "segments")
+    going_on = read(tmp_path, 0, 60, "segments", failOnDataLoss="false")
+    assert going_on[0] == [*seen, *range(40, 60)]
 
 
 def test_files_that_begin_behind_the_range_leave_it_to_the_broker(tmp_path: Path) -> None:
