@@ -206,7 +206,9 @@ class Compaction:
             yield from self._swap(group, new)
         finally:
             rounds.fates.kept_aborts.clear()
-            if not is_swapping and not self._local.is_closed:
+            if self._local.is_closed:
+                new.close()
+            elif not is_swapping:
                 with suppress(OSError):
                     # What is left of it, a start removes.
                     new.discard()

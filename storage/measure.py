@@ -35,6 +35,7 @@ from storage.files import Bytes
 from storage.manifest import UNKNOWN, UNKNOWN_MINIMUM
 from storage.readable_log import ReadableLog
 from storage.segment import Segment
+from storage.segment_scan import read_exactly
 from storage.steps import SLICE_BYTES, Steps, off_loop
 
 _MIN_TIMESTAMP_AT: Final = 4
@@ -135,7 +136,7 @@ def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None
     while position < segment.size:
         if log.offline_reason is not None or not log.segments.holds([segment]):
             return None
-        data = segment.log.pread(min(slice_bytes, segment.size - position), position)
+        data = read_exactly(segment, min(slice_bytes, segment.size - position), position)
         part = yield from off_loop(partial(measure_entries, data))
         if part.size == 0 and position + len(data) == segment.size:
             raise CorruptLog(

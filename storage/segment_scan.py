@@ -79,7 +79,7 @@ class SegmentScan:
         chunk_bytes = SCAN_CHUNK_BYTES
         while self._position < size and self._damage is None:
             start = self._position
-            self.data = _read(self._segment, min(chunk_bytes, size - start), start)
+            self.data = read_exactly(self._segment, min(chunk_bytes, size - start), start)
             self.data_position = start
             heads, stop_at, stop = check_entries(self.data, 0, len(self.data), *self._crcs)
             if not (yield from self._in_order(heads, start)):
@@ -159,7 +159,7 @@ class SegmentDigest:
         chunk_bytes = SCAN_CHUNK_BYTES
         while self._position < size and self._damage is None:
             start = self._position
-            self._data = _read(segment, min(chunk_bytes, size - start), start)
+            self._data = read_exactly(segment, min(chunk_bytes, size - start), start)
             self._data_position = start
             taken, stop = yield from self._digest_chunk(start)
             if stop == digest_loops.STOP_CORRUPT:
@@ -222,8 +222,11 @@ class SegmentDigest:
         return taken, stop
 
 
-def _read(segment: Segment, size: int, position: int) -> bytes:
-    """Exactly so many bytes: a file that is shorter than it was is no end that was seen."""
+def read_exactly(segment: Segment, size: int, position: int) -> bytes:
+    """So many bytes of the log file.
+
+    Raises OSError when it is shorter than it was: that is no end that anybody has seen.
+    """
     data = segment.log.pread(size, position)
     if len(data) < size:
         found = f"ends at byte {position + len(data)}, but had {segment.size}"
