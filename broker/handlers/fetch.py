@@ -41,7 +41,7 @@ MAX_WAIT_MS = 300_000
 """The longest a fetch is parked, whatever the client asks."""
 
 ENOUGH_BYTES = 2 * 1024 * 1024
-"""What an incremental fetch is given at most, though it may take more: reading sixteen megabytes
+"""What an incremental fetch is given at most, unless it waits for more: reading sixteen megabytes
 before the first byte is sent makes the client wait and leaves the processor's caches cold. The
 partitions that got nothing are the first of the next answer (`FetchSession.move_to_end`)."""
 
@@ -94,9 +94,17 @@ class _Fetch:
         return self._pending
 
     def _read(self) -> tuple[list[tuple[FetchTarget, PartitionData]], int]:
+        """The parts of an answer, and their bytes: a portion, if that is what is waited for."""
         max_bytes = self._message.max_bytes
         if self._plan.is_incremental:
-            max_bytes = min(max_bytes, ENOUGH_BYTES)
+            portion = min(max_bytes, max(ENOUGH_BYTES, 2 * self._min_bytes))
+            parts, bytes_read = self._read_up_to(portion)
+            if bytes_read == 0 or bytes_read >= self._min_bytes:
+                return parts, bytes_read
+            # What is missing may be there, in a batch that is larger than the portion.
+        return self._read_up_to(max_bytes)
+
+    def _read_up_to(self, max_bytes: int) -> tuple[list[tuple[FetchTarget, PartitionData]], int]:
         reader = FetchReader(
             self._context,
             version=self._version,

@@ -252,6 +252,31 @@ class TestSessions:
             offsets = dict.fromkeys(served, 1)
         assert sorted(seen) == [0, 1, 2, 3, 4]
 
+    @pytest.mark.parametrize(
+        ("min_bytes", "batch_bytes"),
+        [(3 << 20, 900_000), (2 << 20, 900_000), (1 << 20, 3_000_000)],
+    )
+    async def test_session_that_waits_for_more_than_a_portion_is_given_it_at_once(
+        self, client: RawClient, min_bytes: int, batch_bytes: int
+    ) -> None:
+        await create_topic(client, "large", 2, max_message_bytes="4000000")
+        await produce(client, "large", batch(bytes(100_000)), partition=0)
+        for _ in range(8):
+            await produce(client, "large", batch(bytes(batch_bytes)), partition=1)
+        asked = fetch_request("large", {0: 1, 1: 8}, session=(0, 0))
+        session_id = (await client.request(asked, 12)).session_id
+        asked = fetch_request(
+            "large",
+            {0: 0, 1: 0},
+            session=(session_id, 1),
+            min_bytes=min_bytes,
+            max_wait_ms=30_000,
+            partition_max_bytes=1 << 24,
+        )
+        answer = await asyncio.wait_for(client.request(asked, 12), 10)
+        parts = [part for topic in answer.responses for part in topic.partitions]
+        assert sum(len(part.records) for part in parts) >= min_bytes
+
     async def test_long_poll_in_a_session_wakes(self, broker: RunningBroker) -> None:
         reader, writer = await broker.client(), await broker.client()
         await create_topic(writer, "t")
