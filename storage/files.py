@@ -34,6 +34,7 @@ import fcntl
 import os
 import resource
 import shutil
+from collections import OrderedDict
 from typing import Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -45,6 +46,7 @@ TEMPORARY_SUFFIX = ".tmp"
 # Half of the process's descriptors go to files, the rest is left to connections.
 _SHARE_OF_DESCRIPTORS = 2
 _MIN_OPEN_FILES = 16
+_SEARCHES_PER_DOUBLING = 16
 
 
 class File(Protocol):
@@ -166,8 +168,10 @@ class RealFiles:
             soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             max_open_files = soft // _SHARE_OF_DESCRIPTORS
         self.max_open_files = max(_MIN_OPEN_FILES, max_open_files)
-        # In the order in which the clock hand visits them: a dict is a queue with fast removal.
-        self._open: dict[RealFile, None] = {}
+        # In the order in which the clock hand visits them. Not a dict: the first key of one that is
+        # emptied from the front lies behind all that were removed, and finding it takes them all.
+        self._open: OrderedDict[RealFile, None] = OrderedDict()
+        self._vain_search_at = 0
 
     @property
     def open_files(self) -> int:
@@ -282,16 +286,19 @@ class RealFiles:
 
     def _make_room(self) -> None:
         """Close one idle file when the bound is reached (second chance: recent use saves once)."""
-        if len(self._open) < self.max_open_files:
+        count = len(self._open)
+        if count < self.max_open_files or count < self._vain_search_at:
             return
-        for _ in range(2 * len(self._open)):
+        for _ in range(2 * count):
             file = next(iter(self._open))
             if file._may_be_evicted():
                 file.close()
+                self._vain_search_at = 0
                 return
-            del self._open[file]
-            self._open[file] = None
-        # Everything holds unsynced bytes: going over the bound is better than losing an error.
+            self._open.move_to_end(file)
+        # Everything holds unsynced bytes: going over the bound is better than losing an error. The
+        # next search is worth its while when there are some more.
+        self._vain_search_at = count + count // _SEARCHES_PER_DOUBLING
 
 
 class RealFile:

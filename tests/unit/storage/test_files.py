@@ -139,3 +139,35 @@ def test_files_are_private(tmp_path: Path) -> None:
 def test_default_bound_leaves_descriptors_to_others() -> None:
     assert RealFiles().max_open_files >= 16
     assert RealFiles(max_open_files=1).max_open_files == 16
+
+
+def test_many_files_with_unsynced_bytes_are_not_searched_again_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand partitions written to for the first time: each search in vain looks at all."""
+    looked = 0
+    original = RealFile._may_be_evicted
+
+    def counted(file: RealFile) -> bool:
+        nonlocal looked
+        looked += 1
+        return original(file)
+
+    monkeypatch.setattr(RealFile, "_may_be_evicted", counted)
+    files = RealFiles(max_open_files=16)
+    made = [files.create(f"{tmp_path}/{number}") for number in range(16)]
+    for file in made:
+        file.append(b"x")
+    for number in range(16, 400):
+        made.append(files.create(f"{tmp_path}/{number}"))
+        made[-1].append(b"x")
+    assert files.open_files == 400
+    assert looked < 400 * 40
+    for file in made:
+        sync_file(file)
+    before = files.open_files
+    for number in range(400, 450):
+        files.create(f"{tmp_path}/{number}").append(b"x")
+    assert files.open_files <= before + before // 16
+    for file in made:
+        file.close()
