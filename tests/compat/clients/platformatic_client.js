@@ -26,6 +26,7 @@ async function consume(args) {
     rebalanceTimeout: 6000,
     maxWaitTime: 200,
     metadataMaxAge: 2000,
+    isolationLevel: args.isolation === "read_committed" ? 1 : 0,
   });
   consumer.on("consumer:group:join", ({ assignments }) => {
     const mine = (assignments || []).filter(({ topic }) => topic === args.topic);
@@ -79,4 +80,20 @@ async function admin(args) {
   emit({ partitions: metadata.topics.get(args.topic).partitionsCount, config, deleted });
 }
 
-main({ produce, consume, member: consume, times, admin });
+async function transact(args) {
+  const identity = { idempotent: true, transactionalId: args.id };
+  const producer = new kafka.Producer({ ...settings(args), ...identity, serializers: kafka.stringSerializers });
+  for (const [prefix, first] of [["committed", 0], ["aborted", 0], ["committed", 10]]) {
+    const transaction = await producer.beginTransaction();
+    const messages = [];
+    for (let i = first; i < first + 10; i++) {
+      messages.push({ topic: args.topic, partition: i % args.partitions, value: `${prefix}-${i}` });
+    }
+    await transaction.send({ messages });
+    await (prefix === "committed" ? transaction.commit() : transaction.abort());
+  }
+  await producer.close();
+  emit({ committed: 20, aborted: 10 });
+}
+
+main({ produce, consume, member: consume, times, admin, transact });
