@@ -102,7 +102,7 @@ def parse_density(content: bytes) -> DensityContent:
         raise DamagedDensity(f"version {version} is not known")
     header = DensityHeader(variant=variant, interval_ms=interval_ms, carried_ms=carried_ms)
     body = content[HEADER.size :]
-    if body[-SEAL.size :][: len(SEAL_MAGIC)] != SEAL_MAGIC:
+    if len(body) < SEAL.size or not body[-SEAL.size :].startswith(SEAL_MAGIC):
         return DensityContent(
             header=header, entries=body[: len(body) - len(body) % ENTRY.size], coverage=None
         )

@@ -89,9 +89,12 @@ def test_no_bit_can_flip_unseen() -> None:
         assert content.coverage is None
 
 
-def test_no_cut_goes_unseen() -> None:
+@pytest.mark.parametrize("entries", [ENTRIES, b""])
+def test_no_cut_goes_unseen(entries: bytes) -> None:
     files = disk()
-    sealed(files)
+    file = DensityFile(files, PATH, HEADER_MADE)
+    file.append(entries)
+    file.seal(COVERAGE)
     good = files.read_all(PATH)
     for size in range(len(good)):
         files.replace_atomically(PATH, good[:size])
