@@ -49,11 +49,21 @@ class Cost:
     memory_mib: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Which lines are measured: over how many records, how often, and whose name has `only`."""
+
+    records: int
+    rounds: int
+    only: str
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=4_500_000)
     parser.add_argument("--smoke", action="store_true", help="few records, one run each")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", metavar="TEXT", help="lines that contain this")
     options = parser.parse_args()
     records = 50_000 if options.smoke else options.records
     rounds = 1 if options.smoke else options.rounds
@@ -61,7 +71,8 @@ def main() -> None:
         spark, has_connector = start_session()
         topic = broker.topic(PARTITIONS, segment_bytes=str(SEGMENT_BYTES))
         fill(broker, topic, records)
-        table = measure(spark, broker, topic, records, rounds, folder, has_connector=has_connector)
+        lines = Lines(records=records, rounds=rounds, only=options.only)
+        table = measure(spark, broker, topic, lines, folder, has_connector=has_connector)
         show(table, records)
         spark.stop()
 
@@ -104,8 +115,7 @@ def measure(
     spark: SparkSession,
     broker: Broker,
     topic: str,
-    records: int,
-    rounds: int,
+    lines: Lines,
     folder: str,
     *,
     has_connector: bool,
@@ -117,8 +127,8 @@ def measure(
 
         return run
 
-    first_ms = START_MS + records * STEP_MS // 2
-    last_ms = first_ms + records * STEP_MS // 100
+    first_ms = START_MS + lines.records * STEP_MS // 2
+    last_ms = first_ms + lines.records * STEP_MS // 100
     window = {"startingTimestamp": str(first_ms), "endingTimestamp": str(last_ms)}
 
     def filtered(_: int) -> None:
@@ -160,10 +170,13 @@ def measure(
         "archive, ours": ours_archive,
         "archive, connector + writer": theirs_archive,
     }
-    if not has_connector:
-        runs = {name: run for name, run in runs.items() if "connector" not in name}
+    runs = {
+        name: run
+        for name, run in runs.items()
+        if lines.only in name and (has_connector or "connector" not in name)
+    }
     table: dict[str, Cost] = {}
-    for number in range(rounds):
+    for number in range(lines.rounds):
         for name, run in runs.items():
             cost = costed(lambda run=run, number=number: run(number))  # type: ignore[misc]
             print(
