@@ -1,9 +1,9 @@
 """A zip for `spark-submit --py-files`: everything an executor imports that it may not have.
 
-Holds this package, `protocol`, the few modules of `client`, and the two pure-Python packages that
-`protocol` stands on. Executors need pyarrow only. Compiled loops cannot be imported from a zip;
-their plain twins in it do the same, slower. Beside it stands a script that runs the jobs, since
-spark-submit takes no module for its application.
+Holds this package, `protocol`, `client`, the names that users import, and the two pure-Python
+packages that `protocol` stands on. Executors need pyarrow only. Compiled loops cannot be imported
+from a zip; their plain twins in it do the same, slower. Beside it stands a script that runs the
+jobs, since spark-submit takes no module for its application.
 
 Read next: docs/spark.md, "On a cluster".
 """
@@ -16,8 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-_OURS: Final = ("pipeline", "protocol")
-_CLIENT: Final = ("__init__.py", "errors.py", "times.py", "partitioner.py")
+_OURS: Final = ("pipeline", "protocol", "client")
 _FOREIGN: Final = ("construct", "crcmod")
 
 
@@ -55,8 +54,6 @@ def _files() -> Iterator[tuple[str, Path]]:
     for package in _OURS:
         for path in (here.parent / package).rglob("*.py"):
             yield f"{prefix}{path.relative_to(here.parent)}", path
-    for name in _CLIENT:
-        yield f"{prefix}client/{name}", here.parent / "client" / name
     for package in _FOREIGN:
         spec = find_spec(package)
         if spec is not None and spec.origin is not None:

@@ -3,7 +3,8 @@
 Owns the batches under construction, the sequence numbers and the transaction. A batch that is not
 acknowledged is sent again with the same sequence numbers, so the broker keeps it once. A task that
 dies leaves an open transaction, which the next producer of the same name aborts before it begins:
-`InitProducerId` fences whoever had the name.
+`InitProducerId` fences whoever had the name. Without a name the identity of a task that ended well
+serves the next one of the same process: brokers remember every identity for a day.
 
 Invariant: after `commit` everything added is acknowledged and committed together with the mark;
 after `abort`, or without either, read-committed readers see none of it.
@@ -24,7 +25,7 @@ from pipeline import codecs
 from pipeline.cluster import Cluster, check
 from pipeline.encode import BatchBuilder, Headers
 from pipeline.errors import BrokerRefused, BrokerUnreachable, Fenced
-from pipeline.options import SinkOptions, TopicPartition
+from pipeline.options import ConnectionOptions, SinkOptions, TopicPartition
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.api.end_txn import EndTxnRequest
@@ -56,6 +57,10 @@ _FENCING: Final = frozenset(
 _T = TypeVar("_T")
 
 
+_IDLE: Final[dict[ConnectionOptions, tuple[int, int, dict[TopicPartition, int]]]] = {}
+"""Identities whose every batch was acknowledged, with their next sequence numbers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """What is committed together with the records: a group's offset with a text."""
@@ -85,10 +90,15 @@ class TaskProducer:
         self._builders: dict[TopicPartition, BatchBuilder] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._in_transaction: set[TopicPartition] = set()
+        self._producer_id: int
+        self._epoch: int
         self._partitions_count: dict[str, int] = {}
         self._round = itertools.count()
         self._started_s = time.monotonic()
         self.records_count = 0
+        if transactional_id is None and (idle := _IDLE.pop(options.connection, None)) is not None:
+            self._producer_id, self._epoch, self._sequences = idle
+            return
         answer = self._persist(
             "InitProducerId",
             lambda: self._coordinated(
@@ -99,8 +109,8 @@ class TaskProducer:
                 4,
             ),
         )
-        self._producer_id: int = answer.producer_id
-        self._epoch: int = answer.producer_epoch
+        self._producer_id = answer.producer_id
+        self._epoch = answer.producer_epoch
 
     def add(
         self,
@@ -129,6 +139,12 @@ class TaskProducer:
         """Send what is left, and return when all of it is acknowledged."""
         builders, self._builders = self._builders, {}
         self._send(builders)
+
+    def retire(self) -> None:
+        """Flush, and leave the identity to the next task of this process, if it has no name."""
+        self.flush()
+        if self._transactional_id is None:
+            _IDLE[self._options.connection] = (self._producer_id, self._epoch, self._sequences)
 
     def commit(self, mark: Mark) -> None:
         """Flush, and commit the records and `mark` together.

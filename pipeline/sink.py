@@ -136,7 +136,7 @@ class TopicWriter:
             producer = TaskProducer(cluster, options)
             for record in records_of(options.topic, rows):
                 producer.add(*record)
-            producer.flush()
+            producer.retire()
             return Written(producer.records_count)
 
 

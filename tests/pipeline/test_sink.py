@@ -159,6 +159,25 @@ def test_rows_that_a_refused_spread_left_out_are_not_taken_for_written_later(
 
 
 @pytest.mark.core
+def test_tasks_of_a_process_share_an_identity_unless_one_fails(broker: Broker) -> None:
+    topic = broker.topic(1)
+    options = parse_sink_options({**broker.options, "topic": topic, "kafka.client.id": topic})
+    seen = []
+    for number in range(4):
+        with broker.cluster() as cluster:
+            producer = TaskProducer(cluster, options)
+            seen.append(producer._producer_id)
+            producer.add(topic, 0, START_MS, None, b"v%d" % number)
+            # The third one dies before its last word.
+            if number == 2:
+                producer.flush()
+            else:
+                producer.retire()
+    assert seen[0] == seen[1] == seen[2] != seen[3]
+    assert broker.ends(topic) == [4]
+
+
+@pytest.mark.core
 def test_marks_are_no_lag(broker: Broker) -> None:
     topic = broker.topic(1)
     write_task(broker, topic, "only", 0, *range(50))
