@@ -28,6 +28,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from broker.coordinator_services import CoordinatorServices
@@ -384,7 +385,10 @@ class GroupCoordinator:
         self.consumers.forget(group_id)
         self.groups[group_id] = group
         now_wall_ms = self._state_since_ms[group_id] = self._time.now_ms()
-        value = encode_group_value(snapshots.take(group), now_wall_ms)
+        snapshot = snapshots.take(group)
+        if not is_settled:
+            snapshot = replace(snapshot, leader_id=None)
+        value = encode_group_value(snapshot, now_wall_ms)
         stored = [*records, *tombstones, (encode_group_key(group_id), value)]
         self._topic.append(self._topic.partition_of(group_id), stored, when_done)
         logger.info("group %s is of the classic protocol now", group_id)
@@ -395,7 +399,9 @@ class GroupCoordinator:
         group.restore(stored.snapshot, self._clock.monotonic_ms())
         if stored.state_timestamp_ms != NO_TIMESTAMP:
             self._state_since_ms[group_id] = stored.state_timestamp_ms
-        self._set_alarm(group)
+        # Members without a leader: a restart came between a downgrade and its rebalance.
+        is_settled = stored.snapshot.leader_id is not None or not stored.snapshot.members
+        self._carry_out(group, [] if is_settled else group.rebalance(self._clock.monotonic_ms()))
 
     # -- the timer -----------------------------------------------------------------------------
 

@@ -287,3 +287,18 @@ def test_every_partition_has_one_owner(seed: int) -> None:
     group.calm_down(CALM_ROUNDS)
     owned = sorted(index for client in group.clients for index in client.owned)
     assert owned == (list(range(PARTITIONS)) if group.clients else [])
+
+
+@pytest.mark.parametrize("kind", ["eager", "cooperative"])
+def test_a_restart_amid_a_downgrade_leaves_no_partition_without_a_reader(kind: str) -> None:
+    group = Group()
+    group.come("new")
+    group.calm_down(3)
+    group.come(kind)
+    group.calm_down(10)
+    owned = {partition for client in group.clients for partition in client.owned}
+    group.go(0)
+    group.restart()
+    group.calm_down(60)
+    (left,) = group.clients
+    assert set(left.owned) == owned
