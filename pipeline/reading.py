@@ -128,9 +128,19 @@ class RangeReader:
         passes = isinstance(error, BrokerUnreachable) or _is_passing(error.code)
         self._failures += 1
         if not passes or self._failures >= _FAILURES_MAX:
-            raise error
+            if self._fail or not self._is_gone():
+                raise error
+            self._decoder.next_offset = self._wanted.end
+            return
         self._cluster.forget(self._wanted.topic)
         time.sleep(_PAUSE_S * self._failures)
+
+    def _is_gone(self) -> bool:
+        """Whether the topic was deleted, as far as the cluster tells."""
+        try:
+            return not self._cluster.topics([self._wanted.topic])
+        except (BrokerUnreachable, BrokerRefused):
+            return False
 
 
 def _offset_behind(records: memoryview) -> int | None:

@@ -10,6 +10,7 @@ pytest.importorskip("pyarrow")
 
 from pipeline.batches import DecodeRules
 from pipeline.cluster import Cluster, Fetched
+from pipeline.errors import BrokerUnreachable
 from pipeline.reading import RangeReader
 from pipeline.splits import OffsetRange
 from protocol.api.fetch import FetchResponse
@@ -48,10 +49,10 @@ class Answers:
         )  # fmt: skip
 
 
-def read(answers: Answers, start: int, end: int) -> list[int]:
+def read(answers: Answers, start: int, end: int, *, fail: bool = True) -> list[int]:
     reader = RangeReader(
         cast("Cluster", answers), OffsetRange("t", 0, start, end),
-        DecodeRules(columns=("offset",)), fetch_bytes=1 << 20, fail_on_data_loss=True,
+        DecodeRules(columns=("offset",)), fetch_bytes=1 << 20, fail_on_data_loss=fail,
     )  # fmt: skip
     return [offset for one in reader.batches() for offset in one.column(0).to_pylist()]
 
@@ -67,6 +68,29 @@ def test_reading_ends_at_a_gap_that_reaches_over_the_end(start: int) -> None:
 def test_an_answer_without_partitions_is_asked_again_and_not_taken_for_emptiness() -> None:
     throttled = Answers(lambda _, number: None if number < 10 else batch(0, 5))
     assert read(throttled, 0, 5) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_topic_that_was_deleted_amid_a_task_is_loss_or_the_end(
+    monkeypatch: pytest.MonkeyPatch, fail: bool
+) -> None:
+    class Gone(Answers):
+        def send_fetch(self, *_: Any, **__: Any) -> object:
+            raise BrokerUnreachable("t-0 has no leader")
+
+        def forget(self, _: str) -> None:
+            """Nothing is remembered."""
+
+        def topics(self, _: object) -> dict[str, object]:
+            return {}
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    gone = Gone(lambda *_: None)
+    if fail:
+        with pytest.raises(BrokerUnreachable):
+            read(gone, 0, 5)
+    else:
+        assert read(gone, 0, 5, fail=False) == []
 
 
 def test_a_throttled_fetch_waits_as_long_as_the_broker_says(
