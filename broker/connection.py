@@ -14,7 +14,8 @@ connection, as every request does in Kafka; frames that arrive meanwhile stay in
 most one read's worth, because reading is paused.
 
 Back-pressure.  Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
-does not read its answers, or the process holds too much request memory.
+does not read its answers, or the process holds too much request memory, to which the frames of the
+backlog count.  No request is started while answers wait that are large together.
 
 Invariants: bytes of the answer to request n are handed to the transport before any of request n+1;
 nothing is written after `close`.
@@ -43,7 +44,8 @@ PIPELINE_MAX = 1024
 """Requests of one connection that may wait for their group commit; librdkafka keeps a million."""
 
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
-"""Unsent answers above which no further request is started; one large fetch may pass it."""
+"""Unsent answers above which no further request is started; one large fetch may pass it. Answers in
+the transport and answers that wait for those before them are counted each for themselves."""
 
 WRITE_AT_ONCE_BYTES = 64 * 1024
 """Answers of this size do not wait for others to be written together with."""
@@ -78,7 +80,9 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._slots: deque[Exchange | _Answered] = deque()
+        self._waiting_bytes = 0
         self._backlog: deque[bytearray | memoryview] = deque()
+        self._backlog_bytes = 0
         self._blocked_by: Exchange | None = None
         self._starting = False
         self._write_paused = False
@@ -133,10 +137,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         if frames:
             self._backlog.extend(frames)
+            self._backlog_bytes += sum(map(len, frames))
             self._start_requests()
-        held_bytes = self._receiver.held_bytes
-        if held_bytes != self.held_bytes:
-            connections.hold_memory(self, held_bytes)
+        else:
+            self._count_memory()
 
     def eof_received(self) -> None:
         """The peer has sent its last byte: nothing it asked can be answered usefully."""
@@ -159,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.debug("%s disconnected (%s)", self.peer, exc or "end of stream")
             self._close_reason = "disconnected"
         self._transport = None
-        self._backlog.clear()
+        self._drop_backlog()
         slots, self._slots = self._slots, deque()
         for exchange in slots:
             exchange.abandon()
@@ -178,6 +182,7 @@ class Connection(asyncio.BufferedProtocol):
             and not self._write_paused
             and self._close_reason is None
             and len(self._slots) < PIPELINE_MAX
+            and self._waiting_bytes <= WRITE_BUFFER_HIGH_BYTES
         )
 
     def _start_requests(self) -> None:
@@ -189,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while backlog and self._may_start():
                 frame = backlog.popleft()
+                self._backlog_bytes -= len(frame)
                 self._start(frame)
                 recycle(frame)
         finally:
@@ -200,6 +206,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
         elif self._read_paused:
             self._resume_reading()
+        self._count_memory()
 
     def _start(self, frame: bytearray | memoryview) -> None:
         try:
@@ -212,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(outcome, list):
             if self._slots:
                 self._slots.append(_Answered(outcome))
+                self._waiting_bytes += sum(map(len, outcome))
             else:
                 self._queue(outcome)
             return
@@ -226,9 +234,11 @@ class Connection(asyncio.BufferedProtocol):
         if exchange.close_reason is not None:
             self.close(exchange.close_reason)
             return
+        if exchange.parts is not None:
+            self._waiting_bytes += sum(map(len, exchange.parts))
         while slots and (parts := slots[0].parts) is not None:
             slots.popleft()
-            self._queue(parts)
+            self._waiting_bytes -= self._queue(parts)
         if exchange is self._blocked_by:
             self._blocked_by = None
         if self._finish_reason is not None and not slots:
@@ -242,15 +252,16 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._write_out()
 
-    def _queue(self, parts: "list[Buffer]") -> None:
-        """Add an answer to what is written next; large ones at once, so that a peer that does not
-        read is noticed before the next request is started.
+    def _queue(self, parts: "list[Buffer]") -> int:
+        """Add an answer to what is written next; its size. Large ones are written at once, so that
+        a peer that does not read is noticed before the next request is started.
         """
         size_bytes = sum(map(len, parts))
         self._connections.bytes_sent += size_bytes
         self._out += parts
         if size_bytes >= WRITE_AT_ONCE_BYTES:
             self._write_out()
+        return size_bytes
 
     def _write_out(self) -> None:
         out = self._out
@@ -259,6 +270,23 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(out)
 
     # --- back-pressure and closing --------------------------------------------------------------
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """The memory of the frame that is being received, which may still grow."""
+        return self._receiver.held_bytes
+
+    def _count_memory(self) -> None:
+        """Tell of the memory of the frame being received and of those that wait to be started."""
+        held_bytes = self._receiver.held_bytes + self._backlog_bytes
+        # One that has left holds nothing any more.
+        if held_bytes != self.held_bytes and self._transport is not None:
+            self._connections.hold_memory(self, held_bytes)
+
+    def _drop_backlog(self) -> None:
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        self._count_memory()
 
     def _pause_reading(self) -> None:
         if not self._read_paused and self._transport is not None:
@@ -292,11 +320,12 @@ class Connection(asyncio.BufferedProtocol):
         logger.info("closing %s: %s", self.peer, reason)
         if self._transport is not None:
             self._transport.close()
+        self._drop_backlog()
 
     def finish(self, reason: str) -> None:
         """Start no further request; close when those under way are answered."""
         self._finish_reason = reason
-        self._backlog.clear()
+        self._drop_backlog()
         self._pause_reading()
         if not self._slots:
             self.close(reason)

@@ -44,6 +44,7 @@ class Connections:
         self._open: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._starved: dict[Connection, None] = {}
+        self._is_feeding = False
         self._ids = itertools.count(1)
         self._refusals_since_sweep = 0
         self._empty = asyncio.Event()
@@ -107,20 +108,29 @@ class Connections:
         return True
 
     def hold_memory(self, connection: Connection, held_bytes: int) -> None:
-        """`connection` holds `held_bytes` for an unfinished frame; starve it if that is too much.
+        """`connection` holds `held_bytes` for frames; starve it if a large one grows too much.
 
-        A frame's first step is always granted, so small requests never wait for large ones.
+        A frame's first step is always granted, so small requests never wait for large ones. Frames
+        that wait to be started count, but whoever holds only those reads nothing that could stop.
         """
         self.memory_bytes += held_bytes - connection.held_bytes
         connection.held_bytes = held_bytes
         assert self.memory_bytes >= 0, "request memory was returned twice"
-        if self.memory_bytes > self._memory_limit_bytes and held_bytes > FIRST_STEP_BYTES:
+        growing_bytes = min(held_bytes, connection.unfinished_bytes)
+        if self.memory_bytes > self._memory_limit_bytes and growing_bytes > FIRST_STEP_BYTES:
             self._starved[connection] = None
             connection.starve()
-        elif self._starved and self.memory_bytes <= self._memory_limit_bytes:
+        elif (
+            self._starved and self.memory_bytes <= self._memory_limit_bytes and not self._is_feeding
+        ):
             next_connection = next(iter(self._starved))
             del self._starved[next_connection]
-            next_connection.feed()
+            # It may start requests that have waited, and so come back here.
+            self._is_feeding = True
+            try:
+                next_connection.feed()
+            finally:
+                self._is_feeding = False
 
     def sweep(self) -> None:
         """One second has passed."""

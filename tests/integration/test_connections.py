@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.connection import PROGRESS_WINDOW_TICKS, STALL_TICKS, WRITE_BUFFER_HIGH_BYTES
+from broker.connection import (
+    PROGRESS_WINDOW_TICKS,
+    STALL_TICKS,
+    WRITE_BUFFER_HIGH_BYTES,
+    Connection,
+)
 from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api_keys import ApiKey
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
@@ -209,6 +214,62 @@ class TestLimits:
             assert await greedy[0].is_closed_by_broker()
             await asyncio.sleep(0.05)
             assert connections.memory_bytes <= 1_048_576
+
+    async def test_frames_behind_a_long_poll_count_as_request_memory(self, tmp_path: Path) -> None:
+        async with running_broker(tmp_path, queued_max_request_bytes="6000000") as broker:
+            connections = broker.broker.connections
+            pollers = [await broker.client() for _ in range(3)]
+            await create_topic(pollers[0], "t")
+            for client in pollers:
+                client.send(fetch_request("t", max_wait_ms=30_000), 12)
+                client.send_raw((4_000_000).to_bytes(4, "big") + bytes(4_000_000))
+                await asyncio.sleep(0.1)
+            finished = [c for c in connections if c.is_busy and not c.unfinished_bytes]
+            assert [c.held_bytes for c in finished] == [4_000_000]
+            assert 4_000_000 < connections.memory_bytes < 10_000_000
+            await produce(await broker.client(), "t", batch("a"))
+            for client in pollers:
+                await client.receive()
+                # The frame reads as a Produce of nothing with acks=0, which has no answer.
+                assert (await client.request(HELLO, 3)).error_code == 0
+            assert connections.memory_bytes == 0
+
+    async def test_started_frames_give_their_memory_back(self, broker: RunningBroker) -> None:
+        client = await broker.client()
+        other = await broker.client()
+        await create_topic(client, "t", max_message_bytes="20000000")
+        client.send(fetch_request("t", max_wait_ms=30_000), 12)
+        client.send(produce_request("t", batch(b"x" * 4_000_000)), 9)
+        await asyncio.sleep(0.2)
+        assert broker.broker.connections.memory_bytes > 4_000_000
+        await produce(other, "t", batch("a"))
+        await client.receive()
+        assert (await client.receive()).responses
+        assert broker.broker.connections.memory_bytes == 0
+
+    async def test_answers_behind_a_waiting_produce_are_few_when_large(
+        self, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = await broker.client()
+        await create_topic(client, "t", max_message_bytes="20000000")
+        await create_topic(client, "u")
+        await produce(client, "t", batch(b"x" * 3_000_000))
+        waiting: list[int] = []
+        may_start = Connection._may_start
+
+        def look(connection: Connection) -> bool:
+            slots = [slot.parts or [] for slot in connection._slots]
+            waiting.append(sum(len(part) for parts in slots for part in parts))
+            return may_start(connection)
+
+        monkeypatch.setattr(Connection, "_may_start", look)
+        client.send(produce_request("u", batch("a")), 9)
+        for _ in range(10):
+            client.send(fetch_request("t", partition_max_bytes=10_000_000), 12)
+        assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
+        for _ in range(10):
+            assert len(values_of((await client.receive()).responses[0].partitions[0])) == 1
+        assert 3_000_000 < max(waiting) < 4_000_000, "one answer, not ten"
 
     async def test_reader_that_stalls_is_cut(self, broker: RunningBroker) -> None:
         client = await broker.client()
