@@ -28,7 +28,7 @@ from typing import Final, Protocol
 
 from broker.context import Context
 from broker.error_mapping import REFUSALS, error_code
-from broker.errors import InvalidConfig, InvalidRequest, ResourceNotFound, UnknownTopicOrPartition
+from broker.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from broker.topics import check_topic_name
 from config import ConfigErrors, check_group_overrides, check_topic_overrides, with_dynamic
 from config.broker_keys import BROKER_KEYS
@@ -119,15 +119,15 @@ class Resource:
         """Change one setting in `overrides`.
 
         Raises:
-            InvalidConfig: a value is missing, or append and subtract meet a setting without items.
-            InvalidRequest: the operation is unknown.
+            InvalidConfig: append and subtract meet a setting without items.
+            InvalidRequest: a value is missing, or the operation is unknown.
         """
         name = self.canonical(name)
         if operation == Operation.DELETE:
             overrides.pop(name, None)
             return
         if value is None:
-            raise InvalidConfig(f"{name} has no value; delete it to get the default.")
+            raise InvalidRequest(f"{name} has no value; delete it to get the default.")
         if operation == Operation.SET:
             overrides[name] = value
         elif operation in (Operation.APPEND, Operation.SUBTRACT):
@@ -343,7 +343,7 @@ class _Group(Resource):
 
 def _check_broker(context: Context, name: str) -> None:
     if name != str(context.endpoint.node_id):
-        raise ResourceNotFound(
+        raise InvalidRequest(
             f"Broker {name!r} is not here; this is broker {context.endpoint.node_id}."
         )
 
@@ -352,9 +352,8 @@ def find_resource(context: Context, resource_type: int, name: str) -> Resource:
     """The resource of that type and name.
 
     Raises:
-        InvalidRequest: the type is unknown, or needs a name.
+        InvalidRequest: the type is unknown, or needs a name, or the broker id is not ours.
         UnknownTopicOrPartition: there is no such topic.
-        ResourceNotFound: the broker id is not ours.
     """
     if resource_type == ResourceType.TOPIC:
         return _Topic(context, name)

@@ -84,7 +84,6 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         broker_errors.UnsupportedForClient: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         broker_errors.PolicyViolation: ErrorCode.POLICY_VIOLATION,
         broker_errors.TopicDeletionDisabled: ErrorCode.TOPIC_DELETION_DISABLED,
-        broker_errors.ResourceNotFound: ErrorCode.RESOURCE_NOT_FOUND,
         broker_errors.ConnectionMustClose: ErrorCode.UNKNOWN_SERVER_ERROR,
         broker_errors.StartError: ErrorCode.UNKNOWN_SERVER_ERROR,
         broker_errors.AddressUnavailable: ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -90,10 +90,6 @@ class UnsupportedForClient(BrokerError):
     """The data is compressed with a codec that came after the request's version."""
 
 
-class ResourceNotFound(BrokerError):
-    """The named resource (a broker id, a logger) does not exist here."""
-
-
 class ConnectionMustClose(BrokerError):
     """No answer is possible or allowed; the message is the reason that is logged."""
 

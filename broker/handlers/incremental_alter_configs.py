@@ -5,6 +5,8 @@ All changes of one resource happen together or not at all.
 Source: KIP-339; Kafka `ConfigAdminManager`.
 """
 
+from collections import Counter
+
 from broker.config_resources import Resource, change
 from broker.context import Context, RequestContext
 from broker.errors import InvalidRequest
@@ -19,23 +21,31 @@ from protocol.api.incremental_alter_configs import (
 async def handle(
     context: Context, request: RequestContext, message: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change every resource; each stands for itself."""
+    """Change every resource; each stands for itself, and one that stands there twice is refused."""
+    named = Counter((asked.resource_type, asked.resource_name) for asked in message.resources)
     return IncrementalAlterConfigsResponse(
         responses=[
-            await _alter(context, resource, validate_only=message.validate_only)
-            for resource in message.resources
+            await _alter(
+                context,
+                asked,
+                validate_only=message.validate_only,
+                is_repeated=named[asked.resource_type, asked.resource_name] > 1,
+            )
+            for asked in message.resources
         ]
     )
 
 
 async def _alter(
-    context: Context, asked: AlterConfigsResource, *, validate_only: bool
+    context: Context, asked: AlterConfigsResource, *, validate_only: bool, is_repeated: bool
 ) -> AlterConfigsResourceResponse:
     response = AlterConfigsResourceResponse(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
 
     def changed(resource: Resource) -> dict[str, str]:
+        if is_repeated:
+            raise InvalidRequest("A resource stands in the request more than once.")
         names = [resource.canonical(config.name) for config in asked.configs]
         if len(set(names)) != len(names):
             raise InvalidRequest("A setting stands in the request more than once.")

@@ -121,8 +121,8 @@ async def test_source_and_synonyms_tell_where_a_value_comes_from(tmp_path: Path)
     [
         (TOPIC, "missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (BROKER, "99", ErrorCode.RESOURCE_NOT_FOUND),
-        (LOGGER, "99", ErrorCode.RESOURCE_NOT_FOUND),
+        (BROKER, "99", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "99", ErrorCode.INVALID_REQUEST),
         (METRICS, "", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
         (77, "x", ErrorCode.INVALID_REQUEST),
@@ -172,7 +172,7 @@ async def test_lists_are_appended_to_and_subtracted_from(client: RawClient) -> N
     [
         ([("retention.ms", SET, "never")], ErrorCode.INVALID_CONFIG),
         ([("no.such.key", SET, "1")], ErrorCode.INVALID_CONFIG),
-        ([("retention.ms", SET, None)], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
         ([("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
         ([("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
         ([("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.INVALID_REQUEST),
@@ -220,6 +220,26 @@ async def test_two_changes_at_a_time_are_both_in_force(
     assert answers == [0, 0]
     for key, value in changes.items():
         assert (await value_of(clients[0], key, resource_type, name)).value == value
+
+
+async def test_a_resource_that_is_named_twice_is_not_changed(client: RawClient) -> None:
+    await create_topic(client, "t")
+    resources = [
+        incremental_alter_configs.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name="t",
+            configs=[
+                incremental_alter_configs.AlterableConfig(
+                    name=name, config_operation=SET, value="99999"
+                )
+            ],
+        )
+        for name in ("retention.ms", "segment.bytes")
+    ]
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=resources)
+    answers = (await client.request(request, 1)).responses
+    assert [each.error_code for each in answers] == [ErrorCode.INVALID_REQUEST] * 2
+    assert (await value_of(client, "retention.ms")).value != "99999"
 
 
 async def test_alter_configs_replaces_everything(client: RawClient) -> None:
