@@ -1,12 +1,13 @@
 """The cells of the comparison: one load with its parameters each.
 
-A cell is run against a broker by `Cell.run`, which prepares a topic, drives the load and deletes
-the topic again. `higher_is_better` tells how to read its value.
+A cell is run against a broker by `Cell.run`, which prepares a topic (filling it where the load
+reads), drives the load and deletes the topic again; only the load itself is watched.
+`higher_is_better` tells how to read its value.
 """
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,6 +17,10 @@ Kind = Literal["produce", "consume", "paced", "end-to-end", "librdkafka", "librd
 
 KIB_BATCH = 16_384
 MIB_BATCH = 1_000_000
+
+PACED_RATE = 10_000
+PACED_WARM_UP = 4
+"""One part in so many of a paced load is not counted: connecting, the JVM's first requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +71,28 @@ class Cell:
         """The same cell with fewer records, for a smoke run; its title stays."""
         return replace(self, records=max(200, self.records // factor))
 
-    def run(self, bootstrap: str, *, speaks_kafka: bool = True) -> float:
-        """Its value for the broker at an address.
+    def run(
+        self, bootstrap: str, cpu_seconds: Callable[[], float], *, speaks_kafka: bool = True
+    ) -> tuple[float, float]:
+        """Its value for the broker at an address, and the CPU seconds that the load took there.
+
+        `cpu_seconds` tells what the broker has used so far.
 
         Raises:
             loads.LoadFailed: the load did not get through.
         """
         topic = f"bench-{uuid.uuid4().hex[:8]}"
         if not speaks_kafka:
-            return self._raw(bootstrap, topic, checked=False)
+            begun = cpu_seconds()
+            value = self._raw(bootstrap, topic, checked=False)
+            return value, cpu_seconds() - begun
         loads.create_topic(bootstrap, topic, self.partitions)
         try:
-            return self._drive(bootstrap, topic)
+            if self.kind in {"consume", "librdkafka-read"}:
+                self._fill(bootstrap, topic)
+            begun = cpu_seconds()
+            value = self._drive(bootstrap, topic)
+            return value, cpu_seconds() - begun
         finally:
             loads.delete_topic(bootstrap, topic)
 
@@ -86,9 +101,8 @@ class Cell:
             case "produce":
                 return self._java_produce(bootstrap, topic).rate
             case "paced":
-                return self._java_produce(bootstrap, topic, records_per_second=10_000).p99_ms
+                return self._java_produce(bootstrap, topic, records_per_second=PACED_RATE).p99_ms
             case "consume":
-                self._fill(bootstrap, topic)
                 return loads.java_consume(bootstrap, topic, records=self.records)
             case "end-to-end":
                 found = loads.java_end_to_end(
@@ -100,7 +114,6 @@ class Cell:
                     bootstrap, topic, records=self.records, size=self.size, codec=self.codec
                 )
             case "librdkafka-read":
-                self._fill(bootstrap, topic)
                 return loads.librdkafka_consume(bootstrap, topic, records=self.records)
             case "raw":
                 return self._raw(bootstrap, topic, checked=True)
@@ -116,6 +129,7 @@ class Cell:
             batch_bytes=self.batch_bytes,
             codec=self.codec,
             records_per_second=records_per_second,
+            warm_up_records=self.records // PACED_WARM_UP if self.kind == "paced" else 0,
         )
 
     def _fill(self, bootstrap: str, topic: str) -> None:

@@ -2,9 +2,10 @@
 
 All brokers run side by side, idle but for the one that is driven; every pass goes through all
 cells, and within a cell from broker to broker, so that a slow minute of the machine hits all of
-them. The first pass warms up (a JVM gains up to 1.9 x by it) and is thrown away; medians of the
-others count. A broker's CPU seconds are those of its process during the load. See
-benchmarks/README.md for how to read the table.
+them; their order is drawn anew each time (`--seed`), so that none always follows the same other.
+The first pass warms up (a JVM gains up to 1.9 x by it) and is thrown away; medians of the others
+count. A broker's CPU seconds are those of its process during the load, without what prepares it.
+See benchmarks/README.md for how to read the table.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import contextlib
 import json
 import math
 import os
+import random
 import sys
 import tempfile
 import time
@@ -53,6 +55,8 @@ class Plan:
     warm_up: bool
     deadline: float
     """On time.monotonic: no cell begins after it."""
+    seed: int
+    """Of the order in which the brokers take turns."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,17 +102,23 @@ def measure(
     results: dict[str, dict[str, Measured]] = {cell.title: {} for cell in plan.cells}
     memory: dict[str, dict[str, float]] = {}
     facts = machine.describe(folder)
+    if facts["disk"].startswith(("tmpfs", "ramfs")):
+        console.print(
+            "[yellow]the data lies in memory[/]: nothing is synced to a disk, so the figures of "
+            "the synced brokers mean nothing; choose a disk with --disk"
+        )
     with contextlib.ExitStack() as stack:
         running = _start_all(plan.contenders, folder, stack)
         time.sleep(2)
         for broker in running:
             memory[broker.name] = {"idle_mb": broker.resident_bytes() / 1e6}
         for number in range(plan.rounds + plan.warm_up):
-            if not _pass(number, plan, running, results):
-                break
+            in_time = _pass(number, plan, running, results)
             for broker in running:
                 memory[broker.name]["peak_mb"] = broker.resident_bytes(peak=True) / 1e6
                 memory[broker.name]["cpu_seconds"] = broker.cpu_seconds()
+            if not in_time:
+                break
             after_pass(_document(plan, facts, memory, results))
     return _document(plan, facts, memory, results)
 
@@ -119,11 +129,10 @@ def _document(
     memory: Mapping[str, Mapping[str, float]],
     results: Mapping[str, Mapping[str, Measured]],
 ) -> report.Document:
-    counted = [len(found.values) for row in results.values() for found in row.values()]
     return {
         "kind": "compare",
         "when": time.strftime("%Y-%m-%d %H:%M"),
-        "rounds": max(counted, default=0),
+        "seed": plan.seed,
         "machine": facts,
         "titles": {contender.name: contender.title for contender in plan.contenders},
         "memory": memory,
@@ -159,8 +168,8 @@ def _pass(
 ) -> bool:
     """Goes once through all cells; False when there was no time left for all of them.
 
-    A broker's place in the order changes from cell to cell and from pass to pass. A pass that the
-    time cut short counts as far as it came.
+    The order of the brokers changes from cell to cell and from pass to pass. A pass that the time
+    cut short counts as far as it came.
     """
     discarded = plan.warm_up and number == 0
     label = "warm-up" if discarded else f"round {number + 1 - plan.warm_up}"
@@ -172,7 +181,7 @@ def _pass(
             if time.monotonic() > plan.deadline:
                 console.print(f"[yellow]out of time[/] in {label}, before {cell.title}")
                 return False
-            for broker in _rotated(running, number + place):
+            for broker in shuffled(running, f"{plan.seed}/{number}/{place}"):
                 if quiet:
                     now = time.strftime("%H:%M:%S")
                     console.print(f"{now} {label}: {cell.title}, {broker.name}")
@@ -183,10 +192,9 @@ def _pass(
     return True
 
 
-def _rotated(running: Sequence[brokers.Running], by: int) -> list[brokers.Running]:
-    """The brokers from another one on, so that none is always the first."""
-    start = by % len(running)
-    return [*running[start:], *running[:start]]
+def shuffled(running: Sequence[brokers.Running], seed: str) -> list[brokers.Running]:
+    """The brokers in an order drawn by `seed`: a rotation would keep who follows whom."""
+    return random.Random(seed).sample(running, len(running))
 
 
 def _drive(cell: cells.Cell, broker: brokers.Running, measured: Measured, *, keep: bool) -> None:
@@ -196,15 +204,14 @@ def _drive(cell: cells.Cell, broker: brokers.Running, measured: Measured, *, kee
     if cell.needs_protocol and not speaks_kafka:
         measured.problem = "not applicable"
         return
-    before = broker.cpu_seconds()
     try:
-        value = cell.run(broker.bootstrap, speaks_kafka=speaks_kafka)
+        value, cpu = cell.run(broker.bootstrap, broker.cpu_seconds, speaks_kafka=speaks_kafka)
     except _FAILURES as failure:
         measured.problem = f"{type(failure).__name__}: {failure}".strip()[:300]
         return
     if keep:
         measured.values.append(value)
-        measured.cpu_seconds.append(broker.cpu_seconds() - before)
+        measured.cpu_seconds.append(cpu)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -221,6 +228,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--disk", type=Path, help="a folder on the disk to use; default: TMPDIR")
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     parser.add_argument("--section", default="compare", help="of docs/benchmarks.md")
+    parser.add_argument("--seed", type=int, default=1, help="of the order of the brokers")
     parser.add_argument("--no-nice", action="store_true")
     return parser.parse_args(arguments)
 
@@ -245,6 +253,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         rounds=1 if options.smoke else options.rounds,
         warm_up=not options.smoke,
         deadline=time.monotonic() + 60 * options.minutes,
+        seed=options.seed,
     )
 
 

@@ -23,7 +23,8 @@ TOOL_TIMEOUT_S = 300
 RAW_IN_FLIGHT = 5
 
 _PRODUCER_LINE = re.compile(
-    r"(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec \([\d.]+ MB/sec\), "
+    r"(?P<records>\d+)(?: steady state)? records sent, (?P<rate>[\d.]+) records/sec "
+    r"\([\d.]+ MB/sec\), "
     r"(?P<mean>[\d.]+) ms avg latency, (?P<max>[\d.]+) ms max latency, (?P<p50>\d+) ms 50th, "
     r"(?P<p95>\d+) ms 95th, (?P<p99>\d+) ms 99th, (?P<p999>\d+) ms 99\.9th"
 )
@@ -73,8 +74,12 @@ def java_produce(
     batch_bytes: int,
     codec: str = "none",
     records_per_second: int = -1,
+    warm_up_records: int = 0,
 ) -> Produced:
-    """kafka-producer-perf-test with acks=all, linger 5 ms and random letters as values."""
+    """kafka-producer-perf-test with acks=all, linger 5 ms and random letters as values.
+
+    The first `warm_up_records` are sent and left out of what is returned.
+    """
     settings = {
         "bootstrap.servers": bootstrap,
         "acks": "all",
@@ -84,10 +89,11 @@ def java_produce(
         "compression.type": codec,
     }
     properties = [f"{key}={value}" for key, value in settings.items()]
+    warm_up = ["--warmup-records", str(warm_up_records)] if warm_up_records else []
     output = _tool(
         "org.apache.kafka.tools.ProducerPerformance",
         *["--topic", topic, "--num-records", str(records), "--record-size", str(size)],
-        *["--throughput", str(records_per_second), "--command-property", *properties],
+        *["--throughput", str(records_per_second), *warm_up, "--command-property", *properties],
     )
     totals = list(_PRODUCER_LINE.finditer(output))
     if not totals:

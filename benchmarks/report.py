@@ -20,6 +20,10 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "benchmarks.md"
 PICTURE = DOCS / "benchmarks.svg"
 
+RESOLUTION_MS = 1
+"""The tools tell latencies in whole milliseconds: what is below has no ratio."""
+
+_FAILED_ONCE = "\N{DAGGER}"
 _PAIRS = (
     ("In the page cache", "kafka", "tidelog", "limit"),
     ("On disk before the acknowledgement", "kafka-synced", "tidelog-synced", "limit-synced"),
@@ -29,7 +33,7 @@ _PAIRS = (
 def comparison(document: Document) -> str:
     """The tables of `benchmarks.compare`."""
     parts = [
-        f"Measured {document['when']}, medians of {document['rounds']} rounds. "
+        f"Measured {document['when']}, medians of {rounds(document)}. "
         "Ratios above 1 say that Tidelog is better; CPU is the broker's, in seconds per load.",
         machine.markdown(document["machine"]),
     ]
@@ -38,6 +42,8 @@ def comparison(document: Document) -> str:
         parts += _limit_table(document, tidelog, limit)
     parts += _peer_table(document)
     parts += _memory_table(document)
+    if any(f" {_FAILED_ONCE}" in part for part in parts):
+        parts.append(f"{_FAILED_ONCE} failed in a later round: the median of those before it.")
     return "\n\n".join(parts)
 
 
@@ -75,12 +81,52 @@ def number(value: float) -> str:
 
 
 def ratios(document: Document, base: str, other: str) -> Iterator[tuple[str, float]]:
-    """(title, ratio) of every cell that both brokers got through."""
+    """(title, ratio) of every cell that both brokers got through, with figures that have one.
+
+    A latency below `RESOLUTION_MS` has none, nor has a rate of 0.
+    """
     for cell in document["cells"]:
-        values = [_median(cell, name) for name in (base, other)]
-        if None not in values:
-            old, new = values
-            yield cell["title"], new / old if cell["higher_is_better"] else old / max(new, 0.1)
+        old, new = (_median(cell, name) for name in (base, other))
+        if old is None or new is None:
+            continue
+        if cell["higher_is_better"]:
+            if min(old, new) > 0:
+                yield cell["title"], new / old
+        elif min(old, new) >= RESOLUTION_MS:
+            yield cell["title"], old / new
+
+
+def rounds(document: Document) -> str:
+    """How many rounds the medians are of; a range where cells differ, as in a run cut short."""
+    counted = {
+        len(found["values"]) for cell in document["cells"] for found in cell["results"].values()
+    } - {0}
+    if not counted:
+        return "0 rounds"
+    few, many = min(counted), max(counted)
+    return f"{many} round{'s' * (many > 1)}" if few == many else f"{few} to {many} rounds"
+
+
+def mean_of_rates(document: Document, found: Mapping[str, float]) -> float | None:
+    """The geometric mean of the ratios of rates; latencies, a few milliseconds, stay out."""
+    rates = {cell["title"] for cell in document["cells"] if cell["higher_is_better"]}
+    some = [ratio for title, ratio in found.items() if title in rates]
+    return geometric_mean(some) if some else None
+
+
+def cpu_sum(document: Document, name: str) -> float | None:
+    """CPU seconds of a broker: the sum of its cells' medians, None when it has none.
+
+    Of a pair only cells that both got through count, so that the sums compare.
+    """
+    others = [pair for pair in _PAIRS if name in pair[1:3]]
+    needed = {name, *(other for pair in others for other in pair[1:3])} & set(document["memory"])
+    medians = [
+        statistics.median(cell["results"][name]["cpu_seconds"])
+        for cell in document["cells"]
+        if all(cell["results"].get(each, {}).get("cpu_seconds") for each in needed)
+    ]
+    return sum(medians) if medians else None
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -102,7 +148,8 @@ def _shown(cell: Document, name: str) -> str:
     result = cell["results"].get(name)
     if result is None or not result["values"]:
         return "failed" if result and result["problem"] else "-"
-    return f"{number(statistics.median(result['values']))} {cell['unit']}"
+    mark = f" {_FAILED_ONCE}" if result["problem"] else ""
+    return f"{number(statistics.median(result['values']))} {cell['unit']}{mark}"
 
 
 def _pair_table(document: Document, title: str, kafka: str, tidelog: str) -> list[str]:
@@ -122,11 +169,11 @@ def _pair_table(document: Document, title: str, kafka: str, tidelog: str) -> lis
                 _cpu(cell, tidelog),
             ]
         )
-    for label, start in (("produce", "produce"), ("consume", "consume"), ("all", "")):
-        some = [value for name, value in found.items() if name.startswith(start)]
-        if some:
-            mean = f"**{geometric_mean(some):.2f}**"
-            rows.append([f"geometric mean, {label}", "", "", mean, "", ""])
+    for label, start in (("produce", "produce"), ("consume", "consume"), ("all rates", "")):
+        some = {name: value for name, value in found.items() if name.startswith(start)}
+        mean = mean_of_rates(document, some)
+        if mean is not None:
+            rows.append([f"geometric mean, {label}", "", "", f"**{mean:.2f}**", "", ""])
     head = ["load", document["titles"].get(kafka, "-"), document["titles"].get(tidelog, "-")]
     return [f"#### {title}", table([*head, "ratio", "CPU Kafka", "CPU Tidelog"], rows)]
 
@@ -159,13 +206,18 @@ def _memory_table(document: Document) -> list[str]:
         [
             document["titles"][name],
             f"{found['idle_mb']:.0f} MB",
-            f"{found['peak_mb']:.0f} MB",
-            f"{found['cpu_seconds']:.1f} s",
+            _with_unit(found.get("peak_mb"), ".0f", "MB"),
+            _with_unit(cpu_sum(document, name), ".1f", "s"),
+            _with_unit(found.get("cpu_seconds"), ".1f", "s"),
         ]
         for name, found in document["memory"].items()
     ]
-    head = ["broker", "resident when started", "highest", "CPU, whole run"]
+    head = ["broker", "resident when started", "highest", "CPU, sum of medians", "CPU, whole run"]
     return ["#### Memory and CPU", table(head, rows)]
+
+
+def _with_unit(value: float | None, digits: str, unit: str) -> str:
+    return "-" if value is None else f"{value:{digits}} {unit}"
 
 
 _MODES = (
@@ -188,7 +240,7 @@ def picture(document: Document) -> str:
         f'<rect width="{width}" height="{height}" fill="white"/>',
         '<text x="10" y="20" font-size="14">How many times as good as Apache Kafka on the same '
         "machine</text>",
-        *_legend(found),
+        *_legend(document, found),
     ]
     for ratio in range(int(_RATIO_MAX) + 1):
         x = _LEFT + _UNIT * ratio
@@ -210,12 +262,12 @@ def _has_ratio(found: Mapping[str, Mapping[str, float]], title: str) -> bool:
     return any(title in ratios_of_mode for ratios_of_mode in found.values())
 
 
-def _legend(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _legend(document: Document, found: Mapping[str, Mapping[str, float]]) -> list[str]:
     lines = []
     for place, (mode, _, _, colour) in enumerate(_MODES):
         x = 10 + 260 * place
-        some = list(found[mode].values())
-        mean = f", geometric mean {geometric_mean(some):.2f}" if some else ""
+        rates = mean_of_rates(document, found[mode])
+        mean = f", geometric mean of the rates {rates:.2f}" if rates is not None else ""
         lines += [
             f'<rect x="{x}" y="32" width="12" height="12" fill="{colour}"/>',
             f'<text x="{x + 18}" y="42">{mode}{mean}</text>',
