@@ -87,13 +87,13 @@ def stale_marker(patch: Patch) -> None:
 
 def marker_first(patch: Patch) -> None:
     """The marker is written before the logs are closed."""
-    original = data_dir.DataDir._close_logs
+    original = data_dir.DataDir.close
 
-    def close_logs(self: Any, *arguments: Any) -> Any:
+    def close(self: Any, *arguments: Any, **options: Any) -> Any:
         checkpoints.write_clean_shutdown(self.path, self._files)
-        return original(self, *arguments)
+        return original(self, *arguments, **options)
 
-    patch.setattr(data_dir.DataDir, "_close_logs", close_logs)
+    patch.setattr(data_dir.DataDir, "close", close)
 
 
 def truncate_too_far(patch: Patch) -> None:

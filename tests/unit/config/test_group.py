@@ -27,7 +27,7 @@ def test_a_value_that_was_set_under_other_bounds_is_brought_within_these() -> No
         (SESSION_TIMEOUT, "1", "group.consumer.min.session.timeout.ms is 45000"),
         (HEARTBEAT_INTERVAL, "15001", "group.consumer.max.heartbeat.interval.ms is 15000"),
         (HEARTBEAT_INTERVAL, "often", "a whole number"),
-        ("consumer.sesion.timeout.ms", "1", SESSION_TIMEOUT),
+        ("consumer.sessions.timeout.ms", "1", SESSION_TIMEOUT),
     ],
 )
 def test_a_refusal_says_what_to_give(name: str, text: str, says: str) -> None:
