@@ -175,6 +175,10 @@ class Upkeep:
             self._held_by_future[log] = held
         self._metrics.logs_held_by_future = len(self._held_by_future)
 
-    def delete_pending_files(self) -> None:
-        """Unlink files that were renamed away `file.delete.delay.ms` ago."""
-        self._data_dir.delete_pending_files(self._clock.wall_ms())
+    def delete_pending_files(self) -> Iterator[int | None]:
+        """Unlink files that were renamed away `file.delete.delay.ms` ago, in threads."""
+        for call in self._data_dir.delete_pending_steps(self._clock.wall_ms()):
+            if call is None:
+                yield None
+            else:
+                yield from run_elsewhere(call)

@@ -302,17 +302,17 @@ class DataDir:
     def checkpoint_steps(self) -> Steps[None]:
         """Note recovery points, log starts and high watermarks, so that a start has less to do.
 
-        Raises:
-            StorageFailed: they could not be written; the old ones are still there and still right.
+        Raises StorageFailed: the old ones are still there and still right.
         """
         return self._checkpoints.write_steps(self._logs())
 
     def delete_pending_files(self, now_ms: int) -> int:
-        """Remove what was deleted long enough ago: topics' directories and segments' files.
+        """`delete_pending_steps` at once."""
+        return run_steps(self.delete_pending_steps(now_ms))
 
-        How many directories and files went. Raises StorageFailed, once all were tried.
-        """
-        works = [self._directories.remove_due, *(log.delete_pending_files for log in self._logs())]
+    def delete_pending_steps(self, now_ms: int) -> Steps[int]:
+        """Remove topics and segments deleted long ago; how many. Raises StorageFailed at the end"""
+        works = [self._directories.remove_steps, *(it.delete_pending_steps for it in self._logs())]
         return unlink_all(works, now_ms)
 
     def close(self, now_ms: int, *, run_all: RunAll | None = None) -> None:

@@ -42,7 +42,7 @@ from storage.readable_log import ReadableLog
 from storage.retention import RetentionRules, plan_retention
 from storage.rolling import RollRules, find_roll_reason
 from storage.segmented_log import RollbackFailed
-from storage.steps import Steps
+from storage.steps import Steps, run_steps
 from storage.swap import SwapFailed
 
 __all__ = [
@@ -350,12 +350,16 @@ class Log(ReadableLog):
         ]
 
     def delete_pending_files(self, now_ms: int) -> int:
+        """`delete_pending_steps` at once."""
+        return run_steps(self.delete_pending_steps(now_ms))
+
+    def delete_pending_steps(self, now_ms: int) -> Steps[int]:
         """Unlink files renamed `file.delete.delay.ms` ago or earlier; how many.
 
         Raises StorageFailed.
         """
         try:
-            return self.local.unlink_due(now_ms)
+            return (yield from self.local.unlink_steps(now_ms))
         except OSError as error:
             raise storage_failure("delete", self.path, error) from error
 

@@ -14,6 +14,7 @@ Source: Kafka ``LogManager`` and ``LocalLog``. Read next: `storage.data_dir`.
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from storage.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
@@ -21,6 +22,7 @@ from storage.data_dir_start import RandomBytes, stray_directory_name
 from storage.errors import StorageFailed
 from storage.file_names import deleted_directory_name, partition_directory_name
 from storage.files import Files
+from storage.steps import Steps, off_loop, run_steps
 
 _UNIQUE_BYTES: Final = 16
 
@@ -96,7 +98,13 @@ class PartitionDirectories:
         self._deleted.append((f"{self._root}/{name}", remove_from_ms))
 
     def remove_due(self, now_ms: int) -> int:
-        """Remove the directories whose time has come; how many.
+        """`remove_steps` at once."""
+        return run_steps(self.remove_steps(now_ms))
+
+    def remove_steps(self, now_ms: int) -> Steps[int]:
+        """Remove the directories whose time has come, each in another thread; how many.
+
+        Their names are of no other use, so topics may come and go between the steps.
 
         Raises:
             StorageFailed: some could not be removed, the first is named; they are tried again the
@@ -106,10 +114,11 @@ class PartitionDirectories:
         failed: dict[str, OSError] = {}
         for path in due:
             try:
-                self._files.remove_tree(path)
+                yield from off_loop(partial(self._files.remove_tree, path))
             except OSError as error:
                 failed[path] = error
-        self._deleted = [each for each in self._deleted if each[1] > now_ms or each[0] in failed]
+        gone = set(due) - failed.keys()
+        self._deleted = [each for each in self._deleted if each[0] not in gone]
         for path, failure in failed.items():
             raise StorageFailed("remove", path, str(failure)) from failure
         return len(due)

@@ -27,6 +27,7 @@ from storage.manifest import UNKNOWN_MINIMUM, Manifest
 from storage.retention import SegmentAge
 from storage.segment import Segment
 from storage.segment_list import SegmentList
+from storage.steps import Steps
 from storage.swap import Swap
 
 
@@ -269,9 +270,9 @@ class SegmentedLog:
         assert self.swap is None, "a swap would change what was counted"
         self._bury(self.segments.remove_first(count), due_ms=due_ms)
 
-    def unlink_due(self, now_ms: int) -> int:
+    def unlink_steps(self, now_ms: int) -> Steps[int]:
         """Unlink renamed files whose time has come; how many."""
-        return self._graveyard.unlink_due(now_ms)
+        return self._graveyard.unlink_steps(now_ms)
 
     def seal_active(self, *, now_ms: int) -> None:
         """Write out and remember what is known of the active segment, for a clean stop.

@@ -1,11 +1,13 @@
 """Background jobs against a real directory: what retention deletes, and what a clock cannot."""
 
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from broker.clock import FrozenClock
+from storage.files import RealFiles
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
 
@@ -129,3 +131,25 @@ async def test_retention_follows_a_topics_settings_at_run_time(
     frozen.broker.housekeeping.run_now("retention")
     assert segments(frozen) == 1
     assert frozen.broker.topics.led_log("t", 0).log_start_offset == 5
+
+
+async def test_deleted_topics_are_removed_outside_of_the_event_loop(
+    tmp_path: Path, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic of thousands of partitions would hold up every client."""
+    seen: set[threading.Thread] = set()
+    remove_tree = RealFiles.remove_tree
+
+    def remove_tree_noted(files: RealFiles, path: str) -> None:
+        seen.add(threading.current_thread())
+        remove_tree(files, path)
+
+    monkeypatch.setattr(RealFiles, "remove_tree", remove_tree_noted)
+    async with running_broker(tmp_path / "data", clock=clock) as running:
+        await create_topic(await running.client(), "gone", partitions=3)
+        data_dir = running.broker.data_dir
+        data_dir.delete_topic("gone", clock.wall_ms() - 60_000)
+        running.broker.housekeeping.run_now("pending-files")
+        assert seen
+        assert threading.current_thread() not in seen
+        assert not list(Path(data_dir.path).glob("gone*"))

@@ -4,6 +4,7 @@ import pytest
 
 from storage.graveyard import Graveyard
 from storage.simulated_disk import Fault, Operation
+from storage.steps import OffLoop
 from tests.support.logs import DIRECTORY, add_at_end, disk, new_segment
 
 
@@ -36,3 +37,19 @@ def test_failure_keeps_the_file_waiting() -> None:
     with pytest.raises(OSError, match="error"):
         graveyard.unlink_due(0)
     assert graveyard.unlink_due(0) == 1
+
+
+def test_each_file_is_unlinked_elsewhere_and_others_may_be_buried_meanwhile() -> None:
+    files = disk()
+    graveyard = Graveyard(files)
+    graveyard.bury([new_segment(0, files=files)], due_ms=0)
+    for step, call in enumerate(graveyard.unlink_steps(0)):
+        assert isinstance(call, OffLoop)
+        if step == 0:
+            graveyard.bury([new_segment(5, files=files)], due_ms=0)
+        there = files.list_directory(DIRECTORY)
+        call.run()
+        assert files.list_directory(DIRECTORY) == there[1:], "one file in one step"
+    assert len(graveyard) > 0, "what was buried meanwhile waits"
+    graveyard.unlink_due(0)
+    assert (len(graveyard), files.list_directory(DIRECTORY)) == (0, [])

@@ -7,6 +7,7 @@ from storage.errors import StorageFailed
 from storage.partition_directories import PartitionDirectories
 from storage.power_loss import Survival
 from storage.simulated_disk import Fault, Operation, SimulatedDisk
+from storage.steps import run_steps
 
 ROOT = "/data"
 TOPIC_ID = bytes(range(16))
@@ -67,6 +68,25 @@ def test_removal_that_fails_is_tried_again() -> None:
         directories.remove_due(0)
     assert directories.remove_due(0) == 1
     assert disk.list_directory(ROOT) == []
+
+
+def test_topic_made_again_between_the_steps_of_a_removal_stays() -> None:
+    disk, directories = new()
+    for partition in range(2):
+        directories.make("t", partition, TOPIC_ID)
+    directories.delete("t", range(2), due_ms=0)
+    steps = directories.remove_steps(0)
+    first = next(steps)
+    assert first is not None
+    directories.make("t", 0, TOPIC_ID)
+    directories.delete("t", range(1), due_ms=0)
+    directories.make("t", 0, TOPIC_ID)
+    first.run()
+    assert len(disk.list_directory(ROOT)) == 3, "one directory in one step"
+    assert run_steps(steps) == 2
+    assert disk.list_directory(ROOT) == ["t-0", f"t-0.{'02' * 16}-delete"]
+    assert directories.remove_due(0) == 1
+    assert disk.list_directory(ROOT) == ["t-0"]
 
 
 def test_stray_keeps_its_content_under_another_name() -> None:
