@@ -55,6 +55,7 @@ class OffsetCheckpoints:
         self._known: set[PartitionKey] = set()
         self._generation = 0
         self._one_at_a_time = Lock()
+        self._written: tuple[Mapping[PartitionKey, int], ...] | None = None
         self._has_cleaned = files.exists(f"{root}/{CLEANER_FILE}")
 
     def read(self) -> tuple[Hints, list[str]]:
@@ -81,7 +82,7 @@ class OffsetCheckpoints:
         """Note the offsets of these logs and of no others; the files are written off the loop.
 
         A small file's sync has to wait for whatever the journal of the file system holds, which
-        may be seconds of other people's data.
+        may be seconds of other people's data. What has not changed is not written again.
 
         Raises:
             StorageFailed: it could not be written; the old ones are there and still right.
@@ -102,16 +103,21 @@ class OffsetCheckpoints:
             if log.log_start_offset > log.segments.first.base_offset:
                 log_starts[key] = log.log_start_offset
         self._known |= recovery_points.keys()
+        content = (log_starts, recovery_points, high_watermarks, cleaned)
+        if content == self._written:
+            return
 
         def put() -> None:
             with self._one_at_a_time:
                 if generation != self._generation:
                     return
+                self._written = None
                 write_offsets(self._root, LOG_START_FILE, log_starts, self._files)
                 write_offsets(self._root, RECOVERY_POINT_FILE, recovery_points, self._files)
                 write_offsets(self._root, HIGH_WATERMARK_FILE, high_watermarks, self._files)
                 if cleaned or has_cleaned:
                     write_offsets(self._root, CLEANER_FILE, cleaned, self._files)
+                self._written = content
 
         try:
             yield from off_loop(put)

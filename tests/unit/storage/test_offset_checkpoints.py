@@ -90,6 +90,24 @@ def test_checkpoints_are_not_rewritten_without_need() -> None:
     assert disk.counts[Operation.RENAME] == before
 
 
+def test_what_has_not_changed_is_not_written_again() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    log = data_dir.create_topic("t", 1, {}, NOW).partitions[0]
+    data_dir.checkpoint()
+    before = dict(disk.counts)
+    data_dir.checkpoint()
+    assert disk.counts == before
+    produce(log, 6)
+    log.flush()
+    disk.fault = Fault(at=0, kinds=frozenset({Operation.RENAME}))
+    with pytest.raises(StorageFailed):
+        data_dir.checkpoint()
+    disk.fault = None
+    data_dir.checkpoint()
+    assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {("t", 0): 6}
+
+
 def test_case_79_a_corrupt_recovery_point_costs_time_only() -> None:
     """After a crash everything is read again; after a clean stop nothing is all the same."""
     disk, data_dir = prepared()
