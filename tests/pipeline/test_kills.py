@@ -2,7 +2,7 @@
 
 Every run copies a topic exactly once and archives the copy, from the same checkpoint and state. It
 dies in turn where a crash could hurt: after a plan, amid the writing, and after the writing before
-the commit, in the sink and in the archive. The last run lives, and every row is there once.
+the commit, in the sink and in the archive. The last two live, and every row is there once.
 """
 
 import json
@@ -103,8 +103,10 @@ def test_twenty_killed_drivers_leave_every_row_once_in_topic_and_archive(
         assert killed.returncode == -9, killed.stderr[-2000:]
         assert (tmp_path / "died").read_text() == step
         (tmp_path / "died").unlink()
-    lived = run_driver(arguments, "")
-    assert lived.returncode == 0, lived.stderr[-3000:]
+    # One batch a run: the first ends the one that died so often, the second takes the rest.
+    for _ in range(2):
+        lived = run_driver(arguments, "")
+        assert lived.returncode == 0, lived.stderr[-3000:]
     found: Any = json.loads(lived.stdout.splitlines()[-1])
     everything = sorted(expected((0, 2 * DEATHS * ROWS)))
     assert [len(values) for values in found] == [len(everything)] * 3
