@@ -219,6 +219,8 @@ def prepare_partitions(folder: Path, partitions: int) -> None:
     for log in topic.partitions:
         for _ in range(7):
             log.append(memoryview(bytearray(data)), now_ms=NOW_MS)
+        # As a broker does; unsynced files keep their descriptors.
+        log.flush()
     data_dir.close(NOW_MS)
 
 
