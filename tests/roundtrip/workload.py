@@ -95,6 +95,15 @@ def fill(wire: Wire, *, rounds: int, random: Random, old_formats: bool) -> None:
     transactions(wire, rounds, random)
 
 
+def timed(wire: Wire, topic: str, rounds: int) -> None:
+    """Batches whose times rise by some twenty seconds each, so that minutes begin and end."""
+    for i in range(rounds):
+        batch = build_batch(
+            [Record(j, START_MS + 20_000 * i + j, None, b"x" * 100) for j in range(6)]
+        )
+        _send(wire, topic, batch, 7)
+
+
 def idempotent(wire: Wire, rounds: int, random: Random) -> None:
     """One producer id with sequences, some batches sent twice."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
