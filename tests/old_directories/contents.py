@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from tests.roundtrip.judge import view
 from tests.support.wire import Wire

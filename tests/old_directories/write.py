@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from confluent_kafka import Consumer
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -102,7 +102,12 @@ def _consume(bootstrap: str, group: str, options: dict[str, str]) -> None:
     )
     consumer.subscribe(["formats"])
     seen: list[object] = []
-    wait_for(lambda: seen.extend(consumer.consume(10 - len(seen), 0.2)) or len(seen) >= 10, group)
+
+    def has_read() -> bool:
+        seen.extend(consumer.consume(10 - len(seen), 0.2))
+        return len(seen) >= 10
+
+    wait_for(has_read, f"{group} has read")
     consumer.commit(asynchronous=False)
     consumer.close()
 
