@@ -50,7 +50,7 @@ from protocol.primitives import (
     Encoder,
     LayoutError,
     TooManyElements,
-    message_spec,
+    layout_spec,
 )
 from protocol.schema import Blob, MaybeStructure, Sequence, Structure, Text, fixed_format
 
@@ -290,7 +290,7 @@ class _DecodeWriter(_Writer):
 
 def write_decoder(cls: type, version: int) -> Decoder:
     """A fresh decoder of ``cls`` in ``version``; the caller keeps it."""
-    is_request = message_spec(cls).direction is Direction.REQUEST
+    is_request = layout_spec(cls).direction is Direction.REQUEST
     writer = _DecodeWriter(counts_elements=is_request)
     writer.line(0, "def decode(buf, pos, limit):")
     if is_request:

@@ -183,6 +183,46 @@ def message(
     return declare
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSpec:
+    """What is true of a whole record of ``protocol.stored``; the terms are ``MessageSpec``'s."""
+
+    max_version: int
+    flexible_since: int
+    direction: None = None
+
+
+_STORED: dict[type, StoredSpec] = {}
+
+
+def stored(*, max_version: int, flexible_since: int = NEVER) -> Callable[[type[_T]], type[_T]]:
+    """Declare a dataclass as a stored record of versions 0..``max_version``."""
+
+    def declare(cls: type[_T]) -> type[_T]:
+        _STORED[cls] = StoredSpec(max_version=max_version, flexible_since=flexible_since)
+        return cls
+
+    return declare
+
+
+def stored_spec(cls: type) -> StoredSpec:
+    """What ``stored`` declared for ``cls``.
+
+    Raises:
+        KeyError: the class is no record.
+    """
+    return _STORED[cls]
+
+
+def layout_spec(cls: type) -> MessageSpec | StoredSpec:
+    """What ``message`` or ``stored`` declared for ``cls``.
+
+    Raises:
+        KeyError: the class is a nested struct, or none of ours.
+    """
+    return _STORED.get(cls) or _MESSAGES[cls]
+
+
 def message_spec(cls: type) -> MessageSpec:
     """What ``message`` declared for ``cls``.
 

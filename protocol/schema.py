@@ -331,7 +331,7 @@ def structure(cls: type, version: int) -> Structure:
     """The tree of a declared message in ``version``; built at first use, then kept."""
     known = _STRUCTURES.get((cls, version))
     if known is None:
-        flexible = version >= primitives.message_spec(cls).flexible_since
+        flexible = version >= primitives.layout_spec(cls).flexible_since
         known = _STRUCTURES[cls, version] = _structure(cls, version, flexible=flexible)
     return known
 

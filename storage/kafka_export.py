@@ -24,6 +24,7 @@ from typing import Final
 
 from config.topic import canonical_topic_key
 from config.topic_keys import TOPIC_KEYS
+from protocol.stored.kraft import PartitionRecord
 from storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -41,7 +42,6 @@ from storage.file_names import (
     partition_directory_name,
 )
 from storage.kraft_metadata import KraftTopic, snapshot_records
-from storage.kraft_records import PartitionRecord
 from storage.leader_epochs import LEADER_EPOCHS_NAME
 from storage.log import Log
 
@@ -197,8 +197,8 @@ def _kraft_topic(topic: Topic, node_id: int) -> KraftTopic:
     partitions = {
         log.partition: PartitionRecord(
             topic_id=topic.topic_id,
-            partition=log.partition,
-            replicas=(node_id,),
+            partition_id=log.partition,
+            replicas=[node_id],
             # Kafka begins with a higher one. A lower one than the log's would never be believed.
             leader_epoch=max(0, log.leader_epoch),
         )

@@ -28,7 +28,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from protocol.errors import RecordsError
@@ -36,6 +36,15 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import CONTROL_KEY, ControlType
 from protocol.records.record import Record
 from protocol.records.scan import Entry, iter_records, scan_checked
+from protocol.stored.kraft import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from storage.file_names import LOG_SUFFIX, parse_segment_file_name
 from storage.files import Files
 from storage.kraft_records import (
@@ -43,23 +52,12 @@ from storage.kraft_records import (
     OTHER_KINDS,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
-    ConfigRecord,
     CorruptMetadata,
-    FeatureLevelRecord,
     MetadataRecord,
     OtherRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RemoveTopicRecord,
-    TopicRecord,
     TransactionRecord,
     decode,
-    encode_config,
-    encode_feature_level,
-    encode_partition,
-    encode_producer_ids,
-    encode_topic,
+    encode,
 )
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -117,7 +115,7 @@ class ClusterMetadata:
                 topic = KraftTopic(name=record.name, topic_id=record.topic_id)
                 self.topics[record.name] = self._by_id[record.topic_id] = topic
             case PartitionRecord():
-                self._topic_of(record.topic_id).partitions[record.partition] = record
+                self._topic_of(record.topic_id).partitions[record.partition_id] = record
             case PartitionChangeRecord():
                 self._move(record)
             case RemoveTopicRecord():
@@ -127,7 +125,7 @@ class ClusterMetadata:
             case ConfigRecord():
                 self._set(record)
             case FeatureLevelRecord():
-                self.features[record.name] = record.level
+                self.features[record.name] = record.feature_level
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
             case OtherRecord():
@@ -142,12 +140,11 @@ class ClusterMetadata:
 
     def _move(self, change: PartitionChangeRecord) -> None:
         partitions = self._topic_of(change.topic_id).partitions
-        if change.partition not in partitions:
-            raise CorruptMetadata(f"a change is about partition {change.partition}, unknown so far")
+        number = change.partition_id
+        if number not in partitions:
+            raise CorruptMetadata(f"a change is about partition {number}, unknown so far")
         if change.replicas is not None:
-            partitions[change.partition] = PartitionRecord(
-                topic_id=change.topic_id, partition=change.partition, replicas=change.replicas
-            )
+            partitions[number] = replace(partitions[number], replicas=change.replicas)
 
     def _set(self, record: ConfigRecord) -> None:
         by_type = {RESOURCE_TOPIC: self.topic_settings, RESOURCE_BROKER: self.broker_settings}
@@ -223,24 +220,29 @@ def snapshot_records(
 
     Every partition has to name `node_id` as its only replica.
     """
-    values = [
-        encode_feature_level(
-            FeatureLevelRecord(name=METADATA_VERSION_FEATURE, level=WRITTEN_METADATA_VERSION)
-        )
-    ]
+    version = WRITTEN_METADATA_VERSION
+    values = [encode(FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=version))]
     for topic in topics:
-        values.append(encode_topic(TopicRecord(name=topic.name, topic_id=topic.topic_id)))
+        values.append(encode(TopicRecord(name=topic.name, topic_id=topic.topic_id)))
         values += [
-            encode_partition(partition, directory_id=directory_id)
+            encode(_led_by(node_id, partition, directory_id))
             for _, partition in sorted(topic.partitions.items())
         ]
     for name, settings in topic_settings.items():
         values += _configs(RESOURCE_TOPIC, name, settings)
     values += _configs(RESOURCE_BROKER, "", broker_settings)
     if next_producer_id:
-        ids = ProducerIdsRecord(node_id=node_id, next_producer_id=next_producer_id)
-        values.append(encode_producer_ids(ids))
+        ids = ProducerIdsRecord(broker_id=node_id, next_producer_id=next_producer_id)
+        values.append(encode(ids))
     return values
+
+
+def _led_by(node_id: int, partition: PartitionRecord, directory_id: bytes) -> PartitionRecord:
+    """The partition as its only node has and leads it, in its log directory (KIP-858)."""
+    assert partition.replicas == [node_id], f"{partition} is not node {node_id}'s alone"
+    return replace(
+        partition, isr=[node_id], leader=node_id, partition_epoch=0, directories=[directory_id]
+    )
 
 
 def write_cluster_metadata(
@@ -278,8 +280,6 @@ def _control_batch(offset: int, kind: ControlType, value: bytes, now_ms: int) ->
 
 def _configs(kind: int, resource: str, settings: Mapping[str, str]) -> list[bytes]:
     return [
-        encode_config(
-            ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
-        )
+        encode(ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value))
         for name, value in sorted(settings.items())
     ]

@@ -35,12 +35,7 @@ from broker.groups.consumer_values import (
     Subscription,
     Topics,
 )
-from broker.groups.embedded import (
-    CONSUMER_PROTOCOL_TYPE,
-    EmbeddedSubscription,
-    encode_assignment,
-    parse_subscription,
-)
+from broker.groups.embedded import EmbeddedSubscription, parse_subscription
 from broker.groups.values import (
     NO_LEADER,
     NO_MEMBER_ID,
@@ -50,6 +45,7 @@ from broker.groups.values import (
     SyncRequest,
 )
 from protocol.error_codes import ErrorCode
+from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment
 
 if TYPE_CHECKING:
     from broker.groups.consumer_group import ConsumerGroup

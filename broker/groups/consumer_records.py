@@ -1,33 +1,15 @@
-"""The bytes that groups of the consumer protocol leave in `__consumer_offsets`, both ways.
+"""Records of groups of the consumer protocol in `__consumer_offsets`, both ways.
 
-Owns the layouts shared with Kafka's brokers and tools. Keys are an int16 kind and strings of the
-old encoding; values an int16 version 0 and a flexible body (compact strings and arrays, tags).
+Owns the translation between `protocol.stored.consumer_group_log`, which has the bytes, and values
+of these groups. Kind 4 (partition counts, gone since Kafka 4.1) and kind 16 (what patterns matched)
+are derived from what is known anyway: not written, skipped when read.
 
-```
- key    3 group epoch         group             value  epoch int32
-        5 subscription        group | member    value  instance? | rack? | client id | client host
-                                                       | names | regex? | rebalance timeout int32
-                                                       | assignor? | tag 0: classic facts
-        6 assignment epoch    group             value  epoch int32
-        7 target              group | member    value  topics
-        8 current assignment  group | member    value  member epoch int32 | previous epoch int32
-                                                       | state int8 | topics | topics to give up
-        topics: array of (topic id uuid | array of int32 | tags)
-        classic facts: present int8 | session timeout int32
-                       | protocols (name | metadata bytes | tags) | tags
-```
-
-Kind 4 (partition counts, gone since Kafka 4.1) and kind 16 (what patterns matched) are derived
-from what we know anyway: not written, skipped when read.
-
-Source: `ConsumerGroup*Key/Value.json`. Read next: `broker.groups.consumer_values`.
+Read next: `broker.groups.consumer_values`.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from broker.groups.consumer_values import (
@@ -40,24 +22,23 @@ from broker.groups.consumer_values import (
     StoredConsumerGroup,
     Subscription,
 )
-from broker.groups.offset_records import RecordReader, UnknownRecord
-from protocol.varint import encode_unsigned
-
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INT32_PAIR_AND_INT8 = struct.Struct(">iib")
+from protocol.stored.codec import UnknownRecord, decode, encode, version_of
+from protocol.stored.consumer_group_log import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    CurrentAssignmentValue,
+    GroupEpochValue,
+    GroupKey,
+    MemberKey,
+    MemberMetadataValue,
+    TargetAssignmentValue,
+    TopicPartitions,
+)
 
 _VALUE_VERSION: Final = 0
-_HEAD: Final = _INT16.pack(_VALUE_VERSION)
-_NO_TAGS: Final = b"\x00"
-_NULL: Final = b"\x00"
-_PRESENT: Final = b"\x01"
-_ONE_TAG: Final = b"\x01"
-_CLASSIC_TAG: Final = 0
-
 _ABOUT_MEMBERS: Final = frozenset({ChangeKind.SUBSCRIPTION, ChangeKind.TARGET, ChangeKind.CURRENT})
 DERIVED_KINDS: Final = frozenset({4, 16})
-"""Kinds that Kafka writes and nobody misses."""
+"""Kinds that Kafka writes and that are derived here."""
 
 
 class ConsumerKey(NamedTuple):
@@ -68,110 +49,92 @@ class ConsumerKey(NamedTuple):
     member_id: str | None
 
 
-# -- encoding ----------------------------------------------------------------------------------
-
-
 def encode_change(group_id: str, change: Change) -> tuple[bytes, bytes | None]:
-    """Key and value of one change."""
-    key = _INT16.pack(change.kind) + _old_string(group_id)
+    """Key and value of one change; no value is a tombstone."""
+    key: MemberKey | GroupKey
     if change.kind in _ABOUT_MEMBERS:
-        key += _old_string(change.member_id or "")
-    if change.value is None:
-        return key, None
-    return key, _HEAD + _encode_value(change) + _encode_tags(change)
+        key = MemberKey(group_id=group_id, member_id=change.member_id or "")
+    else:
+        key = GroupKey(group_id=group_id)
+    value = None if change.value is None else encode(_stored(change), _VALUE_VERSION)
+    return encode(key, change.kind), value
 
 
-def _encode_value(change: Change) -> bytes:
+def _stored(
+    change: Change,
+) -> GroupEpochValue | MemberMetadataValue | CurrentAssignmentValue | TargetAssignmentValue:
     value = change.value
     if isinstance(value, int):
-        return _INT32.pack(value)
+        return GroupEpochValue(epoch=value)
     if isinstance(value, Subscription):
-        return b"".join(
-            (
-                _string(value.instance_id),
-                _string(value.rack_id),
-                _string(value.client_id),
-                _string(value.client_host),
-                encode_unsigned(len(value.names) + 1),
-                *(_string(name) for name in sorted(value.names)),
-                _string(value.regex),
-                _INT32.pack(value.rebalance_timeout_ms),
-                _string(value.server_assignor),
-            )
-        )
+        return _member_metadata(value)
     if isinstance(value, CurrentAssignment):
-        head = _INT32_PAIR_AND_INT8.pack(value.member_epoch, value.previous_epoch, value.state)
-        return head + _topics(value.assigned) + _topics(value.pending_revocation)
-    assert value is not None, "tombstones have no value to encode"
-    return _topics(value)
-
-
-def _encode_tags(change: Change) -> bytes:
-    classic = change.value.classic if isinstance(change.value, Subscription) else None
-    if classic is None:
-        return _NO_TAGS
-    parts = [
-        _PRESENT,
-        _INT32.pack(classic.session_timeout_ms),
-        encode_unsigned(len(classic.protocols) + 1),
-    ]
-    for name, metadata in classic.protocols:
-        parts += (_string(name), encode_unsigned(len(metadata) + 1), metadata, _NO_TAGS)
-    body = b"".join((*parts, _NO_TAGS))
-    return _ONE_TAG + encode_unsigned(_CLASSIC_TAG) + encode_unsigned(len(body)) + body
-
-
-def _old_string(text: str) -> bytes:
-    data = text.encode()
-    return _INT16.pack(len(data)) + data
-
-
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return _NULL
-    data = text.encode()
-    return encode_unsigned(len(data) + 1) + data
-
-
-def _topics(partitions: Iterable[tuple[bytes, int]]) -> bytes:
-    by_topic: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(partitions):
-        by_topic.setdefault(topic_id, []).append(index)
-    parts = [encode_unsigned(len(by_topic) + 1)]
-    for topic_id, indexes in by_topic.items():
-        parts += (
-            topic_id,
-            encode_unsigned(len(indexes) + 1),
-            struct.pack(f">{len(indexes)}i", *indexes),
-            _NO_TAGS,
+        return CurrentAssignmentValue(
+            member_epoch=value.member_epoch,
+            previous_member_epoch=value.previous_epoch,
+            state=value.state,
+            assigned_partitions=_by_topic(value.assigned),
+            partitions_pending_revocation=_by_topic(value.pending_revocation),
         )
-    return b"".join(parts)
+    assert value is not None, "tombstones have no value to encode"
+    return TargetAssignmentValue(topic_partitions=_by_topic(value))
 
 
-# -- decoding ----------------------------------------------------------------------------------
+def _member_metadata(said: Subscription) -> MemberMetadataValue:
+    classic = said.classic
+    return MemberMetadataValue(
+        instance_id=said.instance_id,
+        rack_id=said.rack_id,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=sorted(said.names),
+        subscribed_topic_regex=said.regex,
+        rebalance_timeout_ms=said.rebalance_timeout_ms,
+        server_assignor=said.server_assignor,
+        classic_member_metadata=None
+        if classic is None
+        else ClassicMemberMetadata(
+            session_timeout_ms=classic.session_timeout_ms,
+            supported_protocols=[
+                ClassicProtocol(name=name, metadata=metadata)
+                for name, metadata in classic.protocols
+            ],
+        ),
+    )
+
+
+def _by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartitions]:
+    topics: dict[bytes, TopicPartitions] = {}
+    for topic_id, index in sorted(partitions):
+        topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id)).partitions.append(index)
+    return list(topics.values())
 
 
 def is_consumer_key(key: bytes) -> bool:
     """Whether a record is of a kind that came after classic groups."""
-    return len(key) >= _INT16.size and int(_INT16.unpack_from(key)[0]) >= ChangeKind.GROUP_EPOCH
+    try:
+        return version_of(key) >= ChangeKind.GROUP_EPOCH
+    except UnknownRecord:
+        return False
 
 
 def decode_consumer_key(key: bytes) -> ConsumerKey | None:
-    """What a record is about; None when it is a kind that we derive ourselves.
+    """What a record is about; None when it is of a kind that is derived here.
 
     Raises:
         UnknownRecord: another kind, or torn.
     """
-    reader = RecordReader(key)
-    number = reader.int16()
+    number = version_of(key)
     if number in DERIVED_KINDS:
         return None
     try:
         kind = ChangeKind(number)
     except ValueError as error:
         raise UnknownRecord(f"record key version {number} in the offsets topic") from error
-    group_id = reader.string()
-    return ConsumerKey(kind, group_id, reader.string() if kind in _ABOUT_MEMBERS else None)
+    if kind in _ABOUT_MEMBERS:
+        member = decode(MemberKey, key)
+        return ConsumerKey(kind, member.group_id, member.member_id)
+    return ConsumerKey(kind, decode(GroupKey, key).group_id, None)
 
 
 def take_record(stored: StoredConsumerGroup, about: ConsumerKey, value: bytes) -> None:
@@ -180,75 +143,53 @@ def take_record(stored: StoredConsumerGroup, about: ConsumerKey, value: bytes) -
     Raises:
         UnknownRecord: a newer version, or torn.
     """
-    reader = RecordReader(value)
-    version = reader.int16()
-    if version != _VALUE_VERSION:
-        raise UnknownRecord(f"value version {version} of {about.kind.name}")
-    reader.is_flexible = True
     member_id = about.member_id or ""
     if about.kind is ChangeKind.GROUP_EPOCH:
-        stored.epoch = reader.int32()
+        stored.epoch = decode(GroupEpochValue, value).epoch
     elif about.kind is ChangeKind.ASSIGNMENT_EPOCH:
-        stored.assignment_epoch = reader.int32()
+        stored.assignment_epoch = decode(GroupEpochValue, value).epoch
     elif about.kind is ChangeKind.SUBSCRIPTION:
-        stored.subscriptions[member_id] = _subscription(reader)
+        stored.subscriptions[member_id] = _subscription(decode(MemberMetadataValue, value))
     elif about.kind is ChangeKind.TARGET:
-        stored.targets[member_id] = _partitions(reader)
+        found = decode(TargetAssignmentValue, value)
+        stored.targets[member_id] = _partitions(found.topic_partitions)
     else:
-        stored.current[member_id] = _current(reader)
+        stored.current[member_id] = _current(decode(CurrentAssignmentValue, value))
 
 
-def _subscription(reader: RecordReader) -> Subscription:
-    said = Subscription(
-        instance_id=reader.nullable_string(),
-        rack_id=reader.nullable_string(),
-        client_id=reader.string(),
-        client_host=reader.string(),
-        names=frozenset(reader.string() for _ in range(reader.count())),
-        regex=reader.nullable_string(),
-        rebalance_timeout_ms=reader.int32(),
-        server_assignor=reader.nullable_string(),
+def _subscription(found: MemberMetadataValue) -> Subscription:
+    classic = found.classic_member_metadata
+    return Subscription(
+        instance_id=found.instance_id,
+        rack_id=found.rack_id,
+        client_id=found.client_id,
+        client_host=found.client_host,
+        names=frozenset(found.subscribed_topic_names),
+        regex=found.subscribed_topic_regex,
+        rebalance_timeout_ms=found.rebalance_timeout_ms,
+        server_assignor=found.server_assignor,
+        classic=None
+        if classic is None
+        else ClassicFacts(
+            session_timeout_ms=classic.session_timeout_ms,
+            protocols=tuple((each.name, each.metadata) for each in classic.supported_protocols),
+        ),
     )
-    for number, data in reader.tagged():
-        if number == _CLASSIC_TAG:
-            return replace(said, classic=_classic(data))
-    return said
 
 
-def _classic(data: bytes) -> ClassicFacts | None:
-    reader = RecordReader(data)
-    reader.is_flexible = True
-    if reader.int8() < 0:
-        return None
-    session_timeout_ms = reader.int32()
-    protocols = []
-    for _ in range(reader.count()):
-        protocols.append((reader.string(), reader.blob()))
-        reader.tags()
-    return ClassicFacts(session_timeout_ms=session_timeout_ms, protocols=tuple(protocols))
-
-
-def _current(reader: RecordReader) -> CurrentAssignment:
-    member_epoch = reader.int32()
-    previous_epoch = reader.int32()
-    number = reader.int8()
+def _current(found: CurrentAssignmentValue) -> CurrentAssignment:
     try:
-        state = MemberState(number)
+        state = MemberState(found.state)
     except ValueError as error:
-        raise UnknownRecord(f"member state {number}") from error
+        raise UnknownRecord(f"member state {found.state}") from error
     return CurrentAssignment(
-        member_epoch=member_epoch,
-        previous_epoch=previous_epoch,
+        member_epoch=found.member_epoch,
+        previous_epoch=found.previous_member_epoch,
         state=state,
-        assigned=_partitions(reader),
-        pending_revocation=_partitions(reader),
+        assigned=_partitions(found.assigned_partitions),
+        pending_revocation=_partitions(found.partitions_pending_revocation),
     )
 
 
-def _partitions(reader: RecordReader) -> Partitions:
-    found: set[tuple[bytes, int]] = set()
-    for _ in range(reader.count()):
-        topic_id = reader.uuid()
-        found.update((topic_id, reader.int32()) for _ in range(reader.count()))
-        reader.tags()
-    return frozenset(found)
+def _partitions(topics: Iterable[TopicPartitions]) -> Partitions:
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)

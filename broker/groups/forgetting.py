@@ -16,13 +16,13 @@ from broker.groups import subscriptions
 from broker.groups.commits import OffsetStore
 from broker.groups.consumer_coordinator import ConsumerGroups
 from broker.groups.consumer_group import ConsumerGroup
-from broker.groups.embedded import CONSUMER_PROTOCOL_TYPE
 from broker.groups.group import Group
 from broker.groups.offset_records import encode_group_key
 from broker.groups.offsets import ExpiryRule, TopicPartition
 from broker.groups.values import GroupState
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
+from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 logger = logging.getLogger(__name__)
 

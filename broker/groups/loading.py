@@ -24,12 +24,12 @@ from broker.groups.internal_topic import StoredBatch
 from broker.groups.offset_records import (
     GroupKey,
     StoredGroup,
-    UnknownRecord,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
 from broker.groups.offsets import OffsetTable
+from protocol.stored.codec import UnknownRecord
 
 logger = logging.getLogger(__name__)
 

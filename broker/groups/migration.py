@@ -37,14 +37,11 @@ from broker.groups.consumer_values import (
     Subscription,
     Topics,
 )
-from broker.groups.embedded import (
-    CONSUMER_PROTOCOL_TYPE,
-    parse_assignment,
-    parse_subscription,
-)
+from broker.groups.embedded import parse_assignment, parse_subscription
 from broker.groups.group import Group
 from broker.groups.roster import Member, Roster
 from broker.groups.values import GroupLimits, GroupState
+from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 _UPGRADING: Final = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADING: Final = frozenset({"downgrade", "bidirectional"})

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.embedded import CONSUMER_PROTOCOL_TYPE, parse_subscription
+from broker.groups.embedded import parse_subscription
+from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from broker.groups.group import Group

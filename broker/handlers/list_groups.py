@@ -9,8 +9,8 @@ Source: Kafka `GroupMetadataManager.listGroups`; KIP-518, KIP-848.
 from collections.abc import Iterator
 
 from broker.context import Context, RequestContext
-from broker.groups.embedded import CONSUMER_PROTOCOL_TYPE
 from protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"

@@ -22,7 +22,7 @@ from broker.groups.consumer_values import (
     HeartbeatRequest,
 )
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.embedded import encode_assignment, parse_assignment, parse_subscription
+from broker.groups.embedded import parse_assignment, parse_subscription
 from broker.groups.values import (
     JoinAnswer,
     JoinedMember,
@@ -34,6 +34,7 @@ from client.assignors import Subscription
 from client.subscription import encode_subscription
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
+from protocol.stored.consumer_protocol import encode_assignment
 from tests.unit.broker.groups.fakes import World, topic_id
 
 PARTITIONS = 5

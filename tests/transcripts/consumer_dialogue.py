@@ -41,12 +41,13 @@ from broker.groups.consumer_values import (
     Partitions,
 )
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.embedded import encode_assignment, parse_assignment
+from broker.groups.embedded import parse_assignment
 from broker.groups.values import GroupState, JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from client.assignors import Subscription
 from client.subscription import encode_subscription
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
+from protocol.stored.consumer_protocol import encode_assignment
 from tests.unit.broker.groups.fakes import World, topic_id
 
 _SETTINGS = {

@@ -3,6 +3,7 @@
 import pytest
 
 from config import load
+from protocol.stored.kraft import PartitionRecord
 from storage.checkpoints import MetaProperties, format_meta_properties, format_partition_metadata
 from storage.errors import ForeignDataDir, HalfWrittenDataDir
 from storage.kafka_import import ImportPlan, is_imported, plan_import
@@ -12,7 +13,6 @@ from storage.kraft_metadata import (
     snapshot_records,
     write_cluster_metadata,
 )
-from storage.kraft_records import PartitionRecord
 from storage.producer_snapshots import encode_snapshot
 from storage.producer_state import ProducerEntry
 from storage.simulated_disk import SimulatedDisk
@@ -42,7 +42,7 @@ def with_metadata(
     broker: dict[str, str] | None = None,
 ) -> SimulatedDisk:
     records = {
-        p: PartitionRecord(topic_id=ID, partition=p, replicas=(1,)) for p in range(partitions)
+        p: PartitionRecord(topic_id=ID, partition_id=p, replicas=[1]) for p in range(partitions)
     }
     values = snapshot_records(
         node_id=1,

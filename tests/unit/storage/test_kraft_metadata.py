@@ -6,6 +6,14 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import ControlType
 from protocol.records.record import Record, control_type
 from protocol.records.scan import iter_records, scan_checked
+from protocol.stored.kraft import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from storage.kraft_metadata import (
     METADATA_DIRECTORY,
     ClusterMetadata,
@@ -17,16 +25,10 @@ from storage.kraft_metadata import (
 from storage.kraft_records import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
-    ConfigRecord,
     CorruptMetadata,
     OtherRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RemoveTopicRecord,
-    TopicRecord,
     TransactionRecord,
-    encode_topic,
+    encode,
 )
 from storage.power_loss import Survival
 from storage.simulated_disk import SimulatedDisk
@@ -37,7 +39,7 @@ NOW = 1_700_000_000_000
 DIRECTORY = f"/kafka/{METADATA_DIRECTORY}"
 
 TOPIC = TopicRecord(name="t", topic_id=ID)
-PARTITION = PartitionRecord(topic_id=ID, partition=0, replicas=(1,), leader_epoch=4)
+PARTITION = PartitionRecord(topic_id=ID, partition_id=0, replicas=[1], leader_epoch=4)
 
 
 def setting(
@@ -58,7 +60,7 @@ def test_topics_partitions_and_settings_come_and_go() -> None:
         TopicRecord(name="gone", topic_id=OTHER_ID),
         setting("retention.ms", "4", of="gone"),
         RemoveTopicRecord(topic_id=OTHER_ID),
-        ProducerIdsRecord(node_id=1, next_producer_id=1000),
+        ProducerIdsRecord(broker_id=1, next_producer_id=1000),
         OtherRecord(key=18),
         OtherRecord(key=0),
     ):
@@ -87,9 +89,9 @@ def test_moved_partition_is_where_the_last_change_says() -> None:
     metadata = ClusterMetadata()
     metadata.apply(TOPIC)
     metadata.apply(PARTITION)
-    metadata.apply(PartitionChangeRecord(topic_id=ID, partition=0, replicas=None))
-    metadata.apply(PartitionChangeRecord(topic_id=ID, partition=0, replicas=(2, 3)))
-    assert metadata.topics["t"].partitions[0].replicas == (2, 3)
+    metadata.apply(PartitionChangeRecord(topic_id=ID, partition_id=0, replicas=None))
+    metadata.apply(PartitionChangeRecord(topic_id=ID, partition_id=0, replicas=[2, 3]))
+    assert metadata.topics["t"].partitions[0].replicas == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_moved_partition_is_where_the_last_change_says() -> None:
     [
         PARTITION,
         RemoveTopicRecord(topic_id=ID),
-        PartitionChangeRecord(topic_id=ID, partition=0, replicas=None),
+        PartitionChangeRecord(topic_id=ID, partition_id=0, replicas=None),
     ],
 )
 def test_record_about_an_unknown_topic_is_damage(record: PartitionRecord) -> None:
@@ -113,7 +115,7 @@ def written(topics: int = 1) -> SimulatedDisk:
         KraftTopic(
             name=f"t{i}",
             topic_id=i.to_bytes(16),
-            partitions={0: PartitionRecord(topic_id=i.to_bytes(16), partition=0, replicas=(1,))},
+            partitions={0: PartitionRecord(topic_id=i.to_bytes(16), partition_id=0, replicas=[1])},
         )
         for i in range(1, topics + 1)
     ]
@@ -132,7 +134,7 @@ def written(topics: int = 1) -> SimulatedDisk:
 def test_snapshot_says_what_was_put_in_and_survives_a_power_cut() -> None:
     metadata = read_cluster_metadata(DIRECTORY, written().power_cut(0, Survival.LOST))
     assert metadata.topics["t1"].topic_id == (1).to_bytes(16)
-    assert metadata.topics["t1"].partitions[0].replicas == (1,)
+    assert metadata.topics["t1"].partitions[0].replicas == [1]
     assert metadata.topic_settings == {"t1": {"retention.ms": "5"}}
     assert metadata.broker_settings == {"": {"log.retention.ms": "6"}}
     assert metadata.features == {"metadata.version": 21}
@@ -158,7 +160,7 @@ def test_log_behind_the_snapshot_is_added_and_its_torn_tail_is_not() -> None:
     (snapshot,) = disk.list_directory(DIRECTORY)
     end = int(snapshot.partition("-")[0])
     old, new = (
-        build_batch([Record(0, NOW, None, encode_topic(record))], base_offset=offset)
+        build_batch([Record(0, NOW, None, encode(record))], base_offset=offset)
         for record, offset in (
             (TopicRecord(name="below", topic_id=OTHER_ID), end - 1),
             (TopicRecord(name="above", topic_id=OTHER_ID), end),

@@ -6,24 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.kraft_records import (
-    RESOURCE_TOPIC,
+from protocol.stored.kraft import (
     ConfigRecord,
-    CorruptMetadata,
     FeatureLevelRecord,
-    OtherRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
+)
+from storage.kraft_records import (
+    RESOURCE_TOPIC,
+    CorruptMetadata,
+    OtherRecord,
     TransactionRecord,
     decode,
-    encode_config,
-    encode_feature_level,
-    encode_partition,
-    encode_producer_ids,
-    encode_topic,
+    encode,
 )
 
 ID = bytes(range(16))
@@ -33,12 +31,21 @@ DIRECTORY = bytes(range(16, 32))
 def test_topic_is_name_and_id() -> None:
     record = TopicRecord(name="ab", topic_id=ID)
     value = bytes.fromhex("01 02 00 03 6162") + ID + b"\x00"
-    assert encode_topic(record) == value
+    assert encode(record) == value
     assert decode(value) == record
 
 
 def test_partition_names_one_node_as_all_of_its_replicas() -> None:
-    record = PartitionRecord(topic_id=ID, partition=3, replicas=(7,), leader_epoch=5)
+    record = PartitionRecord(
+        topic_id=ID,
+        partition_id=3,
+        replicas=[7],
+        isr=[7],
+        leader=7,
+        leader_epoch=5,
+        partition_epoch=0,
+        directories=[DIRECTORY],
+    )
     value = (
         bytes.fromhex("01 03 01 00000003")
         + ID
@@ -46,7 +53,7 @@ def test_partition_names_one_node_as_all_of_its_replicas() -> None:
         + DIRECTORY
         + b"\x00"
     )
-    assert encode_partition(record, directory_id=DIRECTORY) == value
+    assert encode(record) == value
     assert decode(value) == record
 
 
@@ -55,21 +62,21 @@ def test_setting_without_a_value_removes_it() -> None:
         resource_type=RESOURCE_TOPIC, resource_name="t", name="retention.ms", value=None
     )
     value = bytes.fromhex("01 04 00 02 02 74 0d") + b"retention.ms" + bytes.fromhex("00 00")
-    assert encode_config(record) == value
+    assert encode(record) == value
     assert decode(value) == record
 
 
 def test_feature_level_as_kafka_writes_it() -> None:
-    record = FeatureLevelRecord(name="metadata.version", level=21)
+    record = FeatureLevelRecord(name="metadata.version", feature_level=21)
     value = bytes.fromhex("01 0c 00 11") + b"metadata.version" + bytes.fromhex("0015 00")
-    assert encode_feature_level(record) == value
+    assert encode(record) == value
     assert decode(value) == record
 
 
 def test_producer_ids_do_not_claim_a_broker_epoch() -> None:
-    record = ProducerIdsRecord(node_id=1, next_producer_id=2000)
+    record = ProducerIdsRecord(broker_id=1, next_producer_id=2000)
     value = bytes.fromhex("01 0f 00 00000001 ffffffffffffffff 00000000000007d0 00")
-    assert encode_producer_ids(record) == value
+    assert encode(record) == value
     assert decode(value) == record
 
 
@@ -77,11 +84,11 @@ def test_partition_change_is_read_for_its_replicas() -> None:
     head = bytes.fromhex("01 05 01 00000002") + ID
     leader_and_replicas = bytes.fromhex("02  01 04 00000003  02 09 03 00000003 00000004")
     assert decode(head + leader_and_replicas) == PartitionChangeRecord(
-        topic_id=ID, partition=2, replicas=(3, 4)
+        topic_id=ID, partition_id=2, replicas=[3, 4]
     )
     only_leader = bytes.fromhex("01  01 04 00000003")
     assert decode(head + only_leader) == PartitionChangeRecord(
-        topic_id=ID, partition=2, replicas=None
+        topic_id=ID, partition_id=2, replicas=None
     )
 
 

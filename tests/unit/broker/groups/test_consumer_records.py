@@ -18,7 +18,8 @@ from broker.groups.consumer_values import (
     StoredConsumerGroup,
     Subscription,
 )
-from broker.groups.offset_records import UnknownRecord, encode_group_key, encode_offset_key
+from broker.groups.offset_records import encode_group_key, encode_offset_key
+from protocol.stored.codec import UnknownRecord
 
 TOPIC = bytes(range(16))
 SUBSCRIPTION = Subscription(

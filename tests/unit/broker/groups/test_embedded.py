@@ -2,14 +2,10 @@
 
 import pytest
 
-from broker.groups.embedded import (
-    EmbeddedSubscription,
-    encode_assignment,
-    parse_assignment,
-    parse_subscription,
-)
+from broker.groups.embedded import EmbeddedSubscription, parse_assignment, parse_subscription
 from client.subscription import decode_assignment
 from client.types import TopicPartition
+from protocol.stored.consumer_protocol import encode_assignment
 
 TWO_TOPICS = bytes.fromhex("0001 00000002 0001 61 0002 6262 ffffffff 00000000")
 OWNING = bytes.fromhex(

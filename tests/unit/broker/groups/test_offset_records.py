@@ -12,7 +12,6 @@ from broker.groups.offset_records import (
     CommittedOffset,
     GroupKey,
     OffsetKey,
-    UnknownRecord,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -22,6 +21,7 @@ from broker.groups.offset_records import (
     encode_offset_value,
 )
 from broker.groups.values import GroupSnapshot, MemberSnapshot
+from protocol.stored.codec import UnknownRecord
 
 SNAPSHOT = GroupSnapshot(
     group_id="g",

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.offset_records import UnknownRecord
 from broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from broker.transactions.state import TxnSnapshot, TxnState
+from protocol.stored.codec import UnknownRecord
 
 ONGOING = TxnSnapshot(
     transactional_id="x",
