@@ -91,6 +91,13 @@ class ReadableLog:
         """Why the log stopped for good, or None while it works."""
         return None if self._offline is None else self._offline.reason
 
+    @property
+    def offline_kind(self) -> str | None:
+        """`offline_reason` in one word: that of the quarantine, "failed" for an error since."""
+        if self._offline is None:
+            return None
+        return "failed" if self.quarantine is None else self.quarantine.kind.value
+
     def check_end(self) -> None:
         """Let nobody believe the end of a log that goes on behind what is damaged or gone.
 
