@@ -18,8 +18,7 @@ Source: Kafka `LogFileUtils`, `LocalLog`. Read next: `storage.segment`, `storage
 """
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.records.layout import INT32_MAX, INT64_MAX
 
@@ -51,10 +50,6 @@ DIRECTORY_NAME_MAX: Final = 255
 OFFSET_MAX: Final = INT64_MAX - INT32_MAX
 """Above it no segment can begin: offsets up to 2^31 behind its base have to be numbers as well."""
 
-_SEGMENT_FILE = re.compile(
-    r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.density|\.snapshot)"
-    r"(?P<stage>\.deleted|\.cleaned|\.swap)?"
-)
 _RESEMBLES_SEGMENT = re.compile(
     r"-?\w*\d\w*\.(log|index|timeindex|txnindex|density|snapshot)(\.(deleted|cleaned|swap))?",
     re.IGNORECASE,
@@ -64,8 +59,7 @@ _PARTITION_DIRECTORY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFileName:
+class SegmentFileName(NamedTuple):
     """What the name of a segment's file says; `stage` is empty for a file in use."""
 
     base_offset: int
@@ -77,18 +71,26 @@ class SegmentFileName:
         return f"{self.base_offset:020d}{self.kind}{self.stage}"
 
 
+_ENDINGS: Final = {
+    kind + stage: (kind, stage)
+    for kind in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
+    for stage in ("", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+}
+
+
 def parse_segment_file_name(name: str) -> SegmentFileName | None:
     """What `name` says, or None when it is not the name of a segment's file.
 
     >>> parse_segment_file_name("00000000000000000042.timeindex").base_offset
     42
     """
-    match = _SEGMENT_FILE.fullmatch(name)
-    if match is None or int(match["base"]) > OFFSET_MAX:
+    # A start asks this of tens of thousands of names.
+    ending = _ENDINGS.get(name[OFFSET_DIGITS:])
+    digits = name[:OFFSET_DIGITS]
+    if ending is None or not (digits.isascii() and digits.isdigit()):
         return None
-    return SegmentFileName(
-        base_offset=int(match["base"]), kind=match["kind"], stage=match["stage"] or ""
-    )
+    base_offset = int(digits)
+    return SegmentFileName(base_offset, *ending) if base_offset <= OFFSET_MAX else None
 
 
 def resembles_segment_file(name: str) -> bool:
@@ -97,7 +99,7 @@ def resembles_segment_file(name: str) -> bool:
     >>> resembles_segment_file("42.log"), resembles_segment_file("notes.txt")
     (True, False)
     """
-    return _RESEMBLES_SEGMENT.fullmatch(name) is not None and parse_segment_file_name(name) is None
+    return parse_segment_file_name(name) is None and _RESEMBLES_SEGMENT.fullmatch(name) is not None
 
 
 def segment_file_path(directory: str, base_offset: int, kind: str) -> str:
