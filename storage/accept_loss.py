@@ -1,8 +1,8 @@
 """Taking a log out of quarantine: the operator accepts that what is damaged is lost.
 
 A log whose synced bytes are no longer what was written opens read-only up to the damage and stays
-so (`storage.recovery`), because what to give up is not the broker's decision. Here somebody has
-decided. What is lost is made as small as it can be: the damaged bytes up to the next sound batch
+so (`storage.recovery`), because what to give up is not the broker's decision. Here the
+operator has decided. What is lost is made as small as it can be: the damaged bytes up to the next sound batch
 are taken out, everything behind them stays, at its offsets. In the place of the lost records goes
 a batch without records that covers their offsets, so that the log has no hole and consumers step
 over it.
@@ -17,7 +17,7 @@ over it.
 | a log whose first segments are gone      | it starts at the first one that is there           |
 | a log without any segment                | it starts, empty, where it had ended               |
 
-No offset is given out a second time: the log ends at or behind everything that the manifest, the
+No offset is given out a second time: the log ends after everything that the manifest, the
 checkpoints and the producer snapshots know to have been given out.
 
 The damaged bytes are kept beside the log as `<base>.log.damaged-<position>`, for whoever can read
@@ -125,7 +125,7 @@ class _Repair:
         self._bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
         snapshots = (name.base_offset for name in parsed if name.kind == SNAPSHOT_SUFFIX)
         ends = (facts.next_offset for facts in manifest.facts.values())
-        # What was given out once is never given out again, whatever tells of it.
+        # An offset that any of these knows was given out: it is not given out again.
         self._end = max(
             (end, manifest.durable_offset, manifest.log_start_offset, 0, *ends, *snapshots)
         )

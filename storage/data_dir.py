@@ -17,7 +17,7 @@ What a crash leaves around that moment is put right by the next `open`:
 
 So a directory that the journal misses was never part of a finished change, or is a stranger: it is
 renamed ``-stray``, never served and never deleted. A directory that the journal expects and that
-is gone is made anew, because a crash right after the moment looks the same, unless offsets are
+is gone is made again, because a crash right after the moment looks the same, unless offsets are
 known to have been in it. What is wrong with one directory quarantines one partition.
 A data directory of Apache Kafka has no journal yet; its topics are adopted by their directories.
 

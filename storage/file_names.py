@@ -48,7 +48,7 @@ DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 DIRECTORY_NAME_MAX: Final = 255
 
 OFFSET_MAX: Final = INT64_MAX - INT32_MAX
-"""Above it no segment can begin: offsets up to 2^31 behind its base have to be numbers as well."""
+"""Above it no segment can begin: offsets up to 2^31 above its base have to fit into 63 bits."""
 
 _RESEMBLES_SEGMENT = re.compile(
     r"-?\w*\d\w*\.(log|index|timeindex|txnindex|density|snapshot)(\.(deleted|cleaned|swap))?",

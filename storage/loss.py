@@ -72,7 +72,7 @@ class Remembered:
         below = self._bases[: bisect_left(self._bases, first)]
         missing = [base for base in below if self._facts[base].next_offset > max(start, base)]
         if self._opening.manifest.log_start_offset == NO_OFFSET and not missing:
-            # Where a directory of Apache Kafka began, nothing tells.
+            # No file says where a directory of Apache Kafka began.
             return None
         if missing and self._opening.manifest.log_start_offset == NO_OFFSET:
             start = max(start, missing[0])
@@ -133,8 +133,8 @@ class Remembered:
             return Loss(first_offset=end, next_offset=self.durable_end, found=_shorter(last, facts))
         return self._missing_files(end, self.durable_end)
 
-    def find_loss_behind(self, segment: Segment, following: int | None) -> Loss | None:
-        """What is gone behind a segment that was read; `following` is the base of the next one.
+    def find_loss_after(self, segment: Segment, following: int | None) -> Loss | None:
+        """What is gone after a segment that was read; `following` is the base of the next one.
 
         A file may have reached the medium while the one before it, or its end, did not.
         """

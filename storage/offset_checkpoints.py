@@ -85,8 +85,8 @@ class OffsetCheckpoints:
     def write_steps(self, logs: Iterable[Log]) -> Steps[None]:
         """Note the offsets of these logs and of no others; the files are written off the loop.
 
-        Of a quarantined log the files go on to say what they said: it is known to have been longer
-        than it is, and the next start must find that out again.
+        Of a quarantined log the files keep what they said: it is known to have been longer than it
+        is, and the next start must find that again.
 
         A small file's sync has to wait for whatever the journal of the file system holds, which
         may be seconds of other people's data. What has not changed is not written again.

@@ -99,7 +99,7 @@ class ReadableLog:
         return "failed" if self.quarantine is None else self.quarantine.kind.value
 
     def check_end(self) -> None:
-        """Let nobody believe the end of a log that goes on behind what is damaged or gone.
+        """Refuse to give the end of a log that had more records than can be read.
 
         Raises LogQuarantined.
         """
@@ -132,7 +132,7 @@ class ReadableLog:
         Raises:
             OffsetOutOfRange: `offset` is below the log's start or above its end.
             CorruptLog, StorageFailed: the bytes could not be read as they were written.
-            LogQuarantined: what is asked for is, or lies behind, what was damaged or is gone.
+            LogQuarantined: what is asked for is damaged or gone, or comes after what is.
         """
         if self.quarantine is not None and offset >= self.quarantine.good_until:
             raise self.quarantine

@@ -4,7 +4,8 @@ Owns the passes, one function each, in this order:
 
 1. to 4.                whole files that an interrupted run left: `storage.leftovers`; then
                         segments that span too many offsets are split: `storage.overflow`
-5. `load_segments`      what is known of each segment: remembered, indexed, or read again
+5. `load_segments`      what is known of each segment: remembered, indexed, or read again; and
+                        whether what was durable is there: `storage.loss`
 6. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
 7. `choose_start`       the log's start, and a first segment if there is none
 8. producers, leader epochs, and the `Log`
@@ -24,7 +25,7 @@ Every pass can be interrupted and run again: renames go in an order that leaves 
 something to finish, and nothing is removed before what replaces it is in place.
 
 Source: Kafka `LogLoader`; protocol-aware recovery (Alagappan et al., FAST 2018) for the quarantine.
-Read next: `storage.log`, `storage.segment_scan`.
+Read next: `storage.loss`, `storage.segment_loading`, `storage.log`, `storage.segment_scan`.
 """
 
 from collections import deque
@@ -239,7 +240,7 @@ def recover_segments(opening: Opening, segments: list[Segment], remembered: Reme
         following = segments[index + 1].base_offset if index + 1 < len(segments) else None
         loss = None
         if end.damage is None:
-            loss = remembered.find_loss_behind(segments[index], following)
+            loss = remembered.find_loss_after(segments[index], following)
         if loss is not None:
             end = replace(end, damage=loss.found)
         if end.damage is None:

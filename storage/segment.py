@@ -353,8 +353,8 @@ class Segment:
     def adopt_indexes(self, *, appended_ms: int) -> None:
         """Believe indexes that were found in order, for want of facts; the log's end is read.
 
-        The last entry of each is looked up in the log, and all heads behind the earlier of both
-        are read: what an index lacks, or has too much, is known afterwards (`find_index_damage`).
+        The last entry of each is looked up in the log, and all heads from that of the time index
+        on are read: what an index lacks, or has too much, is known afterwards (`find_index_damage`).
 
         Raises OSError, or CorruptLog when there are no whole entries where an index points.
         """

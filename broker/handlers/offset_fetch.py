@@ -122,7 +122,7 @@ def _group(
 
 
 def _availability(context: Context, group_id: str) -> ErrorCode:
-    """Whether the group's offsets could be loaded; "none" would make its members start anew."""
+    """Whether the group's offsets could be loaded; "none" would make its members start over."""
     if context.groups.is_available(group_id):
         return ErrorCode.NONE
     return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,4 +1,4 @@
-"""A broker whose files were lost while it was down: what clients, probes and metrics hear of it."""
+"""A broker whose files were lost while it was down: what clients, probes and metrics get."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -117,7 +117,7 @@ async def test_the_loss_is_accepted(damaged: RunningBroker, tmp_path: Path) -> N
 
 
 async def test_a_group_whose_offsets_are_gone_has_no_coordinator(tmp_path: Path) -> None:
-    """Not offset -1, at which its members would start anew."""
+    """Not offset -1, at which its members would start over."""
     directory = tmp_path / "data"
     await filled(directory)
     async with running_broker(directory) as running:

@@ -1,4 +1,4 @@
-"""Whatever happens to the derived files while a log is closed, lookups find what the log holds.
+"""Derived files are lost or spoiled while a log is closed; lookups find what the log holds.
 
 Files of indexes and the manifest are lost, cut, padded or end with an entry of something else, in
 any combination, after a clean stop or a kill. The reference is a list of all records.
@@ -122,7 +122,7 @@ def run(
     log.open(is_clean=is_clean, recovery_point=end)
     assert log.log.offline_reason is None
     check(log, timestamps)
-    # What was made anew is as good as what was there.
+    # What was rebuilt is as good as what was there.
     log.log.close(log.now_ms)
     log.open(is_clean=True, recovery_point=end)
     check(log, timestamps)

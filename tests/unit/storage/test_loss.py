@@ -268,6 +268,7 @@ def test_the_line_lies_at_the_recovery_point() -> None:
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
 def test_what_was_removed_on_purpose_is_not_missing(is_clean: bool) -> None:
+    """The first segment after a start that was moved is."""
     disk = SimulatedDisk()
     data_dir = opened(disk)
     log = log_of_new(data_dir, "t", {})
@@ -278,22 +279,8 @@ def test_what_was_removed_on_purpose_is_not_missing(is_clean: bool) -> None:
     if is_clean:
         data_dir.close(NOW_MS)
     disk = kill(disk)
-    log = log_of(opened(disk))
+    log = log_of(opened(kill(disk)))
     assert (log.offline_reason, log.log_start_offset, log.log_end_offset) == (None, 31, RECORDS)
-
-
-@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
-def test_the_first_segment_behind_a_moved_start_is_missing(is_clean: bool) -> None:
-    disk = SimulatedDisk()
-    data_dir = opened(disk)
-    log = log_of_new(data_dir, "t", {})
-    fill(log)
-    log.delete_before(31)
-    log.delete_expired(NOW_MS)
-    data_dir.checkpoint()
-    if is_clean:
-        data_dir.close(NOW_MS)
-    disk = kill(disk)
     remove(disk, 30)
     found = log_of(opened(disk)).quarantine
     assert found is not None
@@ -337,7 +324,7 @@ Patch = pytest.MonkeyPatch
 
 
 def _never(*_arguments: Any) -> None:
-    """No loss, whatever there is."""
+    """Never a loss."""
 
 
 RULES: dict[str, Callable[[Patch], None]] = {
@@ -345,9 +332,7 @@ RULES: dict[str, Callable[[Patch], None]] = {
     "a gap": lambda patch: patch.setattr(loss.Remembered, "find_gap", _never),
     "a cut": lambda patch: patch.setattr(loss.Remembered, "find_cut", _never),
     "the end": lambda patch: patch.setattr(loss.Remembered, "find_missing_end", _never),
-    "behind what was read": lambda patch: patch.setattr(
-        loss.Remembered, "find_loss_behind", _never
-    ),
+    "after what was read": lambda patch: patch.setattr(loss.Remembered, "find_loss_after", _never),
     "below the recovery point": lambda patch: patch.setattr(recovery, "_was_durable", _never),
 }
 """Each rule, left out."""

@@ -1,4 +1,4 @@
-"""Files and directories that nobody meant to be there: one partition's matter at most."""
+"""Strange files and directories concern one partition at most."""
 
 import errno
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from storage.data_dir import DataDir
 from storage.errors import DataDirNotWritable, LogQuarantined, QuarantineKind
 from storage.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
 from storage.files import RealFiles
-from storage.log import Isolation
+from storage.log import Isolation, Log
 from storage.power_loss import Survival
 from storage.simulated_disk import Fault, SimulatedDisk
 from tests.support.logs import read_all
@@ -187,14 +187,15 @@ def test_one_bad_directory_keeps_no_other_from_starting(
         data_dir._lock.release()
 
 
-def check_unusable(log: object) -> None:
-    for ask in (
-        lambda: log.append(one(0), now_ms=NOW_MS),  # type: ignore[attr-defined]
-        lambda: log.read(0, max_bytes=1, isolation=Isolation.READ_UNCOMMITTED),  # type: ignore[attr-defined]
-        lambda: log.offset_for_timestamp(0),  # type: ignore[attr-defined]
-        lambda: log.check_end(),  # type: ignore[attr-defined]
-        lambda: log.delete_before(0),  # type: ignore[attr-defined]
-    ):
+def check_unusable(log: Log) -> None:
+    asked: list[Callable[[], object]] = [
+        lambda: log.append(one(0), now_ms=NOW_MS),
+        lambda: log.read(0, max_bytes=1, isolation=Isolation.READ_UNCOMMITTED),
+        lambda: log.offset_for_timestamp(0),
+        log.check_end,
+        lambda: log.delete_before(0),
+    ]
+    for ask in asked:
         with pytest.raises(LogQuarantined):
             ask()
 
@@ -216,7 +217,7 @@ def test_what_is_wrong_with_the_machine_stops_the_start(number: int) -> None:
     seen = set()
     for at in range(60):
         disk = kill(whole)
-        disk.fault = Fault(at=disk.operations + at, errno=number)
+        disk.fault = Fault(at=at, errno=number)
         try:
             data_dir = opened(disk)
         except DataDirNotWritable as error:
