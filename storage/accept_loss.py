@@ -1,11 +1,11 @@
 """Taking a log out of quarantine: the operator accepts that what is damaged is lost.
 
 A log whose synced bytes are no longer what was written opens read-only up to the damage and stays
-so (`storage.recovery`), because what to give up is not the broker's decision. Here the
-operator has decided. What is lost is made as small as it can be: the damaged bytes up to the next sound batch
-are taken out, everything behind them stays, at its offsets. In the place of the lost records goes
-a batch without records that covers their offsets, so that the log has no hole and consumers step
-over it.
+so (`storage.recovery`), because what to give up is not the broker's decision. Here the operator has
+decided. What is lost is made as small as it can be: the damaged bytes up to the next sound batch
+are taken out, everything after them stays, at its offsets. In the place of the lost records goes a
+batch without records that covers their offsets, so that the log has no hole and consumers step over
+it.
 
 | found                                    | done                                               |
 |------------------------------------------|----------------------------------------------------|

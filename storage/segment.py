@@ -354,7 +354,7 @@ class Segment:
         """Believe indexes that were found in order, for want of facts; the log's end is read.
 
         The last entry of each is looked up in the log, and all heads from that of the time index
-        on are read: what an index lacks, or has too much, is known afterwards (`find_index_damage`).
+        on are read. `find_index_damage` then knows what an index lacks, or has too much.
 
         Raises OSError, or CorruptLog when there are no whole entries where an index points.
         """

@@ -2,8 +2,8 @@
 
 Owns the stand-in that takes the place of such a log among the partitions of its topic, so that the
 topic keeps its numbers and the others are served. It lives on an empty disk in memory and never
-touches the partition's directory. Owns also the decision when there is one: an error of one directory
-concerns one partition, an error of the machine stops the start.
+touches the partition's directory. Owns also the decision when there is one: an error of one
+directory concerns one partition, an error of the machine stops the start.
 
 Read next: `storage.loss`, `storage.data_dir`.
 """
