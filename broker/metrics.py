@@ -253,13 +253,20 @@ class BrokerCollector:
             ]
             for name, help_text, _ in _PARTITION_FIGURES
         ]
+        offline = [
+            "# HELP tidelog_partition_offline Partitions that take no records, with the reason\n",
+            "# TYPE tidelog_partition_offline gauge\n",
+        ]
         for number, log in enumerate(list(self._topics.logs())):
             labels = f'{{topic="{log.topic}",partition="{log.partition}"}}'
+            if log.offline_kind is not None:
+                kind = f'{labels[:-1]},reason="{log.offline_kind}"}}'
+                offline.append(f"tidelog_partition_offline{kind} 1.0\n")
             for lines, (name, _, read) in zip(families, _PARTITION_FIGURES, strict=True):
                 lines.append(f"tidelog_partition_{name}{labels} {float(read(log))!r}\n")
             if number % _PARTITIONS_PER_PIECE == 0:
                 yield b""
-        for lines in families:
+        for lines in (*families, offline):
             yield "".join(lines).encode()
 
     def _groups(self) -> Iterator[Any]:

@@ -56,10 +56,12 @@ def command(*, directory: Path, quarantined: str | None, quick: bool, as_json: b
 
 def _accept_loss(directory: Path, name: str, *, as_json: bool) -> int:
     key = parse_partition_directory_name(name)
-    if key is None or not (directory / name).is_dir():
+    if key is None:
         raise CommandFailed(f"{directory} has no partition {name}", ExitCode.NOT_FOUND)
     try:
         report = accept_loss(str(directory), *key, RealFiles())
+    except FileNotFoundError:
+        raise CommandFailed(f"{directory} has no partition {name}", ExitCode.NOT_FOUND) from None
     except DataDirLocked as error:
         raise CommandFailed(str(error), ExitCode.FAILED) from error
     if as_json:

@@ -1,19 +1,24 @@
 """Taking a log out of quarantine: the operator accepts that what is damaged is lost.
 
 A log whose synced bytes are no longer what was written opens read-only up to the damage and stays
-so (`storage.recovery`), because what to give up is not the broker's decision. Here somebody has
+so (`storage.recovery`), because what to give up is not the broker's decision. Here the operator has
 decided. What is lost is made as small as it can be: the damaged bytes up to the next sound batch
-are taken out, everything behind them stays, at its offsets. In the place of the lost records goes
-a batch without records that covers their offsets, so that the log has no hole and consumers step
-over it.
+are taken out, everything after them stays, at its offsets. In the place of the lost records goes a
+batch without records that covers their offsets, so that the log has no hole and consumers step over
+it.
 
 | found                                    | done                                               |
 |------------------------------------------|----------------------------------------------------|
 | damage, and a sound batch behind it      | the stretch between is replaced by an empty batch  |
 | damage up to the end of a closed segment | an empty batch up to the next segment              |
-| damage up to the end of the log          | cut off                                            |
+| damage up to the end of the log          | an empty batch up to where the log had ended       |
 | a gap between two segments               | an empty batch at the end of the first             |
-| a log that ends below what was durable   | the log ends there from now on                     |
+| a log that ends below where it had ended | an empty batch up to there                         |
+| a log whose first segments are gone      | it starts at the first one that is there           |
+| a log without any segment                | it starts, empty, where it had ended               |
+
+No offset is given out a second time: the log ends after everything that the manifest, the
+checkpoints and the producer snapshots know to have been given out.
 
 The damaged bytes are kept beside the log as `<base>.log.damaged-<position>`, for whoever can read
 more in them. The broker must not be running; the data directory's lock sees to that. Interrupted,
@@ -22,6 +27,7 @@ it can be run again.
 Source: ours. Read next: `storage.recovery`.
 """
 
+import errno
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,16 +40,18 @@ from protocol.records.layout import (
 )
 from protocol.records.scan import scan_checked
 from storage.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
     RECOVERY_POINT_FILE,
     CorruptCheckpoint,
     read_offsets,
-    write_offsets,
 )
 from storage.data_dir_start import LOCK_FILE
 from storage.errors import DataDirLocked
 from storage.file_names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
     parse_segment_file_name,
     partition_directory_name,
     segment_file_path,
@@ -72,11 +80,12 @@ class LossReport:
 
 
 def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> LossReport:
-    """Make the log of one partition whole without what is damaged in it.
+    """Make the log of one partition whole without what is damaged or gone.
 
     Raises:
         DataDirLocked: a broker has the directory open.
-        OSError: the partition does not exist, or something could not be read or written.
+        FileNotFoundError: there is no such partition.
+        OSError: something could not be read or written.
     """
     try:
         lock = files.lock(f"{data_dir}/{LOCK_FILE}")
@@ -86,35 +95,67 @@ def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> Loss
         ) from None
     try:
         directory = f"{data_dir}/{partition_directory_name(topic, partition)}"
-        report = _Repair(directory, files).run()
-        _lower_recovery_point(data_dir, (topic, partition), report.log_end_offset, files)
-        return report
+        stored = [
+            _stored_offset(data_dir, name, (topic, partition), files)
+            for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
+        ]
+        if not files.exists(directory):
+            if max(stored) == NO_OFFSET:
+                raise FileNotFoundError(errno.ENOENT, "there is no such partition", directory)
+            files.make_directory(directory)
+            files.sync_directory(data_dir)
+        return _Repair(directory, files, end=max(stored), start=stored[-1]).run()
     finally:
         lock.release()
 
 
 class _Repair:
-    """One run over one partition directory."""
+    """One run over one partition directory; `end` and `start` are those of the checkpoints."""
 
-    def __init__(self, directory: str, files: Files) -> None:
+    def __init__(self, directory: str, files: Files, *, end: int, start: int) -> None:
         self._directory = directory
         self._files = files
-        self._manifest = Manifest(directory, files)
+        self._manifest = manifest = Manifest(directory, files)
         self._report = LossReport()
+        parsed = [
+            name
+            for name in map(parse_segment_file_name, files.list_directory(directory))
+            if name is not None and not name.stage
+        ]
+        self._bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
+        snapshots = (name.base_offset for name in parsed if name.kind == SNAPSHOT_SUFFIX)
+        ends = (facts.next_offset for facts in manifest.facts.values())
+        # An offset that any of these knows was given out: it is not given out again.
+        self._end = max(
+            (end, manifest.durable_offset, manifest.log_start_offset, 0, *ends, *snapshots)
+        )
+        self._start = max(start, manifest.log_start_offset)
 
     def run(self) -> LossReport:
-        parsed = map(parse_segment_file_name, self._files.list_directory(self._directory))
-        bases = sorted(
-            name.base_offset
-            for name in parsed
-            if name is not None and name.kind == LOG_SUFFIX and not name.stage
-        )
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
-            self._report.log_end_offset = self._mend(base, following)
-        if self._manifest.durable_offset > self._report.log_end_offset:
-            self._manifest.durable_offset = self._report.log_end_offset
+        following = [*self._bases[1:], None]
+        for base, next_base in zip(self._bases, following, strict=False):
+            self._report.log_end_offset = self._mend(base, next_base)
+        self._move_start()
+        gone = self._manifest.facts.keys() - set(self._bases)
+        if self._report.lost and gone:
+            self._manifest.forget(gone)
             self._manifest.rewrite()
         return self._report
+
+    def _move_start(self) -> None:
+        """The log begins where its first segment does, or, without any, where it had ended."""
+        first = self._bases[0] if self._bases else self._end
+        start = self._start
+        if start == NO_OFFSET:
+            start = min(self._manifest.facts, default=self._bases[0] if self._bases else 0)
+        if not self._bases:
+            self._report.log_end_offset = first
+        if start >= first:
+            return
+        self._report.lost.insert(0, LostRange(first_offset=start, next_offset=first, kept_as=None))
+        self._manifest.remember_lost(start)
+        self._manifest.log_start_offset = first
+        self._manifest.rewrite()
 
     def _mend(self, base: int, following: int | None) -> int:
         """Make one segment sound up to the next one's base; its end."""
@@ -127,9 +168,10 @@ class _Repair:
             sound.append(data[position:sound_end])
             resume, resume_offset = _next_sound(data, sound_end, next_offset, following)
             if resume_offset is None:
-                resume_offset = following
+                # The end of a log is bridged as well: the offsets were given out.
+                resume_offset = self._end if following is None else following
             damaged = data[sound_end:resume]
-            if resume_offset is not None and resume_offset > next_offset:
+            if resume_offset > next_offset:
                 self._note(base, sound_end, damaged, next_offset, resume_offset)
                 sound.append(build_empty_batch(next_offset, resume_offset))
                 is_changed, next_offset = True, resume_offset
@@ -207,14 +249,9 @@ def _next_sound(
     return len(data), None
 
 
-def _lower_recovery_point(
-    data_dir: str, key: tuple[str, int], log_end_offset: int, files: Files
-) -> None:
+def _stored_offset(data_dir: str, name: str, key: tuple[str, int], files: Files) -> int:
     try:
-        offsets = dict(read_offsets(data_dir, RECOVERY_POINT_FILE, files))
+        return read_offsets(data_dir, name, files).get(key, NO_OFFSET)
     except CorruptCheckpoint:
-        # Taken for empty by the next start, which then verifies everything.
-        return
-    if offsets.get(key, NO_OFFSET) > log_end_offset:
-        offsets[key] = log_end_offset
-        write_offsets(data_dir, RECOVERY_POINT_FILE, offsets, files)
+        # Taken for empty by the next start as well.
+        return NO_OFFSET

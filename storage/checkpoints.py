@@ -37,6 +37,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from protocol.records.layout import INT64_MAX
 from storage.errors import StorageError
 from storage.files import Files
 
@@ -52,6 +53,7 @@ CHECKPOINT_VERSION: Final = 0
 META_PROPERTIES_VERSION: Final = 1
 ZERO_UUID: Final = bytes(16)
 
+_INT64_DIGITS: Final = 19
 _UUID_BYTES: Final = 16
 _UUID_TEXT_LENGTH: Final = 22
 
@@ -101,6 +103,16 @@ def parse_checkpoint(content: bytes) -> list[str]:
     return entries
 
 
+def is_number(text: str) -> bool:
+    """Whether `text` is a number from 0 to 2^63-1 in plain digits."""
+    return (
+        0 < len(text) <= _INT64_DIGITS
+        and text.isascii()
+        and text.isdigit()
+        and int(text) <= INT64_MAX
+    )
+
+
 # --- offsets per partition ----------------------------------------------------------------------
 
 
@@ -120,7 +132,7 @@ def parse_offsets(content: bytes) -> dict[tuple[str, int], int]:
     offsets: dict[tuple[str, int], int] = {}
     for line in parse_checkpoint(content):
         fields = line.split(" ")
-        if len(fields) != 3 or not (fields[1].isdigit() and fields[2].isdigit()):
+        if len(fields) != 3 or not (is_number(fields[1]) and is_number(fields[2])):
             raise CorruptCheckpoint(f"expected topic, partition and offset, found {line!r}")
         key = (fields[0], int(fields[1]))
         if key in offsets:
@@ -181,7 +193,7 @@ def parse_partition_metadata(content: bytes) -> bytes:
         CorruptCheckpoint: another layout, a negative version, or the all-zero id.
     """
     lines = content.decode(errors="replace").split("\n")
-    if len(lines) < 2 or not lines[0].startswith("version: ") or not lines[0][9:].isdigit():
+    if len(lines) < 2 or not lines[0].startswith("version: ") or not is_number(lines[0][9:]):
         raise CorruptCheckpoint(f"expected a version line, found {lines[0]!r}")
     if not lines[1].startswith("topic_id: "):
         raise CorruptCheckpoint(f"expected a topic_id line, found {lines[1]!r}")
@@ -222,7 +234,7 @@ def parse_meta_properties(content: bytes) -> MetaProperties:
         raise UnknownVersion(f"version {version!r}, known are 0 and 1")
     id_key = "node.id" if version == "1" else "broker.id"
     node_id = properties.get(id_key, "")
-    if not node_id.isdigit():
+    if not is_number(node_id):
         raise CorruptCheckpoint(f"expected {id_key} to be a number, found {node_id!r}")
     cluster_id = properties.get("cluster.id", "")
     if not cluster_id:

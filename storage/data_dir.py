@@ -17,7 +17,8 @@ What a crash leaves around that moment is put right by the next `open`:
 
 So a directory that the journal misses was never part of a finished change, or is a stranger: it is
 renamed ``-stray``, never served and never deleted. A directory that the journal expects and that
-is gone is made anew, with a notice, because a crash right after the moment looks the same.
+is gone is made again, because a crash right after the moment looks the same, unless offsets are
+known to have been in it. What is wrong with one directory quarantines one partition.
 A data directory of Apache Kafka has no journal yet; its topics are adopted by their directories.
 
 Order of a start: lock, identity, marker taken, journal, checkpoints, logs. Order of a clean stop:
@@ -48,6 +49,7 @@ from storage.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.partition_directories import PartitionDirectories
 from storage.recovery import open_log
 from storage.steps import Steps, off_loop, run_steps
+from storage.unusable_log import missing_log, open_or_stand_in
 
 Progress = Callable[[int, int], None]
 """Called with the number of partitions loaded so far and in all."""
@@ -351,7 +353,7 @@ class DataDir:
         for name in survey.deleted:
             self._directories.remove_later(name, now_ms)
         known = self._journal.topics()
-        self._set_aside_strays(survey, known)
+        self.notices += self._directories.set_aside_strays(survey.partitions, known)
         self.notices += data_dir_start.notices_of_others(survey, self._journal)
         hints, notices = self._checkpoints.read()
         self.notices += notices
@@ -376,22 +378,11 @@ class DataDir:
             self.notices.append(f"run-time settings of the broker are left out: {errors}")
 
     def _finish_deletions(self, now_ms: int) -> None:
-        """Do the second half of deletions that a crash cut short."""
         for metadata in self._journal.deleted_topics():
-            self._bury(metadata, now_ms)
-
-    def _set_aside_strays(self, survey: Survey, known: Mapping[str, TopicMetadata]) -> None:
-        for (name, partition), topic_id in sorted(survey.partitions.items()):
-            metadata = known.get(name)
-            is_known = metadata is not None and partition < metadata.partitions
-            if metadata is not None and is_known and topic_id in (None, metadata.topic_id):
-                continue
-            kept_as = self._directories.set_aside(name, partition)
-            del survey.partitions[name, partition]
-            self.notices.append(
-                f"{name}-{partition} belongs to no topic of this broker; kept as {kept_as}, not "
-                "served"
-            )
+            try:
+                self._bury(metadata, now_ms)
+            except OSError as error:
+                self.notices.append(f"the deleted topic {metadata.name} is still there: {error}")
 
     def _topic(self, metadata: TopicMetadata) -> Topic:
         overrides = dict(metadata.overrides)
@@ -413,27 +404,36 @@ class DataDir:
         self, topic: Topic, partition: int, survey: Survey, hints: Hints, now_ms: int
     ) -> None:
         key = (topic.name, partition)
+        log = open_or_stand_in(
+            lambda: self._open_partition(topic, partition, survey, hints, now_ms),
+            path=self._directories.path(*key),
+            topic=topic.name,
+            partition=partition,
+            config=topic.config,
+            log_start_offset=hints.log_starts.get(key, 0),
+        )
+        self.notices += [f"{topic.name}-{partition}: {note}" for note in log.recovery_report.notes]
+        topic.partitions.append(log)
+
+    def _open_partition(
+        self, topic: Topic, partition: int, survey: Survey, hints: Hints, now_ms: int
+    ) -> Log:
+        key = (topic.name, partition)
         if key not in survey.partitions:
-            self._directories.make(topic.name, partition, topic.topic_id)
-            lost = hints.recovery_points.get(key, 0)
-            if lost:
-                self.notices.append(
-                    f"the directory of {topic.name}-{partition} was missing and is made anew, "
-                    f"empty; {lost} offsets were in it"
-                )
-                hints = Hints()
+            end = hints.recovery_points.get(key, 0)
+            if end:
+                return missing_log(self._directories.path(*key), *key, topic.config, end)
+            self._directories.make(*key, topic.topic_id)
         elif survey.partitions[key] is None:
-            directory = self._directories.path(topic.name, partition)
-            self._directories.write_metadata(directory, topic.topic_id)
+            self._directories.write_metadata(self._directories.path(*key), topic.topic_id)
         log = self._open_log(topic, partition, hints, now_ms, self.stopped_cleanly)
-        if not self.stopped_cleanly and topic.config.flush_policy == "os":
+        was_crash = not self.stopped_cleanly and log.quarantine is None
+        if was_crash and topic.config.flush_policy == "os":
             # Records that consumers saw may be gone: a higher epoch lets them find out. Stored at
-            # once, because a client that was told of it refuses to hear of a lower one.
+            # once, because clients that have seen it refuse a lower one.
             log.bump_leader_epoch()
             log.leader_epochs.assign(log.leader_epoch, log.log_end_offset)
-        report = log.recovery_report
-        self.notices += [f"{topic.name}-{partition}: {note}" for note in report.notes]
-        topic.partitions.append(log)
+        return log
 
     # --- partitions -----------------------------------------------------------------------------
 

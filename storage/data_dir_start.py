@@ -338,7 +338,7 @@ def _refuse_strangers(path: str, files: Files) -> None:
 def _stored_topic_id(directory: str, files: Files) -> bytes | None:
     try:
         return parse_partition_metadata(files.read_all(f"{directory}/{PARTITION_METADATA_FILE}"))
-    except (FileNotFoundError, CorruptCheckpoint):
+    except (OSError, CorruptCheckpoint):
         return None
 
 

@@ -116,16 +116,14 @@ class HeadWalk:
             at = 0
         self.heads_read += 1
         if left < _PREFIX_BYTES:
-            raise self._corrupt(position, f"{_PREFIX_BYTES} bytes at least", f"{left}")
+            raise self.corrupt(position, f"{_PREFIX_BYTES} bytes at least", f"{left}")
         magic = self._block[at + MAGIC_AT]
         _, size = _FRAME.unpack_from(self._block, at)
         if magic > MAGIC_V2:
-            raise self._corrupt(position, f"magic 0 to {MAGIC_V2}", f"{magic}")
+            raise self.corrupt(position, f"magic 0 to {MAGIC_V2}", f"{magic}")
         least = BATCH_OVERHEAD - LOG_OVERHEAD if magic == MAGIC_V2 else V0_MIN_SIZE + 8 * magic
         if size < least or size + LOG_OVERHEAD > left:
-            raise self._corrupt(
-                position, f"a size from {least} to {left - LOG_OVERHEAD}", f"{size}"
-            )
+            raise self.corrupt(position, f"a size from {least} to {left - LOG_OVERHEAD}", f"{size}")
         return decode_head(self._block, at, position)
 
     def heads(self, position: int) -> Iterator[EntryHead]:
@@ -164,7 +162,7 @@ class HeadWalk:
         data = self._file.pread(head.size, head.position)
         self.bytes_read += len(data)
         if len(data) != head.size:
-            raise self._corrupt(head.position, f"{head.size} bytes", f"{len(data)}")
+            raise self.corrupt(head.position, f"{head.size} bytes", f"{len(data)}")
         return data
 
     def _load(self, position: int) -> None:
@@ -173,7 +171,8 @@ class HeadWalk:
         self._block_position = position
         self.bytes_read += len(self._block)
         if len(self._block) != size:
-            raise self._corrupt(position, f"{size} bytes", f"{len(self._block)}")
+            raise self.corrupt(position, f"{size} bytes", f"{len(self._block)}")
 
-    def _corrupt(self, position: int, expected: str, found: str) -> CorruptLog:
+    def corrupt(self, position: int, expected: str, found: str) -> CorruptLog:
+        """The error for what was found at a position of this file."""
         return CorruptLog(self._file.path, position=position, expected=expected, found=found)

@@ -20,6 +20,7 @@ which turns those into `StorageFailed`.
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -165,13 +166,37 @@ class LogOffline(StorageFailed):
         super().__init__("log is offline, every operation", path, reason)
 
 
-class LogQuarantined(LogOffline):
-    """Durable data of the log is corrupt; what lies below the corruption can still be read."""
+class QuarantineKind(StrEnum):
+    """Why a log was not opened as it should be; the value is a label of a metric."""
 
-    def __init__(self, path: str, *, good_until: int, reason: str) -> None:
-        """Remember the offset (exclusive) up to which the log can be read."""
-        super().__init__(path, f"{reason}; offsets below {good_until} can still be read")
+    DAMAGED = "damaged"
+    """Bytes are not what was written."""
+
+    LOST = "lost"
+    """Files, or the ends of files, are gone."""
+
+    UNREADABLE = "unreadable"
+    """The directory could not be opened at all."""
+
+
+class LogQuarantined(LogOffline):
+    """Durable data of the log is corrupt or gone; what lies before it can still be read."""
+
+    def __init__(self, path: str, *, good_until: int, reason: str, kind: QuarantineKind) -> None:
+        """Remember the offset (exclusive) up to which the log can be read.
+
+        The cure is part of the sentence: for a loss, the command that accepts it.
+        """
+        data_dir, _, name = path.rpartition("/")
+        cure = (
+            "stop the broker, make the directory readable, start it again"
+            if kind is QuarantineKind.UNREADABLE
+            else "stop the broker, then restore what is gone from a copy, or give it up with: "
+            f"tidelog fsck --accept-loss {name} {data_dir}"
+        )
+        super().__init__(path, f"{reason}; offsets below {good_until} can still be read; {cure}")
         self.good_until = good_until
+        self.kind = kind
 
 
 def storage_failure(operation: str, path: str, error: OSError) -> StorageFailed:

@@ -18,8 +18,9 @@ Source: Kafka `LogFileUtils`, `LocalLog`. Read next: `storage.segment`, `storage
 """
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+
+from protocol.records.layout import INT32_MAX, INT64_MAX
 
 OFFSET_DIGITS: Final = 20
 
@@ -46,15 +47,19 @@ MANIFEST_NAME: Final = "segment-manifest"
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 DIRECTORY_NAME_MAX: Final = 255
 
-_SEGMENT_FILE = re.compile(
-    r"(?P<base>\d{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.density|\.snapshot)"
-    r"(?P<stage>\.deleted|\.cleaned|\.swap)?"
+OFFSET_MAX: Final = INT64_MAX - INT32_MAX
+"""Above it no segment can begin: offsets up to 2^31 above its base have to fit into 63 bits."""
+
+_RESEMBLES_SEGMENT = re.compile(
+    r"-?\w*\d\w*\.(log|index|timeindex|txnindex|density|snapshot)(\.(deleted|cleaned|swap))?",
+    re.IGNORECASE,
 )
-_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_PARTITION_DIRECTORY = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})"
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFileName:
+class SegmentFileName(NamedTuple):
     """What the name of a segment's file says; `stage` is empty for a file in use."""
 
     base_offset: int
@@ -66,18 +71,35 @@ class SegmentFileName:
         return f"{self.base_offset:020d}{self.kind}{self.stage}"
 
 
+_ENDINGS: Final = {
+    kind + stage: (kind, stage)
+    for kind in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
+    for stage in ("", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+}
+
+
 def parse_segment_file_name(name: str) -> SegmentFileName | None:
     """What `name` says, or None when it is not the name of a segment's file.
 
     >>> parse_segment_file_name("00000000000000000042.timeindex").base_offset
     42
     """
-    match = _SEGMENT_FILE.fullmatch(name)
-    if match is None:
+    # A start asks this of tens of thousands of names.
+    ending = _ENDINGS.get(name[OFFSET_DIGITS:])
+    digits = name[:OFFSET_DIGITS]
+    if ending is None or not (digits.isascii() and digits.isdigit()):
         return None
-    return SegmentFileName(
-        base_offset=int(match["base"]), kind=match["kind"], stage=match["stage"] or ""
-    )
+    base_offset = int(digits)
+    return SegmentFileName(base_offset, *ending) if base_offset <= OFFSET_MAX else None
+
+
+def resembles_segment_file(name: str) -> bool:
+    """Whether `name` would be taken for the name of a segment's file, and is none.
+
+    >>> resembles_segment_file("42.log"), resembles_segment_file("notes.txt")
+    (True, False)
+    """
+    return parse_segment_file_name(name) is None and _RESEMBLES_SEGMENT.fullmatch(name) is not None
 
 
 def segment_file_path(directory: str, base_offset: int, kind: str) -> str:
@@ -98,14 +120,6 @@ def offset_file_name(offset: int, suffix: str) -> str:
     return f"{offset:020d}{suffix}"
 
 
-def parse_offset_file_name(name: str, suffix: str) -> int | None:
-    """The offset in a name made by `offset_file_name` with this suffix, or None."""
-    digits = name.removesuffix(suffix)
-    if name == digits or len(digits) != OFFSET_DIGITS or not digits.isdecimal():
-        return None
-    return int(digits)
-
-
 def partition_directory_name(topic: str, partition: int) -> str:
     """The directory of a partition, relative to the data directory."""
     return f"{topic}-{partition}"
@@ -114,7 +128,7 @@ def partition_directory_name(topic: str, partition: int) -> str:
 def parse_partition_directory_name(name: str) -> tuple[str, int] | None:
     """Topic and partition, or None when `name` is not the directory of a partition in use."""
     match = _PARTITION_DIRECTORY.fullmatch(name)
-    if match is None:
+    if match is None or int(match["partition"]) > INT32_MAX:
         return None
     return match["topic"], int(match["partition"])
 

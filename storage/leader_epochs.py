@@ -28,7 +28,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from protocol.records.layout import NO_LEADER_EPOCH, NO_OFFSET
-from storage.checkpoints import CorruptCheckpoint, format_checkpoint, parse_checkpoint
+from storage.checkpoints import (
+    CorruptCheckpoint,
+    format_checkpoint,
+    is_number,
+    parse_checkpoint,
+)
 from storage.files import File, Files
 
 LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
@@ -245,7 +250,7 @@ def parse_leader_epochs(content: bytes) -> list[EpochStart]:
     entries: list[EpochStart] = []
     for line in parse_checkpoint(content):
         fields = line.split(" ")
-        if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        if len(fields) != 2 or not all(map(is_number, fields)):
             raise CorruptCheckpoint(f"expected an epoch and an offset, found {line!r}")
         entry = EpochStart(int(fields[0]), int(fields[1]))
         if entries and not (

@@ -41,7 +41,10 @@ from storage.manifest import Manifest
 
 @dataclass(slots=True, kw_only=True)
 class Opening:
-    """One partition directory while it is being opened: what the passes share."""
+    """One partition directory while it is being opened: what the passes share.
+
+    `start` is where the log begins as far as the manifest and the checkpoint know.
+    """
 
     files: Files
     path: str
@@ -49,6 +52,7 @@ class Opening:
     now_ms: int
     is_clean: bool
     recovery_point: int
+    start: int
     manifest: Manifest
     producers: LogProducers
     epochs: LeaderEpochs

@@ -42,6 +42,7 @@ class Hints:
 
     recovery_points: Mapping[PartitionKey, int] = field(default_factory=dict)
     log_starts: Mapping[PartitionKey, int] = field(default_factory=dict)
+    high_watermarks: Mapping[PartitionKey, int] = field(default_factory=dict)
     cleaned: Mapping[PartitionKey, int] = field(default_factory=dict)
 
 
@@ -53,6 +54,7 @@ class OffsetCheckpoints:
         self._root = root
         self._files = files
         self._known: set[PartitionKey] = set()
+        self._read_at_start = Hints()
         self._generation = 0
         self._one_at_a_time = Lock()
         self._written: tuple[Mapping[PartitionKey, int], ...] | None = None
@@ -64,9 +66,11 @@ class OffsetCheckpoints:
         hints = Hints(
             recovery_points=self._read(RECOVERY_POINT_FILE, notices),
             log_starts=self._read(LOG_START_FILE, notices),
+            high_watermarks=self._read(HIGH_WATERMARK_FILE, notices),
             cleaned=self._read(CLEANER_FILE, notices),
         )
         self._known = {*hints.recovery_points, *hints.log_starts, *hints.cleaned}
+        self._read_at_start = hints
         return hints, notices
 
     def write(self, logs: Iterable[Log]) -> None:
@@ -81,6 +85,9 @@ class OffsetCheckpoints:
     def write_steps(self, logs: Iterable[Log]) -> Steps[None]:
         """Note the offsets of these logs and of no others; the files are written off the loop.
 
+        Of a quarantined log the files keep what they said: it is known to have been longer than it
+        is, and the next start must find that again.
+
         A small file's sync has to wait for whatever the journal of the file system holds, which
         may be seconds of other people's data. What has not changed is not written again.
 
@@ -89,21 +96,8 @@ class OffsetCheckpoints:
         """
         generation = self._generation
         has_cleaned = self._has_cleaned
-        recovery_points: dict[PartitionKey, int] = {}
-        log_starts: dict[PartitionKey, int] = {}
-        high_watermarks: dict[PartitionKey, int] = {}
-        cleaned: dict[PartitionKey, int] = {}
-        for log in logs:
-            key = (log.topic, log.partition)
-            assert log.recovery_point <= log.log_end_offset
-            recovery_points[key] = log.recovery_point
-            high_watermarks[key] = log.high_watermark
-            if log.config.is_compacted:
-                cleaned[key] = log.cleaned_offset
-            if log.log_start_offset > log.segments.first.base_offset:
-                log_starts[key] = log.log_start_offset
+        content = log_starts, recovery_points, high_watermarks, cleaned = self._offsets_of(logs)
         self._known |= recovery_points.keys()
-        content = (log_starts, recovery_points, high_watermarks, cleaned)
         if content == self._written:
             return
 
@@ -137,6 +131,31 @@ class OffsetCheckpoints:
         """
         if any((topic, partition) in self._known for partition in partitions):
             self.write(logs)
+
+    def _offsets_of(self, logs: Iterable[Log]) -> tuple[dict[PartitionKey, int], ...]:
+        """Log starts, recovery points, high watermarks, and what is cleaned."""
+        log_starts: dict[PartitionKey, int] = {}
+        recovery_points: dict[PartitionKey, int] = {}
+        high_watermarks: dict[PartitionKey, int] = {}
+        cleaned: dict[PartitionKey, int] = {}
+        offsets = (log_starts, recovery_points, high_watermarks, cleaned)
+        hints = self._read_at_start
+        before = (hints.log_starts, hints.recovery_points, hints.high_watermarks, hints.cleaned)
+        for log in logs:
+            key = (log.topic, log.partition)
+            if log.quarantine is not None:
+                for written, known in zip(offsets, before, strict=True):
+                    if key in known:
+                        written[key] = known[key]
+                continue
+            assert log.recovery_point <= log.log_end_offset
+            recovery_points[key] = log.recovery_point
+            high_watermarks[key] = log.high_watermark
+            if log.config.is_compacted:
+                cleaned[key] = log.cleaned_offset
+            if log.log_start_offset > log.segments.first.base_offset:
+                log_starts[key] = log.log_start_offset
+        return offsets
 
     def _read(self, name: str, notices: list[str]) -> dict[PartitionKey, int]:
         try:

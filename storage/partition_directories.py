@@ -13,7 +13,7 @@ Source: Kafka ``LogManager`` and ``LocalLog``. Read next: `storage.data_dir`.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -22,6 +22,7 @@ from storage.data_dir_start import RandomBytes, stray_directory_name
 from storage.errors import StorageFailed
 from storage.file_names import deleted_directory_name, partition_directory_name
 from storage.files import Files
+from storage.metadata_journal import TopicMetadata
 from storage.steps import Steps, off_loop, run_steps
 
 _UNIQUE_BYTES: Final = 16
@@ -79,6 +80,31 @@ class PartitionDirectories:
         kept_as = stray_directory_name(os.path.basename(directory), unique)
         self._files.rename(directory, f"{self._root}/{kept_as}")
         return kept_as
+
+    def set_aside_strays(
+        self,
+        found: dict[tuple[str, int], bytes | None],
+        known: Mapping[str, TopicMetadata],
+    ) -> list[str]:
+        """Rename those of the directories `found` that belong to no topic; a sentence for each.
+
+        They are taken out of `found`, whose values are the topic ids in them.
+        """
+        notices = []
+        for (name, partition), topic_id in sorted(found.items()):
+            metadata = known.get(name)
+            is_known = metadata is not None and partition < metadata.partitions
+            if metadata is not None and is_known and topic_id in (None, metadata.topic_id):
+                continue
+            del found[name, partition]
+            try:
+                done = f"kept as {self.set_aside(name, partition)}"
+            except OSError as error:
+                done = f"it cannot be renamed ({error})"
+            notices.append(
+                f"{name}-{partition} belongs to no topic of this broker; {done}, not served"
+            )
+        return notices
 
     def delete(self, topic: str, partitions: Iterable[int], *, due_ms: int) -> None:
         """Rename those of the partitions' directories that are there, to be removed from then on.

@@ -37,6 +37,7 @@ class ReadableLog:
         leader_epochs: where each leader epoch began.
         producers: producers and transactions.
         recovery_report: what opening it found.
+        quarantine: why it was opened read-only, or None: then its end is not where it should be.
     """
 
     def __init__(self, parts: LogParts, *, topic: str, partition: int) -> None:
@@ -54,6 +55,7 @@ class ReadableLog:
         self.log_start_offset = parts.log_start_offset
         self.durable_offset = self.high_watermark = self.local.end_offset
         self._visible_end = self.local.end()._replace(position=parts.end_position)
+        self.quarantine = parts.quarantine
         self._offline: LogOffline | None = parts.quarantine
 
     @property
@@ -90,6 +92,21 @@ class ReadableLog:
         return None if self._offline is None else self._offline.reason
 
     @property
+    def offline_kind(self) -> str | None:
+        """`offline_reason` in one word: that of the quarantine, "failed" for an error since."""
+        if self._offline is None:
+            return None
+        return "failed" if self.quarantine is None else self.quarantine.kind.value
+
+    def check_end(self) -> None:
+        """Refuse to give the end of a log that had more records than can be read.
+
+        Raises LogQuarantined.
+        """
+        if self.quarantine is not None:
+            raise self.quarantine
+
+    @property
     def first_base_offset(self) -> int:
         """Base offset of the oldest segment; the log's start is at or above it."""
         return self.segments.first.base_offset
@@ -115,7 +132,10 @@ class ReadableLog:
         Raises:
             OffsetOutOfRange: `offset` is below the log's start or above its end.
             CorruptLog, StorageFailed: the bytes could not be read as they were written.
+            LogQuarantined: what is asked for is damaged or gone, or comes after what is.
         """
+        if self.quarantine is not None and offset >= self.quarantine.good_until:
+            raise self.quarantine
         if not self.log_start_offset <= offset <= self.local.end_offset:
             raise OffsetOutOfRange(offset, start=self.log_start_offset, end=self.log_end_offset)
         stable = self.last_stable_offset
@@ -150,13 +170,16 @@ class ReadableLog:
     ) -> TimestampOffset | None:
         """The first record at or after `timestamp` (ms, >= 0), or None if none may be seen yet.
 
-        Raises StorageFailed.
+        Raises StorageFailed; LogQuarantined when it may be what is gone.
         """
         try:
             found = self.local.lookup.find(timestamp, self.log_start_offset)
         except OSError as error:
             raise storage_failure("lookup", self.path, error) from error
-        return found if found is not None and found.offset < self.end_offset(isolation) else None
+        if found is not None and found.offset < self.end_offset(isolation):
+            return found
+        self.check_end()
+        return None
 
     def offset_for_max_timestamp(
         self, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -164,8 +187,9 @@ class ReadableLog:
         """The first record that has the largest timestamp of the log; None when none has any,
         or when it may not be seen yet.
 
-        Raises StorageFailed.
+        Raises StorageFailed; LogQuarantined, because it may be what is gone.
         """
+        self.check_end()
         try:
             found = self.local.lookup.find_max(self.log_start_offset)
         except OSError as error:
@@ -199,7 +223,8 @@ class ReadableLog:
         return self.leader_epochs.epoch_for_offset(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where a leader epoch ended; see `LeaderEpochs.end_offset_for`."""
+        """Where a leader epoch ended; see `LeaderEpochs.end_offset_for`. Raises LogQuarantined."""
+        self.check_end()
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def _check_offsets(self) -> None:

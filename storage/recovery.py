@@ -4,7 +4,8 @@ Owns the passes, one function each, in this order:
 
 1. to 4.                whole files that an interrupted run left: `storage.leftovers`; then
                         segments that span too many offsets are split: `storage.overflow`
-5. `load_segments`      what is known of each segment: remembered, indexed, or read again
+5. `load_segments`      what is known of each segment: remembered, indexed, or read again; and
+                        whether what was durable is there: `storage.loss`
 6. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
 7. `choose_start`       the log's start, and a first segment if there is none
 8. producers, leader epochs, and the `Log`
@@ -24,7 +25,7 @@ Every pass can be interrupted and run again: renames go in an order that leaves 
 something to finish, and nothing is removed before what replaces it is in place.
 
 Source: Kafka `LogLoader`; protocol-aware recovery (Alagappan et al., FAST 2018) for the quarantine.
-Read next: `storage.log`, `storage.segment_scan`.
+Read next: `storage.loss`, `storage.segment_loading`, `storage.log`, `storage.segment_scan`.
 """
 
 from collections import deque
@@ -38,8 +39,14 @@ from protocol.records.layout import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, Tim
 from protocol.records.scan import scan_entries
 from storage.checkpoints import CorruptCheckpoint
 from storage.density_file import DamagedDensity, DensityFile
-from storage.errors import CorruptLog, LogQuarantined, StorageFailed
-from storage.file_names import DENSITY_SUFFIX, LOG_SUFFIX, MANIFEST_NAME, offset_file_name
+from storage.errors import CorruptLog, QuarantineKind, StorageFailed
+from storage.file_names import (
+    DENSITY_SUFFIX,
+    LOG_SUFFIX,
+    MANIFEST_NAME,
+    offset_file_name,
+    resembles_segment_file,
+)
 from storage.files import Files, sync_file
 from storage.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from storage.leftovers import (
@@ -53,17 +60,15 @@ from storage.leftovers import (
 from storage.log import Log
 from storage.log_producers import LogProducers
 from storage.log_values import LogParts, RecoveryReport
+from storage.loss import Remembered, quarantine
 from storage.manifest import OUTDATED_AT_START_MAX, Manifest
 from storage.overflow import split_overflowing
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import ProducerState
 from storage.segment import Segment
-from storage.segment_scan import (
-    ScanEnd,
-    SegmentDigest,
-    ensure_indexes,
-    rebuild_indexes,
-)
+from storage.segment_loading import load_segment
+from storage.segment_scan import ScanEnd, SegmentDigest, ensure_indexes
+from storage.unusable_log import unusable_log
 
 FIRST_LEADER_EPOCH: Final = 0
 
@@ -94,7 +99,7 @@ def open_log(
     Raises StorageFailed when the directory cannot be read or repaired.
     """
     try:
-        opening = _begin(path, config, files, now_ms, is_clean, recovery_point)
+        opening = _begin(path, config, files, now_ms, is_clean, recovery_point, log_start_offset)
         if opening.manifest.cleaned_offset == NO_OFFSET and cleaned_offset > 0:
             # A directory of Kafka: its word for what it has compacted.
             opening.manifest.cleaned_offset = cleaned_offset
@@ -105,10 +110,20 @@ def open_log(
         remove_orphans(opening)
         remove_below_start(opening)
         split_overflowing(opening)
-        segments = load_segments(opening)
+        remembered = Remembered(opening)
+        segments = load_segments(opening, remembered)
         if not is_clean and opening.quarantine is None:
-            recover_segments(opening, segments)
-        start = choose_start(opening, segments, log_start_offset)
+            recover_segments(opening, segments, remembered)
+        if opening.quarantine is not None and not segments:
+            return unusable_log(
+                opening.quarantine,
+                opening.report,
+                topic,
+                partition,
+                config,
+                leader_epoch=max(FIRST_LEADER_EPOCH, opening.epochs.latest_epoch),
+            )
+        start = choose_start(opening, segments)
         return _finish(opening, segments, start, topic, partition, random or _RANDOM)
     except OSError as error:
         raise StorageFailed("open", path, str(error)) from error
@@ -121,6 +136,7 @@ def _begin(
     now_ms: int,
     is_clean: bool,
     recovery_point: int,
+    log_start_offset: int,
 ) -> Opening:
     manifest = Manifest(path, files)
     report = RecoveryReport()
@@ -132,6 +148,11 @@ def _begin(
         epochs = LeaderEpochs.start_over(path, files)
     # Not before: starting over takes a temporary file away that a crash has left.
     names = files.list_directory(path)
+    report.notes += [
+        f"{path}/{name} is no name that a segment's file can have; it is left alone"
+        for name in names
+        if resembles_segment_file(name)
+    ]
     if MANIFEST_NAME not in names:
         manifest.hold()
     return Opening(
@@ -141,6 +162,7 @@ def _begin(
         now_ms=now_ms,
         is_clean=is_clean,
         recovery_point=max(recovery_point, manifest.durable_offset),
+        start=max(log_start_offset, manifest.log_start_offset, 0),
         manifest=manifest,
         producers=LogProducers(ProducerState(), ProducerSnapshots(path, files, names=names)),
         epochs=epochs,
@@ -149,24 +171,44 @@ def _begin(
     )
 
 
-def load_segments(opening: Opening) -> list[Segment]:
+def load_segments(opening: Opening, remembered: Remembered) -> list[Segment]:
     """Pass 5: the segments in order, with everything known that needs no verification.
 
-    After an unclean stop those from the recovery point on stay unknown: pass 6 reads them.
+    After an unclean stop those from the recovery point on stay unknown: pass 6 reads them. Where
+    durable offsets are missing the list ends, and the log is quarantined.
     """
     bases = sorted(n.base_offset for n in parsed_names(opening.names) if n.kind == LOG_SUFFIX)
     segments = [
         Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms) for base in bases
     ]
     first_to_recover = _first_to_recover(opening, segments)
-    for index, segment in enumerate(segments[:first_to_recover]):
+    loss = remembered.find_missing_start(bases)
+    sound = 0
+    while loss is None and sound < first_to_recover:
+        segment = segments[sound]
         try:
-            _load_segment(opening, segments[:index], segment)
+            load_segment(opening, segments[:sound], segment, remembered)
         except CorruptLog as error:
             # Its indexes had to be made anew, and now cover what lies before the damage.
             _quarantine(opening, segment, error.position, error.found)
-            return segments[: index + 1]
-    return segments
+            return _only(segments, sound + 1)
+        sound += 1
+        loss = remembered.find_cut(segment)
+        if loss is None and sound < len(segments):
+            loss = remembered.find_gap(segment, segments[sound].base_offset)
+    if loss is None and (opening.is_clean or not segments):
+        loss = remembered.find_missing_end(segments)
+    if loss is None:
+        return segments
+    remembered.quarantine(loss)
+    return _only(segments, sound)
+
+
+def _only(segments: list[Segment], count: int) -> list[Segment]:
+    """The first `count` segments; the others are closed."""
+    for segment in segments[count:]:
+        segment.close()
+    return segments[:count]
 
 
 def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
@@ -179,61 +221,7 @@ def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
     return max(0, len(below) - 1)
 
 
-def _load_segment(opening: Opening, before: list[Segment], segment: Segment) -> None:
-    """From the manifest if the files are as they were, else from the indexes, else the log."""
-    facts = opening.manifest.facts.get(segment.base_offset)
-    indexes = (segment.offset_index, segment.time_index)
-    if facts is None and segment.is_empty and not any(index.exists for index in indexes):
-        # Never written to, so a clean stop had nothing to remember.
-        return
-    if facts is not None and segment.matches(facts) and segment.txn_index.find_damage() is None:
-        segment.adopt(facts)
-        return
-    appended_ms = opening.files.modified_ms(segment.log.path)
-    if facts is not None and facts.size_bytes == segment.size:
-        # Not even in order are they to be believed: a part of one may look whole.
-        damage: str | None = "an index is not what is remembered"
-        appended_ms = facts.appended_ms
-    else:
-        damage = _adopt_indexes(segment, appended_ms)
-    if damage is not None:
-        opening.report.rebuilt_indexes.append((segment.base_offset, damage))
-        try:
-            has_markers = rebuild_indexes(
-                segment, index_interval=opening.config.index_interval_bytes
-            )
-        except CorruptLog:
-            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
-            raise
-        if has_markers or segment.txn_index.file is not None:
-            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
-        segment.appended_ms = appended_ms
-    opening.manifest.remember(segment.seal(now_ms=opening.now_ms))
-
-
-def _adopt_indexes(segment: Segment, appended_ms: int) -> str | None:
-    """Take the segment's numbers from its indexes; what speaks against that, or None.
-
-    Their order can be judged, but not whether they end with the log's maximum.
-    """
-    missing = [i.path for i in (segment.offset_index, segment.time_index) if not i.exists]
-    if missing and not segment.is_empty:
-        return f"{missing[0]} is missing"
-    damage = (
-        segment.offset_index.find_disorder()
-        or segment.time_index.find_disorder()
-        or segment.txn_index.find_damage()
-    )
-    if damage is None:
-        try:
-            segment.adopt_indexes(appended_ms=appended_ms)
-            damage = segment.find_index_damage()
-        except CorruptLog as error:
-            damage = str(error)
-    return damage
-
-
-def recover_segments(opening: Opening, segments: list[Segment]) -> None:
+def recover_segments(opening: Opening, segments: list[Segment], remembered: Remembered) -> None:
     """Pass 6: verify every batch from the segment of the recovery point on; cut or quarantine.
 
     `segments` loses what lies behind the first damage.
@@ -249,17 +237,28 @@ def recover_segments(opening: Opening, segments: list[Segment]) -> None:
     _check_densities(opening, segments[:first])
     for index in range(first, len(segments)):
         end = _recover_segment(opening, segments[index])
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        loss = None
         if end.damage is None:
-            end = _check_continuation(opening, segments, index, end)
+            loss = remembered.find_loss_after(segments[index], following)
+        if loss is not None:
+            end = replace(end, damage=loss.found)
         if end.damage is None:
             continue
-        if end.next_offset < opening.recovery_point:
-            _quarantine(opening, segments[index], end.valid_bytes, end.damage)
+        if _was_durable(opening, end.next_offset):
+            if loss is None:
+                _quarantine(opening, segments[index], end.valid_bytes, end.damage)
+            else:
+                remembered.quarantine(loss)
         else:
             _cut(opening, segments[index], end)
             _remove_behind_cut(opening, segments[index + 1 :])
         del segments[index + 1 :]
         return
+
+
+def _was_durable(opening: Opening, offset: int) -> bool:
+    return offset < opening.recovery_point
 
 
 def _check_densities(opening: Opening, segments: list[Segment]) -> None:
@@ -272,42 +271,6 @@ def _check_densities(opening: Opening, segments: list[Segment]) -> None:
                 DensityFile.load(opening.files, path, segment.coverage()).close()
             except (DamagedDensity, OSError):
                 opening.remove_density(segment.base_offset)
-
-
-def _check_continuation(
-    opening: Opening, segments: list[Segment], index: int, end: ScanEnd
-) -> ScanEnd:
-    """`end`, with damage where the bytes are right but the log does not go on as it must.
-
-    A file may have reached the medium while the one before it, or its end, did not. Gaps that are
-    meant, Kafka's compaction leaves; ours does not.
-    """
-    if index + 1 < len(segments):
-        base_offset = segments[index + 1].base_offset
-        if base_offset != end.next_offset and not _is_meant(opening, segments, index, end):
-            return replace(end, damage=f"the next segment begins at offset {base_offset}")
-    elif end.next_offset < opening.recovery_point:
-        return replace(end, damage="the log ends there")
-    return end
-
-
-def _is_meant(opening: Opening, segments: list[Segment], index: int, end: ScanEnd) -> bool:
-    """Whether a gap behind a segment was there when everything was durable."""
-    if MANIFEST_NAME not in opening.names:
-        # Kafka's, which never looks. Ours has one: `SegmentedLog.roll`.
-        return True
-    base, following = segments[index].base_offset, segments[index + 1].base_offset
-    durable = max(opening.recovery_point, opening.manifest.cleaned_offset)
-    if opening.config.is_compacted and following <= durable:
-        return True
-    # Lines are read up to the first that is not whole: what was between would be among them.
-    facts = opening.manifest.facts
-    return (
-        base in facts
-        and facts[base].next_offset == end.next_offset
-        and following in facts
-        and not any(base < other < following for other in facts)
-    )
 
 
 def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
@@ -357,20 +320,16 @@ def _remove_behind_cut(opening: Opening, segments: list[Segment]) -> None:
 
 def _quarantine(opening: Opening, segment: Segment, position: int, damage: str) -> None:
     opening.end_position = position
-    opening.quarantine = LogQuarantined(
-        opening.path,
-        good_until=segment.next_offset,
-        reason=(
-            f"{segment.log.path} is damaged at byte {position} ({damage}), where everything had "
-            "been synced"
-        ),
+    reason = (
+        f"{segment.log.path} is damaged at byte {position} ({damage}), where everything had been "
+        "synced"
     )
-    opening.report.notes.append(opening.quarantine.reason)
+    quarantine(opening, QuarantineKind.DAMAGED, good_until=segment.next_offset, reason=reason)
 
 
-def choose_start(opening: Opening, segments: list[Segment], checkpointed: int) -> int:
+def choose_start(opening: Opening, segments: list[Segment]) -> int:
     """Pass 7: the log's start; `segments` is never empty afterwards."""
-    start = max(checkpointed, opening.manifest.log_start_offset, 0)
+    start = opening.start
     if segments and segments[-1].next_offset < start and opening.quarantine is None:
         opening.report.notes.append(
             f"the log ended at {segments[-1].next_offset}, below its start {start}: it begins anew"
@@ -402,10 +361,10 @@ def _finish(
         if damage is not None:
             opening.report.rebuilt_indexes.append((active.base_offset, damage))
     end_offset = max(active.next_offset, start)
-    # An epoch may begin right at the end: no record of it was written yet, or is left.
-    opening.epochs.truncate_from_end(end_offset + 1)
-    opening.epochs.truncate_from_start(start)
     if opening.quarantine is None:
+        # An epoch may begin right at the end: no record of it was written yet, or is left.
+        opening.epochs.truncate_from_end(end_offset + 1)
+        opening.epochs.truncate_from_start(start)
         bases = {segment.base_offset for segment in segments}
         opening.producers.snapshots.delete_stray(bases, end_offset)
     if opening.is_clean or opening.producers.state.map_end_offset != end_offset:
@@ -417,7 +376,8 @@ def _finish(
             may_skip_replay=opening.is_clean and existed,
         )
     opening.producers.has_aborts = any(segment.txn_index.count for segment in segments)
-    _make_durable(opening, segments, existed)
+    if opening.quarantine is None:
+        _make_durable(opening, segments, existed)
     parts = LogParts(
         files=opening.files,
         path=opening.path,
@@ -455,7 +415,7 @@ def _make_durable(opening: Opening, segments: list[Segment], existed: bool) -> N
             manifest.rewrite()
         return
     for segment in segments[_first_to_recover(opening, segments) :]:
-        if segment is not segments[-1] and opening.quarantine is None:
+        if segment is not segments[-1]:
             opening.manifest.remember(segment.seal(now_ms=opening.now_ms))
         for file in segment.all_files():
             sync_file(file)

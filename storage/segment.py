@@ -353,17 +353,34 @@ class Segment:
     def adopt_indexes(self, *, appended_ms: int) -> None:
         """Believe indexes that were found in order, for want of facts; the log's end is read.
 
-        Raises OSError, or CorruptLog when there are no whole entries where the index points.
+        The last entry of each is looked up in the log, and all heads from that of the time index
+        on are read. `find_index_damage` then knows what an index lacks, or has too much.
+
+        Raises OSError, or CorruptLog when there are no whole entries where an index points.
         """
         self.appended_ms = appended_ms
         self.records = UNKNOWN
-        self._find_maximum_and_end(self.offset_index.last().position)
-
-    def _find_maximum_and_end(self, start: int) -> None:
-        """Set the maximum and the end from the last time entry and the log from `start` on."""
-        self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+        walk = self.walk()
+        offset, position = self.offset_index.last()
+        if self.offset_index.count and walk.head(position).last_offset != offset:
+            raise walk.corrupt(position, f"the entry that ends at offset {offset}", "another")
+        timestamp, at_offset = self.time_index.last()
+        start, self.max_timestamp, self.max_timestamp_offset = 0, NO_TIMESTAMP, self.base_offset
+        if self.time_index.count:
+            head = walk.find(self.offset_index.floor(at_offset).position, offset=at_offset)
+            if head is None or head.max_timestamp != timestamp:
+                raise walk.corrupt(
+                    self.size if head is None else head.position,
+                    f"timestamp {timestamp} at offset {at_offset}, as {self.time_index.path} ends",
+                    "none" if head is None else str(head.max_timestamp),
+                )
+            start, self.max_timestamp, self.max_timestamp_offset = (
+                head.position,
+                timestamp,
+                at_offset,
+            )
         self.next_offset = self.base_offset
-        for head in self.walk().heads(start):
+        for head in walk.heads(start):
             if head.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = head.max_timestamp, head.last_offset
             self.next_offset = head.last_offset + 1

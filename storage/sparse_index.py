@@ -161,7 +161,7 @@ class SparseIndex:
         """
         if self._file is not None and self._file.size % self.ENTRY.size:
             return f"its size {self._file.size} is not a multiple of {self.ENTRY.size}"
-        last_first, last_second = self._floor_of_first(), -1
+        last_first, last_second = self._floor_of_first(), 0
         size = self.ENTRY.size
         step = _CHECK_BYTES // size * size
         for position in range(0, self._written * size, step):

@@ -318,6 +318,10 @@ class GroupCoordinator:
         """The partition of the offsets topic that keeps this group."""
         return self._topic.name, self._topic.partition_of(group_id)
 
+    def is_available(self, group_id: str) -> bool:
+        """Whether the partition that keeps this group is whole; else nothing of it is known."""
+        return self._topic.is_available(group_id)
+
     def transaction_ended(self, producer_id: int, partition: int, *, is_commit: bool) -> None:
         """A marker for this producer is durable in that partition of the offsets topic."""
         self.offsets.table.complete(

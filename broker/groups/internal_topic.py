@@ -97,6 +97,13 @@ class InternalTopic:
         """The partition's log. Raises: BrokerError when it is not ours to write."""
         return self._services.topics.led_log(self.name, partition)
 
+    def is_available(self, name: str) -> bool:
+        """Whether what is stored of a group or transactional id could be loaded."""
+        try:
+            return self.log(self.partition_of(name)).quarantine is None
+        except BrokerError:
+            return False
+
     def append(
         self,
         partition: int,
@@ -140,10 +147,16 @@ class InternalTopic:
     def replay(self, partition: int) -> Iterator[StoredBatch]:
         """Every batch in the log, oldest first; its records are valid until the next is taken.
 
+        None of a log that is quarantined: see `is_available`.
+
         Raises:
             StorageError: the log cannot be read.
         """
         log = self.log(partition)
+        if log.quarantine is not None:
+            # A part of a memory is worse than none: what is missing may have undone the rest.
+            logger.error("%s-%d is not loaded: %s", self.name, partition, log.offline_reason)
+            return
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             found = log.read(offset, max_bytes=_REPLAY_BYTES, isolation=Isolation.LOG_END)

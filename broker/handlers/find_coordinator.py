@@ -15,7 +15,8 @@ from protocol.api.find_coordinator import (
 from protocol.error_codes import ErrorCode
 
 _MANY_KEYS_SINCE = 4
-_KEY_TYPES = (0, 1)
+_TRANSACTION = 1
+_KEY_TYPES = (0, _TRANSACTION)
 _NO_NODE = -1
 
 
@@ -23,42 +24,39 @@ def handle(
     context: Context, request: RequestContext, message: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     """This broker, for every key of a kind that it coordinates."""
-    endpoint = context.endpoint
-    is_known = message.key_type in _KEY_TYPES
-    if not is_known:
-        text = f"Coordinator key type {message.key_type} is not known to this broker."
-        if request.api_version < _MANY_KEYS_SINCE:
-            return FindCoordinatorResponse(
-                error_code=ErrorCode.INVALID_REQUEST,
-                error_message=text,
-                node_id=_NO_NODE,
-                port=_NO_NODE,
-            )
+    if request.api_version >= _MANY_KEYS_SINCE:
         return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(
-                    key=key,
-                    node_id=_NO_NODE,
-                    port=_NO_NODE,
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    error_message=text,
-                )
-                for key in message.coordinator_keys
-            ]
+            coordinators=[_find(context, message.key_type, key) for key in message.coordinator_keys]
         )
+    found = _find(context, message.key_type, message.key)
     return FindCoordinatorResponse(
-        error_message="",
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(context: Context, key_type: int, key: str) -> Coordinator:
+    if key_type not in _KEY_TYPES:
+        text = f"Coordinator key type {key_type} is not known to this broker."
+        return _none(key, ErrorCode.INVALID_REQUEST, text)
+    coordinator = context.transactions if key_type == _TRANSACTION else context.groups
+    if not coordinator.is_available(key):
+        text = "The partition that keeps it is quarantined; the broker's log says why."
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+    endpoint = context.endpoint
+    return Coordinator(
+        key=key,
         node_id=endpoint.node_id,
         host=endpoint.host,
         port=endpoint.port,
-        coordinators=[
-            Coordinator(
-                key=key,
-                node_id=endpoint.node_id,
-                host=endpoint.host,
-                port=endpoint.port,
-                error_message="",
-            )
-            for key in message.coordinator_keys
-        ],
+        error_message="",
+    )
+
+
+def _none(key: str, error: ErrorCode, text: str) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=_NO_NODE, port=_NO_NODE, error_code=error, error_message=text
     )

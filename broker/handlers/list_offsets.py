@@ -137,6 +137,7 @@ def _offsets_by_age(
         raise InvalidRequest(f"max_num_offsets is {count}; it must not be negative.")
     if timestamp == EARLIEST:
         return [log.log_start_offset][:count]
+    log.check_end()
     if timestamp == LATEST:
         timestamp = INT64_MAX
     offsets = log.offsets_before(timestamp, count, context.clock.wall_ms())
@@ -162,6 +163,7 @@ def _look_up(
         else Isolation.READ_UNCOMMITTED
     )
     if timestamp == LATEST:
+        log.check_end()
         answer.offset = _end(log, isolation, is_consumer=is_consumer)
         answer.leader_epoch = log.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):

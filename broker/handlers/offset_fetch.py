@@ -53,6 +53,7 @@ def handle(
     elif request.api_version < _ALL_TOPICS_SINCE:
         asked = []
     return OffsetFetchResponse(
+        error_code=_availability(context, message.group_id),
         topics=[
             OffsetFetchResponseTopic(
                 name=name,
@@ -70,7 +71,7 @@ def handle(
                 ],
             )
             for name, indexes in _asked_or_all(context, message.group_id, asked)
-        ]
+        ],
     )
 
 
@@ -81,7 +82,7 @@ def _group(
     require_stable: bool,
 ) -> OffsetFetchResponseGroup:
     response = OffsetFetchResponseGroup(group_id=group.group_id)
-    response.error_code = _member_error(context, group)
+    response.error_code = _availability(context, group.group_id) or _member_error(context, group)
     if response.error_code != ErrorCode.NONE:
         return response
     uses_ids = request.api_version >= _TOPIC_IDS_SINCE
@@ -118,6 +119,13 @@ def _group(
             )
         )
     return response
+
+
+def _availability(context: Context, group_id: str) -> ErrorCode:
+    """Whether the group's offsets could be loaded; "none" would make its members start over."""
+    if context.groups.is_available(group_id):
+        return ErrorCode.NONE
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _member_error(context: Context, group: OffsetFetchRequestGroup) -> ErrorCode:
@@ -160,9 +168,12 @@ def _look_up(
 ) -> Iterator[tuple[int, CommittedOffset, ErrorCode]]:
     table = context.groups.offsets.table
     offsets = table.of_group(group_id)
+    unavailable = _availability(context, group_id)
     for index in indexes:
         tp = (topic, index)
-        if require_stable and table.is_unstable(group_id, tp):
+        if unavailable:
+            yield index, _ABSENT, unavailable
+        elif require_stable and table.is_unstable(group_id, tp):
             yield index, _ABSENT, ErrorCode.UNSTABLE_OFFSET_COMMIT
         else:
             yield index, offsets.get(tp, _ABSENT), ErrorCode.NONE

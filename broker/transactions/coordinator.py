@@ -435,6 +435,10 @@ class TransactionCoordinator:
                 continue
             self._topic.append_prepared(log, marker, partial(self._marker_done, entry, tp))
 
+    def is_available(self, transactional_id: str) -> bool:
+        """As `GroupCoordinator.is_available`."""
+        return self._topic.is_available(transactional_id)
+
     def _coordinator_epoch(self, transactional_id: str) -> int:
         return self._topic.log(self._topic.partition_of(transactional_id)).leader_epoch
 

@@ -251,7 +251,7 @@ def read_all(
 ) -> Iterator[Record]:
     """Every visible record from the log's start on."""
     offset = log.log_start_offset
-    while True:
+    while log.quarantine is None or offset < log.quarantine.good_until:
         result = log.read(offset, max_bytes=max_bytes, isolation=isolation)
         if not result.records:
             return

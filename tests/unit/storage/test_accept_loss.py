@@ -84,7 +84,8 @@ def test_damage_to_the_end_of_a_closed_segment_is_bridged_to_the_next() -> None:
     assert [record.offset for record in read_all(log)] == [*range(6), *range(8, 13)]
 
 
-def test_a_log_that_lost_its_end_ends_there() -> None:
+def test_the_lost_end_of_a_log_is_bridged() -> None:
+    """Its offsets were given out: they are not given out again."""
     disk = prepared()
     file = disk.open(path(8))
     file.truncate(250)
@@ -92,8 +93,9 @@ def test_a_log_that_lost_its_end_ends_there() -> None:
     assert quarantined.offline_reason is not None
     assert quarantined.high_watermark == 10
     report, log = repaired(disk)
-    assert report.log_end_offset == 10
-    assert [record.offset for record in read_all(log)] == list(range(11))
+    assert report.log_end_offset == 12
+    assert [(lost.first_offset, lost.next_offset) for lost in report.lost] == [(10, 12)]
+    assert [record.offset for record in read_all(log)] == [*range(10), 12]
 
 
 @pytest.mark.parametrize("byte", [4, 7])

@@ -536,15 +536,20 @@ def test_unclean_start_raises_the_epoch_of_topics_that_are_not_flushed() -> None
 # --- what else lies in the directory ------------------------------------------------------------
 
 
-def test_missing_partition_directory_is_made_anew_and_told() -> None:
+def test_a_missing_partition_directory_that_had_records_is_not_made_anew() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    produce(data_dir.create_topic("t", 2, {}, NOW).partitions[1], 4)
+    produce(data_dir.create_topic("t", 3, {}, NOW).partitions[1], 4)
     data_dir.close(NOW)
-    disk.remove_tree(f"{ROOT}/t-1")
+    for partition in (1, 2):
+        disk.remove_tree(f"{ROOT}/t-{partition}")
     again = open_dir(disk)
-    assert [log.log_end_offset for log in again.topics["t"].partitions] == [0, 0]
-    assert any("t-1 was missing" in notice for notice in again.notices)
+    first, second, third = again.topics["t"].partitions
+    assert (first.offline_reason, third.offline_reason) == (None, None)
+    assert second.offline_reason is not None
+    assert "/t-1 is missing; offsets up to 3 were durable in it" in second.offline_reason
+    assert not disk.exists(f"{ROOT}/t-1")
+    produce(third, 1)
 
 
 def test_partition_of_no_topic_is_kept_aside_and_never_served() -> None:

@@ -4,11 +4,9 @@ import pytest
 
 from storage.file_names import (
     LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
     SegmentFileName,
     deleted_directory_name,
     offset_file_name,
-    parse_offset_file_name,
     parse_partition_directory_name,
     parse_segment_file_name,
     partition_directory_name,
@@ -46,13 +44,6 @@ def test_names_sort_like_offsets() -> None:
     assert names == sorted(names)
     assert segment_file_path("d", 7, LOG_SUFFIX) == "d/00000000000000000007.log"
     assert SegmentFileName(base_offset=7, kind=LOG_SUFFIX).format() == names[0].replace("9", "7")
-
-
-def test_offset_names() -> None:
-    assert parse_offset_file_name("00000000000000000007.snapshot", SNAPSHOT_SUFFIX) == 7
-    assert parse_offset_file_name("00000000000000000007.log", SNAPSHOT_SUFFIX) is None
-    assert parse_offset_file_name("7.snapshot", SNAPSHOT_SUFFIX) is None
-    assert parse_offset_file_name("0000000000000000000x.snapshot", SNAPSHOT_SUFFIX) is None
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("t", 0), ("a-1", 12), ("x.y_z-", 3)])

@@ -17,7 +17,7 @@ from broker.errors import UnknownTopicOrPartition
 from config import load
 from protocol.records.batch import RecordBatch
 from protocol.records.record import Record, decode_batch
-from storage.errors import LogOffline, StorageError
+from storage.errors import LogOffline, LogQuarantined, StorageError
 
 AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
 CONFIG = load(command_line=AT_ONCE)
@@ -41,6 +41,7 @@ class FakeLog:
         self.durable_offset = 0
         self.batches: list[bytes] = []
         self.error: StorageError | None = None
+        self.quarantine: LogQuarantined | None = None
 
     def append(self, records: memoryview, *, now_ms: int, **_: Any) -> Any:
         if self.error is not None:
