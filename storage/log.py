@@ -233,12 +233,11 @@ class Log(ReadableLog):
 
     def _start_segment(self, now_ms: int) -> None:
         self.local.roll(now_ms=now_ms, durable_offset=self.durable_offset)
-        if self._visible_end.offset == self.local.end_offset:
-            # Nothing visible has changed, but the end lies in the new segment now.
-            self._visible_end = self.local.end()
-        if len(self.producers.state):
-            snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
-            self.local.unsynced.add_complete(snapshot)
+        # Nothing visible has changed, but the end may lie in the new segment now.
+        self._visible_end = self.local.lasting(self._visible_end)
+        # Also of no producers: an unclean start would look for them in the whole log.
+        snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
+        self.local.unsynced.add_complete(snapshot)
 
     # --- durability -----------------------------------------------------------------------------
 
@@ -282,7 +281,8 @@ class Log(ReadableLog):
     def _advance_visible_end(self, end: LogPosition) -> None:
         if end.offset >= self.high_watermark:
             self.high_watermark = end.offset
-            self._visible_end = end
+            # A flush may come back after a roll: what was the log's end is a closed segment's now.
+            self._visible_end = self.local.lasting(end)
             self.producers.state.advance_high_watermark(end.offset)
 
     # --- removing -------------------------------------------------------------------------------
