@@ -462,7 +462,7 @@ class Log(ReadableLog):
             raise StorageFailed("close", self.path, "a sync is still under way")
         try:
             self.local.seal_active(now_ms=now_ms)
-            if len(self.producers.state):
+            if len(self.segments) > 1 or self.producers.has_any:
                 snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
                 if snapshot is not None:
                     self.local.unsynced.add_complete(snapshot)

@@ -28,6 +28,7 @@ Read next: `storage.log`, `storage.segment_scan`.
 """
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -248,6 +249,10 @@ def recover_segments(opening: Opening, segments: list[Segment]) -> None:
         )
     _check_densities(opening, segments[:first])
     for index in range(first, len(segments)):
+        if index > 0:
+            # As at each roll, so that the next start need not read for it again.
+            with suppress(OSError):
+                opening.producers.snapshots.take(opening.producers.state)
         end = _recover_segment(opening, segments[index])
         if end.damage is None:
             end = _check_continuation(opening, segments, index, end)
