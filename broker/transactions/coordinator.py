@@ -30,7 +30,6 @@ from broker.errors import UnknownTopicOrPartition
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import InternalTopic
 from broker.groups.offset_records import UnknownRecord
-from broker.groups.steady_time import SteadyTime
 from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.transactions import records, state
 from broker.transactions.entry import Admission, Answer, Entry, transactional_producer
@@ -43,6 +42,7 @@ from broker.transactions.state import (
     TxnSnapshot,
     TxnState,
 )
+from broker.transactions.steady_time import SteadyTime
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
 from storage.errors import InvalidProducerEpoch, InvalidTxnState

@@ -47,28 +47,6 @@ async def test_expired_segments_go(frozen: RunningBroker, clock: FrozenClock) ->
     assert sum(frozen.broker.metrics.segments_deleted.values()) == 5
 
 
-@pytest.mark.parametrize("years", [10, -10])
-async def test_wall_clock_jump_deletes_nothing(
-    frozen: RunningBroker, clock: FrozenClock, years: int
-) -> None:
-    clock.jump_wall(years * YEAR_MS)
-    for _ in range(20):
-        frozen.broker.housekeeping.run_now("retention")
-        clock.advance(300_000)
-    assert segments(frozen) == 5
-    assert frozen.broker.metrics.wall_clock_jumps == 1
-
-
-async def test_retention_goes_on_by_the_time_before_the_jump(
-    frozen: RunningBroker, clock: FrozenClock
-) -> None:
-    clock.jump_wall(10 * YEAR_MS)
-    frozen.broker.housekeeping.run_now("retention")
-    clock.advance(DAY_MS + 1)
-    frozen.broker.housekeeping.run_now("retention")
-    assert sum(frozen.broker.metrics.segments_deleted.values()) == 5
-
-
 async def test_checkpoints_are_written(frozen: RunningBroker) -> None:
     frozen.broker.housekeeping.run_now("checkpoint")
     text = (Path(frozen.ready.data_dir) / "recovery-point-offset-checkpoint").read_text()
