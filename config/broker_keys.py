@@ -404,7 +404,6 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "inter.broker.listener.name": _NO_REPLICAS,
         "security.inter.broker.protocol": _NO_REPLICAS,
         "inter.broker.protocol.version": _NO_REPLICAS,
-        "log.message.format.version": "all formats are readable; new records are stored as v2",
         "broker.id.generation.enable": "set node.id",
         "num.network.threads": _NO_THREADS,
         "num.io.threads": _NO_THREADS,

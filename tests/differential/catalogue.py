@@ -375,22 +375,21 @@ def _wrappers() -> Iterator[Case]:
 def _flagged_wrappers() -> Iterator[Case]:
     """Who says LogAppendTime: the wrapper, the messages inside it, or both."""
 
-    def message(delta: int, flagged: bool, at: int = OLD) -> bytes:
-        plain = encode_message(1, delta, at + delta, b"k", b"value")
+    def message(delta: int, *, flagged: bool) -> bytes:
+        plain = encode_message(1, delta, OLD + delta, b"k", b"value")
         return _message_patched(plain, 17, ">B", 0x08) if flagged else plain
 
     inside = {
-        "plain": message(0, False) + message(1, False),
-        "flagged": message(0, True) + message(1, True),
-        "one flagged": message(0, False) + message(1, True),
-        "flagged without timestamps": message(0, True, -1) + message(1, True, -2),
+        "plain": message(0, flagged=False) + message(1, flagged=False),
+        "one flagged": message(0, flagged=False) + message(1, flagged=True),
+        "two flagged": message(0, flagged=True) + message(1, flagged=True),
     }
     for name, inner in inside.items():
         for codec in (Codec.GZIP, Codec.LZ4):
             wrapper = _wrapper(1, inner, codec, offset=1)
-            yield _one(f"v1 {codec.name} wrapper, {name} inside", wrapper)
             flagged = _message_patched(wrapper, 17, ">B", int(codec) | 0x08)
-            yield _one(f"v1 {codec.name} wrapper says LogAppendTime, {name} inside", flagged)
+            yield _one(f"v1 {codec.name} wrapper holds {name}", wrapper)
+            yield _one(f"v1 {codec.name} wrapper flagged LogAppendTime holds {name}", flagged)
 
 
 def _producers() -> Iterator[Case]:
