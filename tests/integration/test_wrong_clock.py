@@ -1,6 +1,5 @@
 """Brokers whose clock is wrong for a while: what they delete, what they stamp, what they report."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,6 @@ YEAR_MS = 365 * DAY_MS
 HOUR_MS = 3_600_000
 HOLD_MS = 600_000
 STAMPED = {"message_timestamp_type": "LogAppendTime"}
-
-
-@pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
-async def broker(tmp_path: Path, clock: FrozenClock) -> AsyncIterator[RunningBroker]:
-    """A broker with five segments of one fresh record each, which are kept for a day."""
-    async with running_broker(tmp_path / "data", clock=clock) as running:
-        client = await running.client()
-        await create_topic(client, "t", retention_ms=str(DAY_MS), segment_bytes="200")
-        for index in range(5):
-            await produce(client, "t", batch(f"{index}" * 100, timestamp=clock.wall_ms()))
-        yield running
 
 
 def segments(broker: RunningBroker) -> int:
@@ -49,19 +32,19 @@ async def stamp(broker: RunningBroker, topic: str) -> int:
 
 @pytest.mark.parametrize("years", [10, -10])
 async def test_a_clock_that_jumps_for_a_while_deletes_nothing(
-    broker: RunningBroker, clock: FrozenClock, years: int, caplog: pytest.LogCaptureFixture
+    frozen: RunningBroker, clock: FrozenClock, years: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    metrics = broker.broker.metrics
+    metrics = frozen.broker.metrics
     clock.jump_wall(years * YEAR_MS)
     for _ in range(9):
         clock.advance(HOLD_MS // 10)
-        retain(broker)
+        retain(frozen)
     assert metrics.wall_clock_distrusted == (years > 0)
     clock.jump_wall(-years * YEAR_MS)
     for _ in range(20):
-        retain(broker)
+        retain(frozen)
         clock.advance(HOLD_MS // 10)
-    assert segments(broker) == 5
+    assert segments(frozen) == 5
     assert (metrics.wall_clock_jumps, metrics.wall_clock_distrusted) == (2, False)
     assert caplog.text.count("is not trusted") == 1
     assert caplog.text.count("everything follows it") == 1
@@ -90,17 +73,17 @@ async def test_retention_follows_a_clock_that_was_corrected(
 
 
 async def test_retention_follows_the_time_after_a_suspend(
-    broker: RunningBroker, clock: FrozenClock
+    frozen: RunningBroker, clock: FrozenClock
 ) -> None:
     clock.jump_wall(25 * HOUR_MS)
-    retain(broker)
-    assert segments(broker) == 5
+    retain(frozen)
+    assert segments(frozen) == 5
     clock.advance(HOLD_MS // 2)
-    retain(broker)
-    assert segments(broker) == 5
+    retain(frozen)
+    assert segments(frozen) == 5
     clock.advance(HOLD_MS)
-    retain(broker)
-    assert broker.broker.topics.led_log("t", 0).log_start_offset == 5
+    retain(frozen)
+    assert frozen.broker.topics.led_log("t", 0).log_start_offset == 5
 
 
 async def test_the_delay_is_a_setting(tmp_path: Path, clock: FrozenClock) -> None:
