@@ -4,7 +4,7 @@ The setting chose the format in which a topic's records are stored, until Kafka 
 2 for all. Up to 3.9 it is accepted, has no effect, and is refused for what is no release; since 4.0
 it is unknown. Definitions of topics from that time still have it.
 
-Source: KIP-724; Kafka `MetadataVersion.fromVersionString`.
+Source: KIP-724; Kafka `MetadataVersion.fromVersionString`; what 2.8.2 and 3.9.1 accept and refuse.
 """
 
 from typing import Final
@@ -31,4 +31,6 @@ def complain_about_format_version(value: object) -> str | None:
     text = str(value)
     parts = text.split(".")
     name = ".".join(parts[: 3 if text.startswith("0.") else 2])
-    return None if name in _NAMES else "no release of Kafka from 0.8.0 to 3.9 has that number"
+    if name in _NAMES:
+        return None
+    return "no release of Kafka has that number; give one from 0.8.0 to 3.9, such as 2.8"
