@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from broker.clock import Clock
 from broker.pending import Pending
+from broker.trusted_clock import TrustedClock
 
 if TYPE_CHECKING:
     from broker.fetch_sessions import FetchSessions
@@ -51,6 +52,7 @@ class Context:
     cluster_id: str
     endpoint: Endpoint
     clock: Clock
+    time: TrustedClock
     random: random.Random
     topics: "TopicRegistry"
     commits: "GroupCommit"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from broker.clock import Clock
+from broker.trusted_clock import TrustedClock
 
 if TYPE_CHECKING:
     from broker.group_commit import GroupCommit
@@ -24,6 +25,7 @@ class CoordinatorServices:
 
     config: "BrokerConfig"
     clock: Clock
+    time: TrustedClock
     random: random.Random
     topics: "TopicRegistry"
     commits: "GroupCommit"

@@ -8,14 +8,6 @@ catch everything.
 Jobs run in the loop thread, because a log has one writer; each is cut into steps (one log per loop
 turn), so that ten thousand logs do not hold up requests.
 
-The retention clock.  Retention compares record timestamps with the time of day, so a clock set ten
-years ahead would delete everything.  `RetentionClock` follows the wall clock only as long as that
-moves with the monotonic one.  After a step ahead of more than a minute it goes on from where it
-was; after a step back it follows at once, which only keeps data longer.  A new time that is right
-is accepted by a restart, and the log says so.
-
-Differs from Kafka: it deletes by the wall clock alone, at once after such a step.
-
 Source: Kafka's `LogManager.startup` schedule.
 """
 
@@ -31,49 +23,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WALL_CLOCK_STEP_MS = 60_000
-"""A difference between the two clocks above which the wall clock counts as having jumped."""
-
 JITTER = 0.1
 
 Job = Callable[[], "Iterator[int | None] | None"]
 """A job returns None when it is done, or an iterator whose steps are spread over loop turns; a step
 may yield how many milliseconds to wait before the next one."""
-
-
-class RetentionClock:
-    """The time of day for decisions that delete data: it cannot be made to jump ahead."""
-
-    def __init__(self, clock: Clock) -> None:
-        """Trust what the wall clock says now."""
-        self._clock = clock
-        self._trusted_offset_ms = clock.wall_ms() - clock.monotonic_ms()
-        self._last_offset_ms = self._trusted_offset_ms
-        self.jumps = 0
-
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch, by the wall clock unless that has jumped ahead."""
-        monotonic_ms = self._clock.monotonic_ms()
-        offset_ms = self._clock.wall_ms() - monotonic_ms
-        if abs(offset_ms - self._last_offset_ms) > WALL_CLOCK_STEP_MS:
-            self._notice_jump(offset_ms - self._last_offset_ms)
-        self._last_offset_ms = offset_ms
-        ahead_ms = offset_ms - self._trusted_offset_ms
-        if ahead_ms > WALL_CLOCK_STEP_MS:
-            return monotonic_ms + self._trusted_offset_ms
-        if ahead_ms >= -WALL_CLOCK_STEP_MS:
-            # Slow drift, and the small steps of a clock that is being disciplined.
-            self._trusted_offset_ms = offset_ms
-        return monotonic_ms + offset_ms
-
-    def _notice_jump(self, step_ms: int) -> None:
-        self.jumps += 1
-        logger.warning(
-            "the wall clock jumped by %+d ms. Nothing is deleted because of a jump ahead: "
-            "retention goes on by the time before it. Correct the clock, or restart the broker "
-            "if the new time is right.",
-            step_ms,
-        )
 
 
 class _ScheduledJob:

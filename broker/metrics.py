@@ -128,6 +128,7 @@ class Metrics:
         self.loop_lag_ns = latency_distribution()
         self.loop_lag_max_ns = 0
         self.wall_clock_jumps = 0
+        self.wall_clock_distrusted = False
         self.logs_held_by_future = 0
         self.compactions = 0
         self.records_compacted = 0
@@ -304,6 +305,11 @@ class BrokerCollector:
             "tidelog_wall_clock_jumps",
             "Times the wall clock jumped away from the monotonic one",
             metrics.wall_clock_jumps,
+        )
+        yield _gauge(
+            "tidelog_wall_clock_distrusted",
+            "1 while nothing is deleted by the wall clock, because it was set or started wrong",
+            int(metrics.wall_clock_distrusted),
         )
         yield _gauge(
             "tidelog_partitions_held_by_future",

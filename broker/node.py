@@ -48,6 +48,7 @@ from broker.segments import list_segments
 from broker.space import SpaceGuard
 from broker.topics import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
+from broker.trusted_clock import TrustedClock
 from broker.upkeep import Upkeep
 from config import BrokerConfig, Listener
 from storage.data_dir import DataDir
@@ -102,6 +103,7 @@ class Broker:
         self.commits = GroupCommit(self.fetch_waiters, self.metrics.commits)
         self.housekeeping = Housekeeping(self.clock, self._random, self.metrics)
         self.data_dir: DataDir
+        self.time: TrustedClock
         self.space: SpaceGuard
         self.topics: TopicRegistry
         self.groups: GroupCoordinator
@@ -136,6 +138,7 @@ class Broker:
         services = CoordinatorServices(
             config=self.config,
             clock=self.clock,
+            time=self.time,
             random=self._random,
             topics=self.topics,
             commits=self.commits,
@@ -185,6 +188,12 @@ class Broker:
         self._stack.callback(self._close_data_dir)
         self.space = SpaceGuard(self.data_dir.path, self.config.log_reserved_bytes)
         self.topics = TopicRegistry(self.data_dir, config=self.config, clock=self.clock)
+        self.time = TrustedClock(
+            self.clock,
+            self.metrics,
+            hold_ms=self.config.log_clock_trust_delay_ms,
+            newest_append_ms=max((log.newest_append_ms for log in self.topics.logs()), default=-1),
+        )
         self.topics.when_deleted(self._forget_topic)
         self._stack.push_async_callback(self.topics.finish)
 
@@ -205,6 +214,7 @@ class Broker:
             cluster_id=self.data_dir.cluster_id,
             endpoint=self._endpoint(listener, bound),
             clock=self.clock,
+            time=self.time,
             random=self._random,
             topics=self.topics,
             commits=self.commits,
@@ -349,6 +359,7 @@ class Broker:
         self.upkeep = Upkeep(
             config=self.config,
             clock=self.clock,
+            time=self.time,
             data_dir=self.data_dir,
             topics=self.topics,
             commits=self.commits,

@@ -5,8 +5,10 @@
 | sweep         | 1 s                                       | idle, trickling, stalled peers |
 | coordinators  | 1 s                                       | offsets, transactions by time  |
 | loop-lag      | 0.5 s                                     | how late the event loop is     |
+| clock         | 1 s                                       | notice that it was set         |
 | flush         | 1 s                                       | `flush.ms` under `os`          |
 | retention     | `log.retention.check.interval.ms`         | segments by age and size       |
+| producer-ids  | `producer.id.expiration.check.interval.ms`| forget idle producers          |
 | cleaner       | `log.cleaner.backoff.ms`                  | compact what is dirty          |
 | measuring     | 60 s                                      | times of unknown segments      |
 | checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
@@ -16,14 +18,15 @@ Scheduling and supervision are `broker.housekeeping`'s; what may be deleted is s
 """
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from broker.cleaner import Cleaner, run_elsewhere
 from broker.clock import Clock
-from broker.housekeeping import Housekeeping, RetentionClock
+from broker.housekeeping import Housekeeping
 from broker.measuring import Measuring
+from broker.trusted_clock import TrustedClock
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ logger = logging.getLogger(__name__)
 SWEEP_INTERVAL_MS = 1000
 COORDINATOR_INTERVAL_MS = 1000
 LOOP_LAG_INTERVAL_MS = 500
+CLOCK_INTERVAL_MS = 1000
 FLUSH_INTERVAL_MS = 1000
 PENDING_FILES_INTERVAL_MS = 10_000
 MEASURING_INTERVAL_MS = 60_000
@@ -55,6 +59,7 @@ class Upkeep:
         *,
         config: "BrokerConfig",
         clock: Clock,
+        time: TrustedClock,
         data_dir: "DataDir",
         topics: "TopicRegistry",
         commits: "GroupCommit",
@@ -73,10 +78,10 @@ class Upkeep:
         self._connections = connections
         self._coordinators = coordinators
         self._metrics = metrics
-        self.retention_clock = RetentionClock(clock)
+        self._time = time
         self.cleaner = Cleaner(
             topics.logs,
-            self.retention_clock.now_ms,
+            time.now_ms,
             map_bytes=config.log_cleaner_dedupe_buffer_size,
             metrics=metrics,
         )
@@ -90,8 +95,14 @@ class Upkeep:
         housekeeping.add("sweep", SWEEP_INTERVAL_MS, self._connections.sweep)
         housekeeping.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
         housekeeping.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
+        housekeeping.add("clock", CLOCK_INTERVAL_MS, self._time.sample)
         housekeeping.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
         housekeeping.add("retention", config.log_retention_check_interval_ms, self.delete_expired)
+        housekeeping.add(
+            "producer-ids",
+            config.producer_id_expiration_check_interval_ms,
+            self.expire_producer_ids,
+        )
         if config.log_cleaner_enable:
             housekeeping.add("cleaner", config.log_cleaner_backoff_ms, self.cleaner.run)
         housekeeping.add(
@@ -113,9 +124,9 @@ class Upkeep:
 
     def measure_loop_lag(self) -> None:
         """Compare when a zero-delay timer runs with when it should have."""
-        scheduled_ns = time.perf_counter_ns()
+        scheduled_ns = perf_counter_ns()
         self._clock.call_later(
-            0, lambda: self._metrics.observe_loop_lag(time.perf_counter_ns() - scheduled_ns)
+            0, lambda: self._metrics.observe_loop_lag(perf_counter_ns() - scheduled_ns)
         )
 
     def flush_by_age(self) -> Iterator[None]:
@@ -133,9 +144,8 @@ class Upkeep:
         yield
 
     def delete_expired(self) -> Iterator[None]:
-        """Delete what retention allows, one log per step, by the clock that cannot jump ahead."""
-        now_ms = self.retention_clock.now_ms()
-        self._metrics.wall_clock_jumps = self.retention_clock.jumps
+        """Delete what retention allows, one log per step, by the clock that is trusted."""
+        now_ms = self._time.now_ms()
         logs = list(self._topics.logs())
         for gone in self._held_by_future.keys() - set(logs):
             del self._held_by_future[gone]
@@ -174,6 +184,16 @@ class Upkeep:
         else:
             self._held_by_future[log] = held
         self._metrics.logs_held_by_future = len(self._held_by_future)
+
+    def expire_producer_ids(self) -> Iterator[None]:
+        """Forget the producers of all logs that wrote nothing for `producer.id.expiration.ms`."""
+        now_ms = self._time.now_ms()
+        forgotten = 0
+        for log in list(self._topics.logs()):
+            forgotten += log.producers.state.expire(now_ms)
+            yield
+        if forgotten:
+            logger.info("%d idle producer ids were forgotten", forgotten)
 
     def delete_pending_files(self) -> Iterator[int | None]:
         """Unlink files that were renamed away `file.delete.delay.ms` ago, in threads."""

@@ -176,6 +176,15 @@ _LOG = (
         wide=True,
     ),
     number(
+        "log.clock.trust.delay.ms",
+        600_000,
+        "Tidelog's own. How long a wall clock that was set ahead, or does not fit the newest "
+        "append at start, has to stand before anything is deleted by it; 0 believes it at once, "
+        "as Kafka does.",
+        low=0,
+        wide=True,
+    ),
+    number(
         "log.reserved.bytes",
         64 * 1024 * 1024,
         "Tidelog's own. Appends of clients are refused while less than this is free on the disk, "
@@ -224,6 +233,12 @@ _LOG = (
         "producer.id.expiration.ms",
         MS_PER_DAY,
         "A producer whose last timestamp is older than this is forgotten.",
+        low=1,
+    ),
+    number(
+        "producer.id.expiration.check.interval.ms",
+        600_000,
+        "How often producers that are to be forgotten are looked for.",
         low=1,
     ),
 )
@@ -389,7 +404,6 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "inter.broker.listener.name": _NO_REPLICAS,
         "security.inter.broker.protocol": _NO_REPLICAS,
         "inter.broker.protocol.version": _NO_REPLICAS,
-        "log.message.format.version": "all formats are readable; new records are stored as v2",
         "broker.id.generation.enable": "set node.id",
         "num.network.threads": _NO_THREADS,
         "num.io.threads": _NO_THREADS,

@@ -119,6 +119,7 @@ class BrokerConfig:
     num_partitions: int
     max_partitions: int
     log_retention_check_interval_ms: int
+    log_clock_trust_delay_ms: int
     log_reserved_bytes: int
     log_initial_task_delay_ms: int
     log_flush_offset_checkpoint_interval_ms: int
@@ -126,6 +127,7 @@ class BrokerConfig:
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int

@@ -9,6 +9,7 @@ from its default (Kafka: `ServerTopicConfigSynonyms`). Resolution is in `config.
 
 from types import MappingProxyType
 
+from config.format_versions import DEFAULT_FORMAT_VERSION, complain_about_format_version
 from config.rows import topic_flag, topic_number, topic_word
 from config.values import INT64_MAX, Key, ValueType
 
@@ -196,6 +197,16 @@ _TOPIC_STORAGE = (
         "The largest batch accepted, in bytes as sent.",
         ("message.max.bytes", 1),
         wide=False,
+    ),
+    Key(
+        name="message.format.version",
+        type=ValueType.STRING,
+        default=DEFAULT_FORMAT_VERSION,
+        doc="Accepted for compatibility, as by Kafka 3.0 to 3.9: whatever it says, new records are "
+        "stored in format 2, and all older formats are readable.",
+        dynamic=True,
+        synonyms=(("log.message.format.version", 1),),
+        check=complain_about_format_version,
     ),
     topic_flag(
         "message.downconversion.enable",

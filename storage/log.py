@@ -59,6 +59,9 @@ __all__ = [
 
 FLUSH_POLICY_OS: Final = "os"
 
+STAMP_SLACK_MS: Final = 60_000
+"""How far the clock may fall behind the last LogAppendTime stamp before stamps fall with it."""
+
 
 class Log(ReadableLog):
     """The log of one partition. Opened by `storage.recovery.open_log`, closed by `close`."""
@@ -101,6 +104,12 @@ class Log(ReadableLog):
         """
         return self.local.unsynced.is_dirty
 
+    @property
+    def newest_append_ms(self) -> int:
+        """The broker's clock at the newest append, as far as it is known, or NO_TIMESTAMP."""
+        appended_ms = (s.appended_ms for s in reversed(list(self.segments)) if not s.is_empty)
+        return max(self._last_stamp_ms, next(appended_ms, NO_TIMESTAMP))
+
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration from the next operation on."""
         self.config = config
@@ -124,11 +133,14 @@ class Log(ReadableLog):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         produce_version: int | None = None,
+        stamp_slack_ms: int = STAMP_SLACK_MS,
     ) -> AppendResult:
         """Append whole batches; `records` is stamped in place and not kept.
 
-        Under LogAppendTime the stamp is `now_ms`, but never before the last stamp given, also not
-        after a restart (differs from Kafka, where a clock set back shows in the log).
+        Under LogAppendTime the stamp is `now_ms`. It stays at the last one, also over a restart,
+        while the clock is at most `stamp_slack_ms` behind that (differs from Kafka, where every
+        step back shows in the log); if the clock is further behind, one of the two was wrong, and
+        the stamps follow the clock.
 
         Raises:
             AppendRejected: the records are refused; see its subclasses. Nothing was written.
@@ -139,7 +151,8 @@ class Log(ReadableLog):
             raise self._offline
         stamp_ms = now_ms
         if self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            stamp_ms = max(now_ms, self._last_stamp_ms)
+            last_ms = self._last_stamp_ms
+            stamp_ms = last_ms if 0 < last_ms - now_ms <= stamp_slack_ms else now_ms
         plan = plan_append(
             records,
             rules=self._rules,
@@ -233,12 +246,11 @@ class Log(ReadableLog):
 
     def _start_segment(self, now_ms: int) -> None:
         self.local.roll(now_ms=now_ms, durable_offset=self.durable_offset)
-        if self._visible_end.offset == self.local.end_offset:
-            # Nothing visible has changed, but the end lies in the new segment now.
-            self._visible_end = self.local.end()
-        if len(self.producers.state):
-            snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
-            self.local.unsynced.add_complete(snapshot)
+        # Nothing visible has changed, but the end may lie in the new segment now.
+        self._visible_end = self.local.lasting(self._visible_end)
+        # Also of no producers: an unclean start would look for them in the whole log.
+        snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
+        self.local.unsynced.add_complete(snapshot)
 
     # --- durability -----------------------------------------------------------------------------
 
@@ -282,7 +294,8 @@ class Log(ReadableLog):
     def _advance_visible_end(self, end: LogPosition) -> None:
         if end.offset >= self.high_watermark:
             self.high_watermark = end.offset
-            self._visible_end = end
+            # A flush may come back after a roll: what was the log's end is a closed segment's now.
+            self._visible_end = self.local.lasting(end)
             self.producers.state.advance_high_watermark(end.offset)
 
     # --- removing -------------------------------------------------------------------------------
@@ -327,6 +340,7 @@ class Log(ReadableLog):
                 retention_bytes=self.config.retention_bytes,
                 deletes=self.config.is_deleted_by_retention,
                 clamps_future=self.config.retention_clamp_future,
+                stamps=self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME,
             ),
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
@@ -462,7 +476,7 @@ class Log(ReadableLog):
             raise StorageFailed("close", self.path, "a sync is still under way")
         try:
             self.local.seal_active(now_ms=now_ms)
-            if len(self.producers.state):
+            if len(self.segments) > 1 or self.producers.has_any:
                 snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
                 if snapshot is not None:
                     self.local.unsynced.add_complete(snapshot)

@@ -45,6 +45,11 @@ class LogProducers:
         """No producer known; `names` are the files in the directory."""
         return cls(ProducerState(), ProducerSnapshots(directory, files, names=names))
 
+    @property
+    def has_any(self) -> bool:
+        """Whether a producer is known, or a snapshot that may name one."""
+        return len(self.state) > 0 or len(self.snapshots.offsets) > 0
+
     def check(
         self, buffer: Bytes, batches: Sequence[PlannedBatch], origin: Origin
     ) -> CachedBatch | None:
@@ -89,8 +94,9 @@ class LogProducers:
     ) -> None:
         """The state as of `log_end_offset`, from the newest snapshot and the log behind it.
 
-        With `may_skip_replay` a log without any snapshot is taken to have no producers, and empty
-        snapshots say so from now on. Raises OSError or CorruptLog.
+        With `may_skip_replay` a log without any snapshot is taken to have no producers: the clean
+        stop of a log with producers, or with more than one segment, leaves one. Raises OSError or
+        CorruptLog.
         """
         if may_skip_replay and not self.snapshots.offsets:
             self.state.clear(log_end_offset)

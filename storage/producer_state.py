@@ -375,10 +375,12 @@ class ProducerState:
 
         Idle is judged by the last batch's max timestamp. An id with an open transaction stays.
         """
-        expired = [entry.producer_id for entry in self if self._is_expired(entry, now_ms)]
-        for producer_id in expired:
-            del self._producers[producer_id]
-        return len(expired)
+        before = len(self._producers)
+        kept = [entry for entry in self if not self._is_expired(entry, now_ms)]
+        if len(kept) < before:
+            # A new dictionary: the old one would keep the room of all that it ever held.
+            self._producers = {entry.producer_id: entry for entry in kept}
+        return before - len(kept)
 
     def clear(self, map_end_offset: int) -> None:
         """Forget everything; the log below ``map_end_offset`` counts as reflected."""

@@ -29,6 +29,7 @@ Read next: `storage.loss`, `storage.segment_loading`, `storage.log`, `storage.se
 """
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -236,6 +237,10 @@ def recover_segments(opening: Opening, segments: list[Segment], remembered: Reme
         )
     _check_densities(opening, segments[:first])
     for index in range(first, len(segments)):
+        if index > 0:
+            # As at each roll, so that the next start need not read for it again.
+            with suppress(OSError):
+                opening.producers.snapshots.take(opening.producers.state)
         end = _recover_segment(opening, segments[index])
         following = segments[index + 1].base_offset if index + 1 < len(segments) else None
         loss = None

@@ -15,6 +15,10 @@ that an empty segment keeps its offsets. With `cleanup.policy` compact alone, on
 One record from the future keeps its segment, and all newer ones, out of the TIME rule until the
 clock has passed it; `held_by_future` names such a segment so that somebody can be told.
 
+Under LogAppendTime, and where records have no timestamps, such a time is the broker's own: its
+clock was ahead for a while. There the segment counts as old as the next append whose time is not
+ahead, in it or in a newer one, so that it goes when its neighbours do.
+
 Differs from Kafka: with `retention.clamp.future` no timestamp counts as newer than the last append
 of its segment; there only tiered logs do the like, by the file's modification time.
 
@@ -60,18 +64,30 @@ class SegmentAge:
 class RetentionRules:
     """The topic's settings; UNLIMITED switches a rule off.
 
-    `deletes`: the policy contains delete. `clamps_future`: see above.
+    `deletes`: the policy contains delete. `clamps_future`: see above. `stamps`: the broker gives
+    the timestamps.
     """
 
     retention_ms: int
     retention_bytes: int
     deletes: bool
     clamps_future: bool
+    stamps: bool = False
 
-    def age_ms(self, segment: SegmentAge, now_ms: int) -> int:
-        """How old the newest record of a segment counts; negative when it is from the future."""
-        newest = segment.largest_timestamp
-        return now_ms - (min(newest, segment.appended_ms) if self.clamps_future else newest)
+    def ages_ms(self, segments: Sequence[SegmentAge], now_ms: int) -> list[int]:
+        """How old the newest record of each segment counts; negative when it is from the future."""
+        ages: list[int] = []
+        appended_ms = now_ms + 1
+        for segment in reversed(segments):
+            newest = segment.largest_timestamp
+            if self.clamps_future:
+                newest = min(newest, segment.appended_ms)
+            if segment.appended_ms <= now_ms and segment.base_offset != segment.next_base:
+                appended_ms = segment.appended_ms
+            if newest > now_ms and (self.stamps or newest == segment.appended_ms):
+                newest = min(newest, appended_ms)
+            ages.append(now_ms - newest)
+        return ages[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,15 +139,19 @@ def plan_retention(
             return True
 
         take(DeletionReason.SIZE, is_surplus)
+    ages_ms = {
+        segment.base_offset: age_ms
+        for segment, age_ms in zip(segments, rules.ages_ms(segments, now_ms), strict=True)
+    }
     if rules.retention_ms >= 0:
         take(
             DeletionReason.TIME,
-            lambda segment: rules.age_ms(segment, now_ms) > rules.retention_ms,
+            lambda segment: ages_ms[segment.base_offset] > rules.retention_ms,
         )
     first = next(iter(segments[len(reasons) :]), None)
     is_held = (
         first is not None
-        and rules.age_ms(first, now_ms) < 0
+        and ages_ms[first.base_offset] < 0
         and 0 <= rules.retention_ms < now_ms - first.appended_ms
     )
     return RetentionPlan(

@@ -9,8 +9,10 @@
 
 *Time passed* is measured by the records' own clock: the newest timestamp of the append minus that
 of the segment's first batch. Only a segment whose first batch has no timestamp is measured by the
-broker's clock since the segment was opened. There is no timer: an idle segment stays open. With a
-compacted topic `max.compaction.lag.ms` bounds the time too.
+broker's clock since the segment was opened. So is one whose first batch the broker itself has
+stamped with a time that is yet to come: a clock that was ahead for a moment would keep the segment
+open until then. There is no timer: an idle segment stays open. With a compacted topic
+`max.compaction.lag.ms` bounds the time too.
 
 Source: KIP-33 and its release notes; Kafka `LogSegment.shouldRoll`. Read next: `storage.log`.
 """
@@ -39,6 +41,7 @@ class RollRules:
     segment_ms: int
     segment_jitter_ms: int
     index_bytes: int
+    stamps: bool = False
 
     @classmethod
     def from_config(cls, config: TopicConfig) -> "RollRules":
@@ -51,6 +54,7 @@ class RollRules:
             segment_ms=segment_ms,
             segment_jitter_ms=config.segment_jitter_ms,
             index_bytes=config.segment_index_bytes,
+            stamps=config.message_timestamp_type == "LogAppendTime",
         )
 
 
@@ -69,7 +73,9 @@ def find_roll_reason(
         return RollReason.SIZE
     if size > 0:
         first = segment.first_timestamp
-        waited_ms = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+        waited_ms = max_timestamp - first
+        if first < 0 or (rules.stamps and waited_ms < 0):
+            waited_ms = segment.open_for_ms(now_ms)
         if waited_ms > rules.segment_ms - segment.roll_jitter_ms:
             return RollReason.TIME
     index_bytes = rules.index_bytes

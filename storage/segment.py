@@ -196,6 +196,11 @@ class Segment:
             self._first_timestamp = self.walk().head(0).max_timestamp
         return self._first_timestamp
 
+    def open_for_ms(self, now_ms: int) -> int:
+        """How long this object has been there; counted from now on when the clock was set back."""
+        self.created_ms = min(self.created_ms, now_ms)
+        return now_ms - self.created_ms
+
     def fits(self, last_offset: int) -> bool:
         """Whether an offset can be stored relative to the base in 31 bits."""
         return last_offset - self.base_offset <= INT32_MAX

@@ -115,6 +115,17 @@ class SegmentedLog:
         active = self.segments.active
         return LogPosition(self.end_offset, active.base_offset, active.size)
 
+    def lasting(self, end: LogPosition) -> LogPosition:
+        """The same boundary, named by what comes after it instead of what lies before.
+
+        The end of a closed segment is a byte number that compaction changes. The start of the
+        segment after it never moves, and no segment that a boundary cuts in two is compacted.
+        """
+        if end.base_offset == self.segments.active.base_offset:
+            return end
+        after = self.segments.floor(end.offset)
+        return LogPosition(end.offset, end.offset, 0) if after.base_offset == end.offset else end
+
     def append(self, plan: AppendPlan, *, now_ms: int) -> None:
         """Write the planned batches behind the last ones, by one system call if all goes well.
 

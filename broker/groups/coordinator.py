@@ -14,7 +14,7 @@ Heartbeats move deadlines later and touch no timer, so a thousand members cost a
 look-ups per heartbeat interval and nothing else. A member's connection may vanish without
 consequence; only its session ends it.
 
-Retention runs on `SteadyTime`, so that a clock set ten years ahead expires no offset.
+Retention runs on the `TrustedClock`, so that a clock set ten years ahead expires no offset.
 
 Differs from Kafka: a member's waiting request is answered with NOT_COORDINATOR when the broker
 stops, so that its client asks again at once after the restart.
@@ -48,7 +48,6 @@ from broker.groups.group import Group
 from broker.groups.internal_topic import InternalTopic, KeyValue
 from broker.groups.offset_records import StoredGroup, encode_group_key, encode_group_value
 from broker.groups.offsets import TopicPartition
-from broker.groups.steady_time import SteadyTime
 from broker.groups.values import (
     Action,
     GroupLimits,
@@ -110,7 +109,7 @@ class GroupCoordinator:
             retention_ms=config.offsets_retention_minutes * _MS_PER_MINUTE,
         )
         self._alarms = Alarms(services.clock, self._ring)
-        self._time = SteadyTime(services.clock)
+        self._time = services.time
         self._next_expiry_ms = 0
 
     # -- life cycle ----------------------------------------------------------------------------
@@ -121,7 +120,6 @@ class GroupCoordinator:
         Raises:
             StorageError: the offsets topic cannot be created or read.
         """
-        self._time = SteadyTime(self._clock)
         self._set_next_expiry()
         self._services.topics.when_deleted(lambda topic: self.forgetting.topic_deleted(topic.name))
         await self._topic.open()

@@ -135,7 +135,10 @@ class InternalTopic:
         now_ms = self._services.clock.wall_ms()
         try:
             result = log.append(
-                memoryview(bytearray(batch)), now_ms=now_ms, origin=Origin.COORDINATOR
+                memoryview(bytearray(batch)),
+                now_ms=now_ms,
+                origin=Origin.COORDINATOR,
+                stamp_slack_ms=self._services.time.stamp_slack_ms,
             )
         except StorageError as error:
             logger.warning("%s-%d takes no marker: %s", log.topic, log.partition, error)

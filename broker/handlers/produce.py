@@ -179,6 +179,7 @@ def _append(
         result = log.append(
             memoryview(b"" if records is None else records),
             now_ms=context.clock.wall_ms(),
+            stamp_slack_ms=context.time.stamp_slack_ms,
             produce_version=request.api_version,
         )
     except REFUSALS as error:

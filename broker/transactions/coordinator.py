@@ -29,7 +29,6 @@ from broker.coordinator_services import CoordinatorServices
 from broker.errors import UnknownTopicOrPartition
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import InternalTopic
-from broker.groups.steady_time import SteadyTime
 from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.transactions import records, state
 from broker.transactions.entry import Admission, Answer, Entry, transactional_producer
@@ -42,6 +41,7 @@ from broker.transactions.state import (
     TxnSnapshot,
     TxnState,
 )
+from broker.transactions.steady_time import SteadyTime
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
 from protocol.stored.codec import UnknownRecord

@@ -4,7 +4,8 @@
 or after a time (now and then for the largest timestamp) while the same log is appended to, rolled,
 flushed by another thread, cut at its head by retention and DeleteRecords, compacted in steps whose
 syncs run in other threads, closed and opened again, cleanly or not. Timestamps are out of order,
-some far off, some absent; batches are plain and compressed.
+some far off, some absent; batches are plain and compressed. After each
+change a consumer reads on to the high watermark.
 
 The oracle knows no segments and no indexes: it is a list, and a lookup is the first element that
 fits. (Running maxima make that fast; every hundredth answer is also found by looking at each
@@ -32,6 +33,7 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import NO_TIMESTAMP, Codec
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
+from storage.errors import StorageError
 from storage.files import RealFiles
 from storage.flush import FlushTicket
 from storage.log import Isolation, Log
@@ -91,6 +93,10 @@ class Oracle:
         offset, stamp = self.records[index]
         return stamp, offset
 
+    def between(self, start: int, end: int) -> list[tuple[int, int]]:
+        first, last = (bisect_left(self.records, (offset,)) for offset in (start, end))
+        return self.records[first:last]
+
     def scan(self, timestamp: int) -> Found:
         return next(((s, o) for o, s in self.records if s >= timestamp), None)
 
@@ -104,6 +110,7 @@ class Tally:
     """Counts of a race."""
 
     lookups: int = 0
+    reads: int = 0
     found: int = 0
     while_flushing: int = 0
     while_compacting: int = 0
@@ -113,6 +120,7 @@ class Tally:
 
     def add(self, other: "Tally") -> None:
         self.lookups += other.lookups
+        self.reads += other.reads
         self.found += other.found
         self.while_flushing += other.while_flushing
         self.while_compacting += other.while_compacting
@@ -149,9 +157,11 @@ class Race:
             (self._begin_flush, 12),
             (self._end_flush, 12),
             (self._roll, 2),
+            (self._roll_while_flushing, 4),
             (self._retain, 4),
             (self._delete, 1 if self._config.is_deleted_by_retention else 0),
             (self._compact, 30 if self._config.is_compacted else 0),
+            (self._compact_all, 8 if self._config.is_compacted else 0),
             (self._reopen, 1),
         ]
         kinds, weights = [kind for kind, _ in changes], [weight for _, weight in changes]
@@ -160,6 +170,7 @@ class Race:
                 change = self._rng.choices(kinds, weights)[0]
                 change()
                 self.tally.changes[change.__name__.strip("_")] += 1
+                self._read_to_high_watermark()
             self._look()
         self._settle()
         self._log.close(self._now_ms)
@@ -185,12 +196,27 @@ class Race:
         found = None if answer is None else (answer.timestamp, answer.offset)
         tally.found += found is not None
         if found != expected:
-            tally.wrong += 1
-            if len(tally.examples) < EXAMPLES_MAX:
-                tally.examples.append(
-                    f"{self._name}, lookup {tally.lookups}: {timestamp} found {found}, "
-                    f"expected {expected}"
-                )
+            self._report(f"{timestamp} found {found}, expected {expected}")
+
+    def _read_to_high_watermark(self) -> None:
+        """What a consumer near the end gets: everything from its offset to the high watermark."""
+        self.tally.reads += 1
+        end = self._log.high_watermark
+        start = max(self._log.log_start_offset, end - self._rng.randrange(60))
+        expected = self._oracle.between(start, end)
+        try:
+            found = self._read(start, Isolation.READ_UNCOMMITTED)
+        except StorageError as error:
+            self._report(f"a read from {start} to {end} failed: {error}")
+        else:
+            if found != expected:
+                self._report(f"a read from {start} to {end} found {found}, expected {expected}")
+
+    def _report(self, wrong: str) -> None:
+        tally = self.tally
+        tally.wrong += 1
+        if len(tally.examples) < EXAMPLES_MAX:
+            tally.examples.append(f"{self._name}, lookup {tally.lookups}: {wrong}")
 
     def _some_time(self) -> int:
         if self._oracle.records and self._rng.random() < 0.7:
@@ -238,6 +264,14 @@ class Race:
     def _roll(self) -> None:
         self._log.roll(self._now_ms)
 
+    def _roll_while_flushing(self) -> None:
+        """A flush of the whole log ends when that has become a closed segment."""
+        self._end_flush()
+        self._begin_flush()
+        self._roll()
+        self._append()
+        self._end_flush()
+
     def _retain(self) -> None:
         self._log.delete_expired(self._now_ms)
         self._log.delete_pending_files(self._now_ms)
@@ -267,12 +301,18 @@ class Race:
                 self._call = self._pool.submit(call.run)
         self._take_over_compacted()
 
+    def _compact_all(self) -> None:
+        """A whole round, or the rest of one: none of what flushes do comes in between."""
+        self._compact()
+        while self._steps is not None:
+            self._compact()
+
     def _take_over_compacted(self) -> None:
         """After a swap the log says what is left, which has to be a part of what there was."""
         if self._segments == self._segment_ids():
             return
         self._note_segments()
-        left = self._read_all()
+        left = self._read(self._log.log_start_offset, Isolation.LOG_END)
         gone = set(left) - set(self._oracle.records)
         assert not gone, f"{self._name}: compaction made up {sorted(gone)[:3]}"
         start, offsets = self._log.log_start_offset, {offset for offset, _ in left}
@@ -294,8 +334,8 @@ class Race:
     def _settle(self) -> None:
         """Nothing is under way in other threads."""
         self._end_flush()
-        while self._steps is not None:
-            self._compact()
+        if self._steps is not None:
+            self._compact_all()
 
     # --- helpers --------------------------------------------------------------------------------
 
@@ -318,16 +358,17 @@ class Race:
     def _note_segments(self) -> None:
         self._segments = self._segment_ids()
 
-    def _read_all(self) -> list[tuple[int, int]]:
+    def _read(self, start: int, isolation: Isolation) -> list[tuple[int, int]]:
+        """All records from `start` on, as a reader of this kind gets them."""
         records: list[tuple[int, int]] = []
-        offset = self._log.log_start_offset
-        while offset < self._log.log_end_offset:
-            result = self._log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END)
+        offset = start
+        while offset < self._log.end_offset(isolation):
+            result = self._log.read(offset, max_bytes=1 << 20, isolation=isolation)
             records += (
                 (record.offset, record.timestamp)
                 for entry in scan_entries(result.records)
                 for record in iter_records(result.records, entry.position)
-                if record.offset >= offset
+                if record.offset >= start
             )
             offset = result.next_offset
         return records
@@ -356,6 +397,7 @@ def main() -> int:
         json.dumps(
             {
                 "lookups": tally.lookups,
+                "reads": tally.reads,
                 "found": tally.found,
                 "while_flushing": tally.while_flushing,
                 "while_compacting": tally.while_compacting,

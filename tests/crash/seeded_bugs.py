@@ -338,6 +338,21 @@ def compaction_keeps_the_oldest(patch: Patch) -> None:
     patch.setattr(compaction_filter.KeyMap, "put", put)
 
 
+def late_flush_ends_in_a_closed_segment(patch: Patch) -> None:
+    """A flush that comes back after a roll leaves the visible end at a byte of a closed segment.
+
+    It needs no crash to be found: see `lookup_race` and the model of compaction.
+    """
+
+    def advance(self: Any, end: Any) -> None:
+        if end.offset >= self.high_watermark:
+            self.high_watermark = end.offset
+            self._visible_end = end
+            self.producers.state.advance_high_watermark(end.offset)
+
+    patch.setattr(log.Log, "_advance_visible_end", advance)
+
+
 BUGS: dict[str, Callable[[Patch], None]] = {
     bug.__name__: bug
     for bug in (

@@ -9,6 +9,7 @@ from storage.lookup import TimeLookup
 from storage.readable_log import ReadableLog
 from storage.segment_list import SegmentList
 from tests.crash.lookup_race import race
+from tests.crash.seeded_bugs import late_flush_ends_in_a_closed_segment
 
 LOOKUPS = int(os.environ.get("LOOKUPS", "20000"))
 
@@ -19,6 +20,7 @@ def test_lookups_between_all_changes_equal_a_list() -> None:
     assert tally.examples == []
     assert tally.found > LOOKUPS // 2
     assert min(tally.while_flushing, tally.while_compacting) > LOOKUPS // 10
+    assert tally.reads > LOOKUPS // 50
     assert {"append", "roll", "retain", "delete", "compact", "reopen"} <= set(tally.changes)
 
 
@@ -52,7 +54,15 @@ def forget_the_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimeLookup, "find", find)
 
 
-@pytest.mark.parametrize("mistake", [skip_a_segment, show_the_invisible, forget_the_start])
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        skip_a_segment,
+        show_the_invisible,
+        forget_the_start,
+        late_flush_ends_in_a_closed_segment,
+    ],
+)
 def test_mistake_is_noticed(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)
     assert race(6000).wrong > 0

@@ -70,6 +70,7 @@ def cases() -> list[Case]:
         *_compressed_batches(),
         *_messages(),
         *_wrappers(),
+        *_flagged_wrappers(),
         *_producers(),
         *_sizes(),
         *_sequences(),
@@ -369,6 +370,26 @@ def _wrappers() -> Iterator[Case]:
     inner = encode_message(0, 0, OLD, b"k", b"value")
     payload = compress(Codec.LZ4, inner)
     yield _one("v0 LZ4 new frame", encode_message(0, 0, OLD, None, payload, int(Codec.LZ4)))
+
+
+def _flagged_wrappers() -> Iterator[Case]:
+    """Who says LogAppendTime: the wrapper, the messages inside it, or both."""
+
+    def message(delta: int, *, flagged: bool) -> bytes:
+        plain = encode_message(1, delta, OLD + delta, b"k", b"value")
+        return _message_patched(plain, 17, ">B", 0x08) if flagged else plain
+
+    inside = {
+        "plain": message(0, flagged=False) + message(1, flagged=False),
+        "one flagged": message(0, flagged=False) + message(1, flagged=True),
+        "two flagged": message(0, flagged=True) + message(1, flagged=True),
+    }
+    for name, inner in inside.items():
+        for codec in (Codec.GZIP, Codec.LZ4):
+            wrapper = _wrapper(1, inner, codec, offset=1)
+            flagged = _message_patched(wrapper, 17, ">B", int(codec) | 0x08)
+            yield _one(f"v1 {codec.name} wrapper holds {name}", wrapper)
+            yield _one(f"v1 {codec.name} wrapper flagged LogAppendTime holds {name}", flagged)
 
 
 def _producers() -> Iterator[Case]:

@@ -129,6 +129,13 @@ INTENDED: Final[tuple[Intended, ...]] = (
         versions=_OLD,
     ),
     Intended(
+        "0.10 took wrappers apart and left the bits of the messages inside as they were",
+        case=r"v1 \w+ wrapper holds (one|two) flagged",
+        aspect=r"fetch .*",
+        topic="uncompressed",
+        versions=_OLD,
+    ),
+    Intended(
         "0.10 stored old messages as they were, so they did not grow beyond max.message.bytes",
         case=r"v1 of \d+ bytes",
         topic="small-messages",

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from tests.support.broker import RawClient, RunningBroker, running_broker
+from broker.clock import FrozenClock
+from tests.support.broker import RawClient, RunningBroker, batch, running_broker
+from tests.support.clock import DAY_MS
+from tests.support.requests import create_topic, produce
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -30,6 +33,23 @@ def _no_waiting_for_the_medium(monkeypatch: pytest.MonkeyPatch) -> None:
 async def broker(tmp_path: Path) -> AsyncIterator[RunningBroker]:
     """A broker with default settings."""
     async with running_broker(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    """A clock that moves when a test says so."""
+    return FrozenClock()
+
+
+@pytest.fixture
+async def frozen(tmp_path: Path, clock: FrozenClock) -> AsyncIterator[RunningBroker]:
+    """A broker by that clock, with five segments of one fresh record each, kept for a day."""
+    async with running_broker(tmp_path / "data", clock=clock) as running:
+        client = await running.client()
+        await create_topic(client, "t", retention_ms=str(DAY_MS), segment_bytes="200")
+        for index in range(5):
+            await produce(client, "t", batch(f"{index}" * 100, timestamp=clock.wall_ms()))
         yield running
 
 

@@ -437,3 +437,17 @@ async def test_metrics_of_clients_are_not_subscribed_to(client: RawClient) -> No
     change = ("interval.ms", SET, "1000")
     code = await incremental(client, change, resource_type=METRICS, name="m")
     assert code == ErrorCode.INVALID_CONFIG
+
+
+async def test_a_topic_of_old_times_brings_its_format_version(broker: RunningBroker) -> None:
+    client = await broker.client()
+    await create_topic(client, "old", message_format_version="0.10.2")
+    found = await value_of(client, "message.format.version", name="old")
+    assert (found.value, found.config_source) == ("0.10.2", 1)
+    assert (await produce(client, "old", batch("a"))).error_code == ErrorCode.NONE
+    entry = broker.broker.topics.led_log("old", 0).segments.active.log.pread(17, 0)
+    assert entry[16] == 2
+    change = ("message.format.version", SET, "2.8-IV1")
+    assert await incremental(client, change, name="old") == ErrorCode.NONE
+    change = ("message.format.version", SET, "bogus")
+    assert await incremental(client, change, name="old") == ErrorCode.INVALID_CONFIG

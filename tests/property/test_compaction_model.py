@@ -5,16 +5,26 @@ the beginning ends with the same last value of every key; nothing is found that 
 that offset; what is found by time is what a scan of the surviving records finds.
 """
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from protocol.records.builder import build_batch
 from protocol.records.layout import Codec
 from protocol.records.record import Record
+from storage.errors import CorruptLog
+from storage.flush import FlushTicket
 from storage.fsck_partition import PartitionAudit
+from storage.log import Isolation
 from storage.power_loss import Survival
 from storage.steps import run_steps
+from tests.crash.seeded_bugs import late_flush_ends_in_a_closed_segment
 from tests.support.logs import LogHarness
 
 KEYS = st.integers(0, 5).map(lambda number: b"key-%d" % number)
@@ -36,9 +46,17 @@ class CompactedLogAgainstDictionary(RuleBasedStateMachine):
         )
         self.written: dict[int, Record] = {}
         self.sequence = 0
+        self.ticket: FlushTicket | None = None
 
-    @rule(pairs=PAIRS, codec=st.sampled_from(Codec), idempotent=st.booleans())
-    def append(self, pairs: list[tuple[bytes, bool, int]], codec: Codec, idempotent: bool) -> None:
+    @rule(
+        pairs=PAIRS,
+        codec=st.sampled_from(Codec),
+        idempotent=st.booleans(),
+        flush=st.booleans(),
+    )
+    def append(
+        self, pairs: list[tuple[bytes, bool, int]], codec: Codec, idempotent: bool, flush: bool
+    ) -> None:
         base = self.log.log.log_end_offset
         records = [
             Record(base + index, timestamp, key, None if dead else b"%d" % (base + index))
@@ -51,9 +69,35 @@ class CompactedLogAgainstDictionary(RuleBasedStateMachine):
             producer_epoch=0 if idempotent else -1,
             base_sequence=self.sequence if idempotent else -1,
         )
-        assert self.log.write(data).first_offset == base
+        if flush:
+            self.end_flush()
+        assert self.log.write(data, flush=flush).first_offset == base
         self.sequence += len(pairs) if idempotent else 0
         self.written |= {record.offset: record for record in records}
+
+    @rule()
+    def begin_flush(self) -> None:
+        """What is appended, rolled or compacted until the end is not covered by it."""
+        self.end_flush()
+        self.ticket = self.log.log.begin_flush()
+        if self.ticket is not None:
+            self.ticket.run()
+
+    @rule()
+    def end_flush(self) -> None:
+        if self.ticket is not None:
+            self.log.log.complete_flush(self.ticket)
+            self.ticket = None
+
+    @rule(pairs=PAIRS, compacts=st.booleans())
+    def roll_while_flushing(self, pairs: list[tuple[bytes, bool, int]], compacts: bool) -> None:
+        """A flush of the whole log ends when that has become a closed segment."""
+        self.begin_flush()
+        self.roll()
+        self.append(pairs, Codec.NONE, idempotent=False, flush=False)
+        self.end_flush()
+        if compacts:
+            self.compact(1 << 20)
 
     @rule(map_bytes=st.sampled_from([300, 1 << 20]))
     def compact(self, map_bytes: int) -> None:
@@ -61,6 +105,8 @@ class CompactedLogAgainstDictionary(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 12), seed=st.integers(0, 99), survival=st.sampled_from(Survival))
     def lose_power_while_compacting(self, steps: int, seed: int, survival: Survival) -> None:
+        self.end_flush()
+        self.log.log.flush()
         work = self.log.log.compact(now_ms=self.log.now_ms, map_bytes=1 << 20)
         for call, _ in zip(work, range(steps), strict=False):
             if call is not None:
@@ -76,6 +122,7 @@ class CompactedLogAgainstDictionary(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
+        self.end_flush()
         if clean:
             self.log.reopen()
         else:
@@ -88,13 +135,18 @@ class CompactedLogAgainstDictionary(RuleBasedStateMachine):
 
     @rule(timestamp=st.integers(0, 61))
     def look_up(self, timestamp: int) -> None:
-        expected = next((r for r in self.log.records() if r.timestamp >= timestamp), None)
+        everything = self.log.records(Isolation.LOG_END)
+        expected = next((r for r in everything if r.timestamp >= timestamp), None)
+        if expected is not None and expected.offset >= self.log.log.high_watermark:
+            expected = None
         hit = self.log.log.offset_for_timestamp(timestamp)
         assert (hit and hit[:2]) == (expected and (expected.timestamp, expected.offset))
 
     @invariant()
     def the_last_value_of_every_key_is_there(self) -> None:
-        found = self.log.records()
+        found = self.log.records(Isolation.LOG_END)
+        high_watermark = self.log.log.high_watermark
+        assert self.log.records() == [r for r in found if r.offset < high_watermark]
         assert [record.offset for record in found] == sorted({r.offset for r in found})
         for record in found:
             assert self.written[record.offset] == record
@@ -107,11 +159,15 @@ class CompactedLogAgainstDictionary(RuleBasedStateMachine):
 
     @invariant()
     def the_largest_timestamp_is_exact(self) -> None:
-        largest = max((record.timestamp for record in self.log.records()), default=-1)
+        everything = self.log.records(Isolation.LOG_END)
+        largest = max((record.timestamp for record in everything), default=-1)
+        first = next((r.offset for r in everything if r.timestamp == largest), -1)
         hit = self.log.log.offset_for_max_timestamp()
-        assert (-1 if hit is None else hit.timestamp) == largest
+        is_visible = 0 <= first < self.log.log.high_watermark
+        assert (None if hit is None else hit[:2]) == ((largest, first) if is_visible else None)
 
     def teardown(self) -> None:
+        self.end_flush()
         self.log.log.close(self.log.now_ms)
         audit = PartitionAudit(
             self.log.path, self.log.files, stopped_cleanly=True, is_compacted=True
@@ -127,3 +183,18 @@ TestCompactedLog.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+def test_a_late_flush_that_points_into_a_compacted_segment_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late_flush_ends_in_a_closed_segment(monkeypatch)
+    searched = settings(
+        TestCompactedLog.settings,
+        max_examples=2000,
+        derandomize=True,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
+    with pytest.raises((CorruptLog, AssertionError)):
+        run_state_machine_as_test(CompactedLogAgainstDictionary, settings=searched)

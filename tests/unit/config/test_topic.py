@@ -71,3 +71,20 @@ def test_every_problem_is_reported() -> None:
     with pytest.raises(ConfigErrors) as caught:
         topic_config({"a": "1", "retention.ms": "x"}, load())
     assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    "version",
+    ["0.8.0", "0.9.0.1", "0.10.0-IV1", "0.10.2.2", "1.0", "2.8", "2.8.2", "2.8-IV1", "3.9-IV0"],
+)
+def test_the_format_version_of_a_release_is_accepted_and_changes_nothing(version: str) -> None:
+    broker = load(command_line={"log.message.format.version": version})
+    assert topic_config({}, broker) == topic_config({}, load())
+    assert topic_config({"message.format.version": version}, load()) == topic_config({}, load())
+
+
+@pytest.mark.parametrize("version", ["", "3", "0.10", "0.7.0", "2.9", "2.8-IV2", "4.0", "bogus"])
+def test_the_format_version_of_no_release_is_refused(version: str) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        topic_config({"message.format.version": version}, load())
+    assert "no release of Kafka" in str(caught.value)

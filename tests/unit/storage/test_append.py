@@ -558,6 +558,30 @@ def test_old_message_set_becomes_one_batch(magic: int, codec: Codec) -> None:
     )
 
 
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+@pytest.mark.parametrize("is_outside_flagged", [False, True])
+@pytest.mark.parametrize("stamps", [False, True])
+def test_only_the_wrapper_says_whose_the_times_inside_are(
+    codec: Codec, is_outside_flagged: bool, stamps: bool
+) -> None:
+    """As Kafka 0.10.2.2, 2.8.2 and 3.9.1 do; up to 3.5 a flagged wrapper is refused everywhere."""
+    flag = 0x08
+    inner = bytearray(build_message_set(records_at(100, 200), 1))
+    for start in (0, len(inner) // 2):
+        inner[start + 17] = flag
+        message = inner[start : start + len(inner) // 2]
+        UINT32.pack_into(inner, start + LEGACY_CRC_AT, Message(message).compute_crc())
+    attributes = codec | (flag if is_outside_flagged else 0)
+    data = encode_message(1, 1, 300, None, compress(codec, bytes(inner)), attributes)
+    rules = STAMP if stamps else AppendRules()
+    if stamps and is_outside_flagged:
+        with pytest.raises(InvalidTimestamp):
+            plan(data, rules, produce_version=2)
+        return
+    found = [record.timestamp for record in stored(plan(data, rules, produce_version=2))]
+    assert found == ([NOW] * 2 if stamps else [300] * 2 if is_outside_flagged else [100, 200])
+
+
 def test_wrapper_stamped_by_a_broker_keeps_its_time_for_all_records() -> None:
     flagged = build_message_set(
         records_at(5, 6), 1, Codec.GZIP,

@@ -1,5 +1,6 @@
 """What one round of compaction leaves of a log, and how it puts it in place."""
 
+import gzip
 from collections.abc import Sequence
 
 import pytest
@@ -9,8 +10,10 @@ from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import MAGIC_V0, MAGIC_V1, Codec, TimestampType
 from protocol.records.record import Record
 from protocol.records.scan import Entry, iter_records, scan_entries
+from storage import compaction_filter
 from storage.compaction import CompactionResult
 from storage.errors import CorruptLog, LogOffline
+from storage.flush import FlushTicket
 from storage.fsck_partition import PartitionAudit
 from storage.log import Isolation, Origin
 from storage.power_loss import Survival
@@ -471,6 +474,52 @@ def test_appends_and_reads_go_on_between_the_steps() -> None:
         if call is not None:
             call.run()
     assert [o for o, key, _ in content(log) if key == b"k"] == [7]
+
+
+def flush_across_a_roll(log: LogHarness) -> FlushTicket:
+    """A flush that has run while the log was rolled and appended to, and is not complete yet."""
+    log.log.local.unsynced.add_created()
+    ticket = log.log.begin_flush()
+    assert ticket is not None
+    log.log.roll(log.now_ms)
+    log.write(build_batch([Record(0, 100, b"z", b"last")]), flush=False)
+    ticket.run()
+    return ticket
+
+
+@pytest.mark.parametrize("segment_bytes", [200, 100_000])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_flush_that_ends_after_a_roll_leaves_all_readable(
+    segment_bytes: int, is_late: bool
+) -> None:
+    log = opened(segment_bytes=segment_bytes)
+    for value in "12345":
+        put(log, ("a", value))
+    ticket = flush_across_a_roll(log)
+    if not is_late:
+        log.log.complete_flush(ticket)
+    compact(log)
+    if is_late:
+        log.log.complete_flush(ticket)
+    assert log.log.high_watermark == 5
+    assert content(log) == [(4, b"a", b"5")]
+    log.log.flush()
+    assert content(log) == [(4, b"a", b"5"), (5, b"z", b"last")]
+
+
+def test_a_rewrite_that_grows_a_segment_cuts_no_batch_in_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = opened()
+    put(log, ("a", "old"), ("b", "b" * 900), codec=Codec.GZIP)
+    put(log, ("a", "new"))
+    size = log.log.segments.first.size
+    ticket = flush_across_a_roll(log)
+    log.log.complete_flush(ticket)
+    monkeypatch.setattr(compaction_filter, "compress", lambda _, clear: gzip.compress(clear, 0))
+    compact(log)
+    assert log.log.segments.first.size > size
+    assert content(log) == [(1, b"b", b"b" * 900), (2, b"a", b"new")]
 
 
 def test_damage_is_not_rewritten() -> None:

@@ -21,9 +21,11 @@ from storage.errors import (
     StorageFailed,
 )
 from storage.files import RealFiles
+from storage.fsck_partition import PartitionAudit
 from storage.log import Isolation, Origin
 from storage.power_loss import Survival
 from storage.simulated_disk import Fault, Operation, SimulatedDisk
+from tests.support.clock import DAY_MS
 from tests.support.logs import LogHarness, batch, marker, produced
 
 UNCOMMITTED = Isolation.READ_UNCOMMITTED
@@ -76,6 +78,32 @@ def test_append_time_never_goes_back(restart: str) -> None:
     assert log.append(10).log_append_time_ms == 5000
     log.now_ms = 6000
     assert log.append(10).log_append_time_ms == 6000
+
+
+@pytest.mark.parametrize(
+    ("back_ms", "slack_ms", "falls"),
+    [(60_000, 60_000, False), (60_001, 60_000, True), (DAY_MS, DAY_MS, False), (10, 0, True)],
+)
+def test_append_time_follows_a_clock_that_was_set_back_by_more_than_the_slack(
+    back_ms: int, slack_ms: int, falls: bool
+) -> None:
+    log = LogHarness(message_timestamp_type="LogAppendTime", index_interval_bytes=0)
+    stamps = []
+    for now_ms in (10 * DAY_MS, 10 * DAY_MS - back_ms, 10 * DAY_MS - back_ms + 1):
+        data = memoryview(batch(1))
+        result = log.log.append(data, now_ms=now_ms, stamp_slack_ms=slack_ms)
+        stamps.append(result.log_append_time_ms)
+    log.log.flush()
+    assert (stamps[1] < stamps[0], stamps[2] < stamps[0]) == (falls, falls)
+    # Whatever the order of the stamps, lookups are by what the records say.
+    for timestamp in {*stamps, stamps[0] + 1, stamps[1] - 1}:
+        first = next((at for at, stamped in enumerate(stamps) if stamped >= timestamp), None)
+        hit = log.log.offset_for_timestamp(timestamp)
+        assert (None if hit is None else hit.offset) == first
+    log.log.close(log.now_ms)
+    audit = PartitionAudit(log.path, log.files, stopped_cleanly=True)
+    audit.run()
+    assert [str(finding) for finding in audit.findings] == []
 
 
 def test_create_time_from_the_future_does_not_bind_a_later_append_time() -> None:

@@ -1,5 +1,6 @@
 """The producer map: which batch is new, which is a retry, which is refused, what stays open."""
 
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -337,6 +338,17 @@ def test_expiry_is_inclusive() -> None:
     assert state.expire(now_ms=1099) == 0
     assert state.expire(now_ms=1100) == 1
     assert len(state) == 0
+
+
+def test_expiry_gives_the_memory_back() -> None:
+    state = ProducerState(expiration_ms=100)
+    for producer_id in range(5_000):
+        append(state, Batch(base_offset=producer_id, producer_id=producer_id, max_timestamp=1000))
+    full = sys.getsizeof(state._producers)
+    append(state, Batch(base_offset=5_000, producer_id=5_000, max_timestamp=2000))
+    assert state.expire(now_ms=2000) == 5_000
+    assert sys.getsizeof(state._producers) < full // 100
+    assert [entry.producer_id for entry in state] == [5_000]
 
 
 def test_open_transaction_never_expires() -> None:

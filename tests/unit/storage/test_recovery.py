@@ -1,6 +1,8 @@
 """Opening a directory after any stop: time-semantics cases 72 to 80, quarantine, power cuts."""
 
 import contextlib
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from storage.files import RealFiles, sync_file
 from storage.log import Isolation, Origin
 from storage.power_loss import Survival
 from storage.segment import Segment
-from storage.simulated_disk import CHANGES, Fault, Operation, PowerCut
+from storage.simulated_disk import CHANGES, Fault, Operation, PowerCut, SimulatedFile
 from tests.support.logs import (
     DIRECTORY,
     LogHarness,
@@ -28,11 +30,14 @@ from tests.support.logs import (
 )
 
 
-def log_of_three_segments() -> LogHarness:
+def log_of_three_segments(*, producer_id: int = -1) -> LogHarness:
     """Nine records of one batch each, three per segment, everything indexed and durable."""
     log = LogHarness(index_interval_bytes=0)
     for timestamp in range(9):
-        log.append(timestamp)
+        if producer_id < 0:
+            log.append(timestamp)
+        else:
+            log.write(produced(timestamp, producer_id=producer_id, sequence=timestamp))
         if timestamp in (2, 5):
             log.log.roll(log.now_ms)
     assert log.bases() == [0, 3, 6]
@@ -65,15 +70,65 @@ def test_case_72_clean_restart_reads_no_records() -> None:
     assert timestamps(log) == list(range(9))
 
 
-def test_case_73_crash_rescans_the_segment_of_the_recovery_point() -> None:
-    log = log_of_three_segments()
+@contextlib.contextmanager
+def counting_log_reads(patch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """How many bytes of which `.log` file are read, counted where they are read."""
+    read: Counter[str] = Counter()
+    original = SimulatedFile.pread
+
+    def pread(self: SimulatedFile, size: int, position: int) -> bytes:
+        data = original(self, size, position)
+        if self.path.endswith(".log"):
+            read[self.path] += len(data)
+        return data
+
+    with patch.context() as patched:
+        patched.setattr(SimulatedFile, "pread", pread)
+        yield read
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_case_73_crash_rescans_the_segment_of_the_recovery_point(
+    producer_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of_three_segments(producer_id=producer_id)
     active = log.log.segments.active
     active.seal(now_ms=0)
     before = (offset_entries(active), time_entries(active))
-    log.crash(recovery_point=9)
+    with counting_log_reads(monkeypatch) as read:
+        log.crash(recovery_point=9)
     active = log.log.segments.active
     assert (offset_entries(active), time_entries(active)) == before
     assert log.log.recovery_report.scanned_bytes == active.size
+    assert set(read) == {active.log.path}
+    # All of it, and once more the tail behind the last index entry, for the newest append time.
+    assert active.size <= read[active.log.path] <= 2 * active.size
+
+
+def test_without_snapshots_the_log_is_read_for_producers_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = log_of_three_segments()
+    for name in log.names():
+        if name.endswith(".snapshot"):
+            log.files.unlink(f"{DIRECTORY}/{name}")
+    with counting_log_reads(monkeypatch) as read:
+        log.crash(recovery_point=9)
+    assert len(read) == 3
+    with counting_log_reads(monkeypatch) as read:
+        log.crash(recovery_point=9)
+    assert len(read) == 1
+
+
+def test_each_roll_and_a_clean_stop_leave_a_snapshot_of_no_producers() -> None:
+    log = log_of_three_segments()
+    log.reopen()
+    snapshots = [name for name in log.names() if name.endswith(".snapshot")]
+    assert snapshots == [f"{offset:020d}.snapshot" for offset in (3, 6, 9)]
+    # Version 1, CRC-32C of the count, no entries: as Apache Kafka writes it.
+    for name in snapshots:
+        content = log.files.read_all(f"{DIRECTORY}/{name}")
+        assert content.hex() == "0001" + "48674bc7" + "00000000"
 
 
 def test_case_74_garbage_in_the_middle_cuts_there_when_nothing_is_known_durable() -> None:

@@ -147,6 +147,51 @@ def test_clamping_is_a_setting_of_the_topic() -> None:
     assert log.log.held_by_future is None
 
 
+def stamped_plan(*appended: tuple[int, int], stamps: bool = True, retention_ms: int = 100) -> int:
+    """How many segments of these largest timestamps and append times go, both relative to NOW."""
+    ages = [
+        SegmentAge(
+            base_offset=10 * index,
+            next_base=10 * index + 10,
+            size_bytes=10,
+            largest_timestamp=NOW + largest,
+            appended_ms=NOW + appended_ms,
+        )
+        for index, (largest, appended_ms) in enumerate(appended)
+    ]
+    rules = RetentionRules(
+        retention_ms=retention_ms,
+        retention_bytes=UNLIMITED,
+        deletes=True,
+        clamps_future=False,
+        stamps=stamps,
+    )
+    found = plan_retention(
+        ages, rules, log_start_offset=0, high_watermark=10 * len(ages), now_ms=NOW
+    )
+    return len(found.reasons)
+
+
+AHEAD = 10**9
+
+
+def test_a_stamp_of_a_clock_that_was_ahead_goes_with_its_neighbours() -> None:
+    assert stamped_plan((AHEAD, -200), (-50, -50)) == 1
+    assert stamped_plan((AHEAD, AHEAD), (-150, -150), (-50, -50)) == 2
+    assert stamped_plan((AHEAD, AHEAD), (-50, -50)) == 0
+    assert stamped_plan((-150, -150), (AHEAD, AHEAD), (-50, -50)) == 1
+    # Nothing was appended since: it cannot be known how old it is.
+    assert stamped_plan((-150, -150), (AHEAD, AHEAD)) == 1
+
+
+def test_a_producers_timestamp_ahead_is_kept_until_then() -> None:
+    assert stamped_plan((AHEAD, -200), (-150, -150), stamps=False) == 0
+
+
+def test_records_without_timestamps_go_with_their_neighbours_too() -> None:
+    assert stamped_plan((AHEAD, AHEAD), (-150, -150), stamps=False) == 2
+
+
 def test_case_54_compacted_topics_delete_nothing_by_time_or_size() -> None:
     assert plan(1, 2, retention_ms=0, retention_bytes=0, deletes=False).reasons == ()
     log = LogHarness(cleanup_policy="compact")

@@ -95,6 +95,18 @@ def test_case_45_future_first_record_keeps_the_segment_open() -> None:
     assert log.bases() == [0]
 
 
+@pytest.mark.parametrize("type_", ["LogAppendTime", "CreateTime"])
+def test_a_clock_that_was_ahead_for_one_append_keeps_no_stamped_segment_open(type_: str) -> None:
+    log = LogHarness(segment_ms=1000, message_timestamp_type=type_)
+    log.now_ms += 3650 * DAY_MS
+    log.append(log.now_ms)
+    log.now_ms -= 3650 * DAY_MS
+    for _ in range(4):
+        log.append(log.now_ms)
+        log.now_ms += 600
+    assert len(log.bases()) == (2 if type_ == "LogAppendTime" else 1)
+
+
 def test_case_46_empty_record_set_never_rolls() -> None:
     log = LogHarness(segment_ms=1)
     log.append(1000)

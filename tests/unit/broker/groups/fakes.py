@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, cast
 from broker.clock import FrozenClock
 from broker.coordinator_services import CoordinatorServices
 from broker.errors import UnknownTopicOrPartition
+from broker.metrics import Metrics
+from broker.trusted_clock import TrustedClock
 from config import load
 from protocol.records.batch import RecordBatch
 from protocol.records.record import Record, decode_batch
@@ -186,6 +188,7 @@ class World:
         return CoordinatorServices(
             config=config,
             clock=self.clock,
+            time=TrustedClock(self.clock, Metrics(), hold_ms=config.log_clock_trust_delay_ms),
             random=random.Random(1),
             topics=cast(Any, self.topics),
             commits=cast(Any, self.commits),

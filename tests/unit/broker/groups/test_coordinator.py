@@ -407,8 +407,21 @@ async def test_does_a_wall_clock_set_ahead_expire_anything() -> None:
     g = await Coordinated.start()
     g.commit(5)
     g.world.clock.jump_wall(3650 * DAY_MS)
+    g.coordinator.tick()
+    g.pass_time(599_999)
+    g.world.clock.jump_wall(-3650 * DAY_MS)
     g.pass_time(1_200_000)
     assert g.offset() == 5
+
+
+async def test_do_offsets_expire_after_a_clock_that_started_behind_was_corrected() -> None:
+    g = await Coordinated.start()
+    g.world.clock.jump_wall(400 * DAY_MS)
+    g.commit(5)
+    g.pass_time(7 * DAY_MS - 600_000)
+    assert g.offset() == 5
+    g.pass_time(1_800_000)
+    assert g.offset() is None
 
 
 async def test_is_an_empty_group_without_offsets_cleaned_up() -> None:

@@ -1,8 +1,8 @@
 """Wall time that cannot jump: for what is stored as a date but decides like a duration.
 
-Retention of offsets and timeouts of transactions compare stored dates with the present. If the
-present were the wall clock, setting it ten years ahead would expire everything at once. So the
-present here is the wall clock as it was at start, moved on by the monotonic clock.
+Timeouts of transactions compare stored dates with the present. If the present were the wall clock,
+setting it ahead would abort everything at once. So the present here is the wall clock as it was at
+start, moved on by the monotonic clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from broker.clock import FrozenClock
-from broker.groups.steady_time import SteadyTime
+from broker.transactions.steady_time import SteadyTime
 
 
 def test_does_it_follow_time_but_not_jumps() -> None:
