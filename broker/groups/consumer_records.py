@@ -12,7 +12,8 @@ old encoding; values an int16 version 0 and a flexible body (compact strings and
         7 target              group | member    value  topics
         8 current assignment  group | member    value  member epoch int32 | previous epoch int32
                                                        | state int8 | topics | topics to give up
-        topics: array of (topic id uuid | array of int32 | tags)
+        topics: array of (topic id uuid | array of int32 | tags), in a current assignment with
+                tag 0: array of int32, the epoch in which each partition was assigned
         classic facts: present int8 | session timeout int32
                        | protocols (name | metadata bytes | tags) | tags
 ```
@@ -26,16 +27,18 @@ Source: `ConsumerGroup*Key/Value.json`. Read next: `broker.groups.consumer_value
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from broker.groups.consumer_values import (
+    JOIN_EPOCH,
     Change,
     ChangeKind,
     ClassicFacts,
     CurrentAssignment,
     MemberState,
+    Partition,
     Partitions,
     StoredConsumerGroup,
     Subscription,
@@ -54,6 +57,7 @@ _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x01"
 _ONE_TAG: Final = b"\x01"
 _CLASSIC_TAG: Final = 0
+_SINCE_TAG: Final = 0
 
 _ABOUT_MEMBERS: Final = frozenset({ChangeKind.SUBSCRIPTION, ChangeKind.TARGET, ChangeKind.CURRENT})
 DERIVED_KINDS: Final = frozenset({4, 16})
@@ -101,7 +105,8 @@ def _encode_value(change: Change) -> bytes:
         )
     if isinstance(value, CurrentAssignment):
         head = _INT32_PAIR_AND_INT8.pack(value.member_epoch, value.previous_epoch, value.state)
-        return head + _topics(value.assigned) + _topics(value.pending_revocation)
+        sets = (value.assigned, value.pending_revocation)
+        return head + b"".join(_topics(each, value.had_since) for each in sets)
     assert value is not None, "tombstones have no value to encode"
     return _topics(value)
 
@@ -133,19 +138,26 @@ def _string(text: str | None) -> bytes:
     return encode_unsigned(len(data) + 1) + data
 
 
-def _topics(partitions: Iterable[tuple[bytes, int]]) -> bytes:
+def _topics(
+    partitions: Iterable[Partition], since: Callable[[Partition], int | None] | None = None
+) -> bytes:
+    """The partitions by topic; with `since`, the epochs in which they were assigned."""
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):
         by_topic.setdefault(topic_id, []).append(index)
     parts = [encode_unsigned(len(by_topic) + 1)]
     for topic_id, indexes in by_topic.items():
-        parts += (
-            topic_id,
-            encode_unsigned(len(indexes) + 1),
-            struct.pack(f">{len(indexes)}i", *indexes),
-            _NO_TAGS,
-        )
+        parts += (topic_id, _int32s(indexes))
+        if since is None:
+            parts.append(_NO_TAGS)
+        else:
+            epochs = _int32s([since((topic_id, index)) or JOIN_EPOCH for index in indexes])
+            parts += (_ONE_TAG, encode_unsigned(_SINCE_TAG), encode_unsigned(len(epochs)), epochs)
     return b"".join(parts)
+
+
+def _int32s(numbers: Sequence[int]) -> bytes:
+    return encode_unsigned(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
 
 
 # -- decoding ----------------------------------------------------------------------------------
@@ -236,19 +248,37 @@ def _current(reader: RecordReader) -> CurrentAssignment:
         state = MemberState(number)
     except ValueError as error:
         raise UnknownRecord(f"member state {number}") from error
+    default_epoch = max(member_epoch, JOIN_EPOCH)
+    assigned = _epochs(reader, default_epoch)
+    pending = _epochs(reader, default_epoch)
     return CurrentAssignment(
         member_epoch=member_epoch,
         previous_epoch=previous_epoch,
         state=state,
-        assigned=_partitions(reader),
-        pending_revocation=_partitions(reader),
+        assigned=frozenset(assigned),
+        pending_revocation=frozenset(pending),
+        since=assigned | pending,
     )
 
 
-def _partitions(reader: RecordReader) -> Partitions:
-    found: set[tuple[bytes, int]] = set()
+def _epochs(reader: RecordReader, default_epoch: int) -> dict[Partition, int]:
+    """Partitions with the epochs in which they were assigned; older brokers do not write these."""
+    found: dict[Partition, int] = {}
     for _ in range(reader.count()):
         topic_id = reader.uuid()
-        found.update((topic_id, reader.int32()) for _ in range(reader.count()))
-        reader.tags()
-    return frozenset(found)
+        indexes = [reader.int32() for _ in range(reader.count())]
+        epochs = [default_epoch] * len(indexes)
+        for number, data in reader.tagged():
+            if number == _SINCE_TAG:
+                inner = RecordReader(data)
+                inner.is_flexible = True
+                told = [inner.int32() for _ in range(inner.count())]
+                epochs = told if len(told) == len(indexes) else epochs
+        found.update(
+            ((topic_id, index), epoch) for index, epoch in zip(indexes, epochs, strict=True)
+        )
+    return found
+
+
+def _partitions(reader: RecordReader) -> Partitions:
+    return frozenset(_epochs(reader, JOIN_EPOCH))
