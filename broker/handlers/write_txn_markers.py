@@ -54,6 +54,8 @@ class _Writing:
         asked = dict.fromkeys(
             (topic.name, index) for topic in marker.topics for index in topic.partition_indexes
         )
+        for tp in asked:
+            results.setdefault(tp, ErrorCode.NONE)  # in the order of the request
         if marker.producer_id < 0 or marker.producer_epoch < 0:
             results.update(dict.fromkeys(asked, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
