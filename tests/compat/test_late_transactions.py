@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ import pytest
 from protocol.api.describe_transactions import DescribeTransactionsRequest
 from protocol.api_keys import ApiKey
 from tests.compat import harness
-from tests.compat.brokers import TidelogProcess, judged_broker
 from tests.compat.matrix import CLIENTS
 from tests.compat.test_transactions_killed import read_committed
 from tests.support.wire import Wire
@@ -40,22 +38,9 @@ OUTCOMES = {
 """(client, end) -> how it ended, and whether the same producer can go on."""
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker that looks for old transactions often; Kafka does every ten seconds."""
-    folder = tmp_path_factory.mktemp("late")
-    if os.environ.get("COMPAT_BROKER", "tidelog") != "tidelog":
-        with judged_broker(folder) as bootstrap:
-            yield bootstrap
-        return
-    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
-    with TidelogProcess(folder / "tidelog", settings=settings) as broker:
-        yield broker.bootstrap
-
-
-def wait_for_the_abort(address: str, transactional_id: str) -> None:
+def wait_for_the_abort(bootstrap: str, transactional_id: str) -> None:
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    with Wire(address) as wire:
+    with Wire(bootstrap) as wire:
 
         def is_aborted() -> bool:
             (found,) = wire.ask(ApiKey.DESCRIBE_TRANSACTIONS, request, 0).transaction_states
@@ -66,13 +51,13 @@ def wait_for_the_abort(address: str, transactional_id: str) -> None:
 
 @pytest.mark.parametrize(("name", "end"), OUTCOMES, ids=lambda each: each)
 def test_what_follows_a_transaction_that_timed_out(
-    address: str, tmp_path: Path, name: str, end: str
+    bootstrap: str, tmp_path: Path, name: str, end: str
 ) -> None:
     client = next(each for each in CLIENTS if each.name == name)
     topic, transactional_id = harness.unique("late"), harness.unique("late-id")
-    harness.create_topic(address, topic, 1)
+    harness.create_topic(bootstrap, topic, 1)
     go = tmp_path / "go"
-    facts = {"bootstrap": address, "topic": topic, "id": transactional_id, "end": end, "go": go}
+    facts = {"bootstrap": bootstrap, "topic": topic, "id": transactional_id, "end": end, "go": go}
     process = subprocess.Popen(
         harness.command_line(client, "late", {**facts, "timeout_ms": TIMEOUT_MS}),
         stdout=subprocess.PIPE,
@@ -84,7 +69,7 @@ def test_what_follows_a_transaction_that_timed_out(
         assert process.stdout is not None
         first = process.stdout.readline()
         assert json.loads(first or "{}") == {"written": True}, process.communicate()[1][-2000:]
-        wait_for_the_abort(address, transactional_id)
+        wait_for_the_abort(bootstrap, transactional_id)
         time.sleep(0.1)
         go.touch()
         output, errors = process.communicate(timeout=WAIT_S)
@@ -94,4 +79,4 @@ def test_what_follows_a_transaction_that_timed_out(
     assert process.returncode == 0, errors[-2000:]
     result = json.loads(output.splitlines()[-1])
     assert (result["ended"], result["survives"]) == OUTCOMES[name, end]
-    assert read_committed(address, topic, 0) == ["next"]
+    assert read_committed(bootstrap, topic, 0) == ["next"]
