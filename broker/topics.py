@@ -130,6 +130,11 @@ class TopicRegistry:
         """The topic of that name, or None."""
         return self._data_dir.topics.get(name)
 
+    def has_partition(self, name: str, partition: int) -> bool:
+        """Whether the topic is there and has this partition."""
+        topic = self.find(name)
+        return topic is not None and 0 <= partition < len(topic.partitions)
+
     def find_by_id(self, topic_id: bytes) -> "Topic | None":
         """The topic with that id, or None."""
         return self._by_id.get(topic_id)

@@ -18,7 +18,7 @@ Read next: `broker.groups.consumer_group`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from broker.coordinator_services import CoordinatorServices
@@ -38,6 +38,7 @@ from broker.groups.consumer_values import (
 from broker.groups.group import Group
 from broker.groups.internal_topic import InternalTopic, KeyValue
 from broker.groups.migration import MigrationPolicy, to_consumer, upgrade_problem
+from broker.groups.offsets import TopicPartition
 from broker.groups.values import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from config.group import group_value
 from config.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
@@ -184,11 +185,12 @@ class ConsumerGroups:
         group_id: str,
         member_id: str,
         member_epoch: int,
+        committed: Iterable[TopicPartition],
         *,
         is_transactional: bool,
         knows_epochs: bool,
     ) -> ErrorCode:
-        """NONE when offsets may be committed in this name.
+        """NONE when the offsets of `committed` may be committed in this name.
 
         | named as               | group empty       | group with members                   |
         |------------------------|-------------------|--------------------------------------|
@@ -197,15 +199,18 @@ class ConsumerGroups:
         | member                 | UNKNOWN_MEMBER_ID | in its epoch, else STALE_MEMBER_EPOCH |
         | classic member         | UNKNOWN_MEMBER_ID | in its epoch, else ILLEGAL_GENERATION |
 
-        Other members' requests that cannot carry an epoch (`knows_epochs`) are UNSUPPORTED_VERSION;
-        transactions say ILLEGAL_GENERATION for a stale epoch.
+        An older epoch does for partitions that the member has had since then. Other members'
+        requests that cannot carry an epoch (`knows_epochs`) are UNSUPPORTED_VERSION; transactions
+        say ILLEGAL_GENERATION for a stale epoch.
         """
         group = self.groups[group_id]
         if member_epoch < 0 and not group.members:
             return ErrorCode.NONE
         if member_epoch < 0 and not member_id and is_transactional:
             return ErrorCode.NONE
-        error = group.offset_error(member_id, member_epoch)
+        topics = self.topics().by_name
+        wanted = [(topics[name].topic_id, index) for name, index in committed if name in topics]
+        error = group.offset_error(member_id, member_epoch, wanted)
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
             return error
         if not knows_epochs and not group.members[member_id].is_classic:

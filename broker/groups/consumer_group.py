@@ -28,7 +28,7 @@ Read next: `broker.groups.assignors`, `broker.groups.consumer_coordinator`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -131,13 +131,24 @@ class ConsumerGroup:
             )
         return Outcome(answer, self.drain())
 
-    def offset_error(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """NONE when this member may commit or fetch offsets in this epoch."""
+    def offset_error(
+        self, member_id: str, member_epoch: int, committed: Iterable[Partition] | None = None
+    ) -> ErrorCode:
+        """NONE when this member may fetch offsets in this epoch, or commit those of `committed`.
+
+        A member may commit in an epoch that is over what it has had since then (KIP-1251): its
+        commit may have crossed the heartbeat that brought the next epoch.
+        """
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if member.current.member_epoch == member_epoch:
+        current = member.current
+        if current.member_epoch == member_epoch:
             return ErrorCode.NONE
+        if committed is not None and member_epoch < current.member_epoch:
+            since = [current.had_since(partition) for partition in committed]
+            if all(epoch is not None and epoch <= member_epoch for epoch in since):
+                return ErrorCode.NONE
         return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     # -- what happens without a request --------------------------------------------------------

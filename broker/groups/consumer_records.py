@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from broker.groups.consumer_values import (
+    JOIN_EPOCH,
     Change,
     ChangeKind,
     ClassicFacts,
     CurrentAssignment,
     MemberState,
+    Partition,
     Partitions,
     StoredConsumerGroup,
     Subscription,
@@ -73,8 +75,8 @@ def _stored(
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_epoch,
             state=value.state,
-            assigned_partitions=_by_topic(value.assigned),
-            partitions_pending_revocation=_by_topic(value.pending_revocation),
+            assigned_partitions=_with_epochs(value, value.assigned),
+            partitions_pending_revocation=_with_epochs(value, value.pending_revocation),
         )
     assert value is not None, "tombstones have no value to encode"
     return TargetAssignmentValue(topic_partitions=_by_topic(value))
@@ -108,6 +110,15 @@ def _by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartitions]:
     for topic_id, index in sorted(partitions):
         topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id)).partitions.append(index)
     return list(topics.values())
+
+
+def _with_epochs(current: CurrentAssignment, partitions: Partitions) -> list[TopicPartitions]:
+    topics = _by_topic(partitions)
+    for topic in topics:
+        topic.assignment_epochs = [
+            current.had_since((topic.topic_id, index)) or JOIN_EPOCH for index in topic.partitions
+        ]
+    return topics
 
 
 def is_consumer_key(key: bytes) -> bool:
@@ -182,13 +193,29 @@ def _current(found: CurrentAssignmentValue) -> CurrentAssignment:
         state = MemberState(found.state)
     except ValueError as error:
         raise UnknownRecord(f"member state {found.state}") from error
+    default_epoch = max(found.member_epoch, JOIN_EPOCH)
+    assigned = _epochs(found.assigned_partitions, default_epoch)
+    pending = _epochs(found.partitions_pending_revocation, default_epoch)
     return CurrentAssignment(
         member_epoch=found.member_epoch,
         previous_epoch=found.previous_member_epoch,
         state=state,
-        assigned=_partitions(found.assigned_partitions),
-        pending_revocation=_partitions(found.partitions_pending_revocation),
+        assigned=frozenset(assigned),
+        pending_revocation=frozenset(pending),
+        since=assigned | pending,
     )
+
+
+def _epochs(topics: Iterable[TopicPartitions], default_epoch: int) -> dict[Partition, int]:
+    """Partitions with the epochs in which they were assigned; older brokers do not write these."""
+    found: dict[Partition, int] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs or []
+        if len(epochs) != len(topic.partitions):
+            epochs = [default_epoch] * len(topic.partitions)
+        for index, epoch in zip(topic.partitions, epochs, strict=True):
+            found[topic.topic_id, index] = epoch
+    return found
 
 
 def _partitions(topics: Iterable[TopicPartitions]) -> Partitions:

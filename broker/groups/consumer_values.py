@@ -134,13 +134,24 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAssignment:
-    """What a member has, and in which epoch; stored as such."""
+    """What a member has, and in which epoch; stored as such.
+
+    `since` is the epoch in which a partition was assigned; one that is not in it came with the
+    member's own epoch.
+    """
 
     member_epoch: int = JOIN_EPOCH
     previous_epoch: int = JOIN_EPOCH
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NO_PARTITIONS
     pending_revocation: Partitions = NO_PARTITIONS
+    since: Mapping[Partition, int] = field(default_factory=dict)
+
+    def had_since(self, partition: Partition) -> int | None:
+        """The epoch in which the member got a partition; None for one that it does not have."""
+        if partition not in self.assigned and partition not in self.pending_revocation:
+            return None
+        return self.since.get(partition, max(self.member_epoch, JOIN_EPOCH))
 
 
 @dataclass(slots=True, kw_only=True)

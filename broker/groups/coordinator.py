@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -278,16 +278,21 @@ class GroupCoordinator:
         member_id: str,
         group_instance_id: str | None,
         generation_id: int,
+        committed: Iterable[TopicPartition] = (),
         *,
         is_transactional: bool = False,
         knows_epochs: bool = True,
     ) -> ErrorCode:
-        """NONE when offsets may be committed in this name; an unknown group takes nobody's."""
+        """NONE when the offsets of `committed` may be committed in this name.
+
+        An unknown group takes those of no member.
+        """
         if group_id in self.consumers.groups:
             return self.consumers.commit_error(
                 group_id,
                 member_id,
                 generation_id,
+                committed,
                 is_transactional=is_transactional,
                 knows_epochs=knows_epochs,
             )

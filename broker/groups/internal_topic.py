@@ -24,7 +24,7 @@ from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlTy
 from protocol.records.record import Record, control_type, decode_batch
 from protocol.records.scan import scan_entries
 from storage.append import Origin
-from storage.errors import InvalidProducerEpoch, StorageError
+from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from storage.log_values import Isolation
 
 if TYPE_CHECKING:
@@ -194,9 +194,11 @@ class InternalTopic:
 
 
 def _refusal(error: Exception) -> ErrorCode:
-    """A fenced producer must hear so; everything else is a reason to try again later."""
+    """A fenced producer or coordinator has to know; all else is a reason to try again later."""
     if isinstance(error, InvalidProducerEpoch):
         return ErrorCode.INVALID_PRODUCER_EPOCH
+    if isinstance(error, TransactionCoordinatorFenced):
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

@@ -14,7 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker.groups.consumer_values import CurrentAssignment, MemberState, Partition, Partitions
+from broker.groups.consumer_values import (
+    JOIN_EPOCH,
+    CurrentAssignment,
+    MemberState,
+    Partition,
+    Partitions,
+)
 
 
 def next_assignment(
@@ -34,10 +40,13 @@ def next_assignment(
         return replace(
             current, state=MemberState.UNREVOKED, assigned=kept, pending_revocation=revoked
         )
-    assigned = kept | frozenset(partition for partition in target - kept if is_free(partition))
+    since = {partition: current.had_since(partition) or JOIN_EPOCH for partition in kept}
+    since.update((partition, epoch) for partition in target - kept if is_free(partition))
+    assigned = frozenset(since)
     return CurrentAssignment(
         member_epoch=epoch,
         previous_epoch=current.member_epoch,
         state=MemberState.STABLE if assigned == target else MemberState.UNRELEASED,
         assigned=assigned,
+        since=since,
     )

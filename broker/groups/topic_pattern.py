@@ -1,7 +1,8 @@
 """Subscriptions by regular expression: which topics a pattern means.
 
-A pattern means the names that it matches from end to end; internal topics are never meant. One that
-`broker.patterns` does not take is refused with INVALID_REGULAR_EXPRESSION.
+A pattern means the names that it matches from end to end, those of internal topics included:
+leaving them out is the client's part, in its pattern. One that `broker.patterns` does not take is
+refused with INVALID_REGULAR_EXPRESSION.
 
 Source: KIP-848, KIP-1043; Kafka's `TopicRegexResolver`.
 """
@@ -12,7 +13,6 @@ from collections.abc import Iterable
 
 from broker import patterns
 from broker.groups.consumer_values import HeartbeatRefused
-from broker.topics import is_internal
 from protocol.error_codes import ErrorCode
 
 
@@ -33,4 +33,4 @@ def compile_pattern(text: str) -> patterns.Pattern:
 
 def matching(pattern: patterns.Pattern, names: Iterable[str]) -> frozenset[str]:
     """The names that the pattern means."""
-    return frozenset(name for name in names if pattern.matches(name) and not is_internal(name))
+    return frozenset(name for name in names if pattern.matches(name))

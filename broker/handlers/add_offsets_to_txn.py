@@ -17,10 +17,8 @@ _FENCED_SINCE = 2
 
 def handle(
     context: Context, request: RequestContext, message: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | Pending[AddOffsetsToTxnResponse]:
-    """Add the partition that keeps the group's offsets."""
-    if not message.group_id:
-        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+) -> Pending[AddOffsetsToTxnResponse]:
+    """Add the partition that keeps the group's offsets; a group without a name has one too."""
     pending: Pending[AddOffsetsToTxnResponse] = Pending()
 
     def answer(error: ErrorCode) -> None:

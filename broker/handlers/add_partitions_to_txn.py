@@ -55,8 +55,7 @@ def handle(
 
 
 def _partition_error(context: Context, name: str, partition: int) -> ErrorCode:
-    topic = context.topics.find(name)
-    if topic is None or not 0 <= partition < len(topic.partitions):
+    if not context.topics.has_partition(name, partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_internal(name) else ErrorCode.NONE
 

@@ -34,17 +34,25 @@ def handle(
     groups = []
     for group_id in message.group_ids:
         group = context.groups.consumers.groups.get(group_id)
-        if group is None:
-            described = DescribedGroup(
-                group_id=group_id,
-                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} is not a group of the consumer protocol.",
-            )
+        if not group_id:
+            described = DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
+        elif group is None:
+            described = _absent(context, group_id)
         else:
             described = _describe(context, group)
             described.authorized_operations = operations
         groups.append(described)
     return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _absent(context: Context, group_id: str) -> DescribedGroup:
+    is_other = group_id in context.groups.groups
+    what = "is not a consumer group" if is_other else "not found"
+    return DescribedGroup(
+        group_id=group_id,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} {what}.",
+    )
 
 
 def _describe(context: Context, group: ConsumerGroup) -> DescribedGroup:
@@ -71,7 +79,7 @@ def _member(context: Context, member: ConsumerMember, target: Partitions) -> Mem
         client_id=subscription.client_id,
         client_host=f"/{subscription.client_host}",
         subscribed_topic_names=sorted(subscription.names),
-        subscribed_topic_regex=subscription.regex or None,
+        subscribed_topic_regex=subscription.regex or "",
         assignment=_assignment(
             context, member.current.assigned | member.current.pending_revocation
         ),

@@ -116,7 +116,7 @@ def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     response = ConsumerGroupHeartbeatResponse(
         error_code=answer.error,
         error_message=answer.error_message,
-        member_id=answer.member_id,
+        member_id=answer.member_id if answer.error is ErrorCode.NONE else None,
         member_epoch=answer.member_epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         assignment=None,

@@ -20,9 +20,10 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: DeleteGroupsRequest
 ) -> Pending[DeleteGroupsResponse]:
-    """Delete each group on its own; the answer comes when all are done."""
+    """Delete each group on its own, once; the answer comes when all are done."""
     pending: Pending[DeleteGroupsResponse] = Pending()
-    results = [DeletableGroupResult(group_id=group_id) for group_id in message.groups_names]
+    names = dict.fromkeys(message.groups_names)
+    results = [DeletableGroupResult(group_id=group_id) for group_id in names]
     missing = len(results)
 
     def settle(result: DeletableGroupResult) -> Callable[[ErrorCode], None]:

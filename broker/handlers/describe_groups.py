@@ -38,7 +38,8 @@ def handle(
             described = _unknown(context, group_id, request.api_version)
         else:
             described = _describe(group)
-        described.authorized_operations = operations
+        is_told = described.error_code == ErrorCode.NONE
+        described.authorized_operations = operations if is_told else NOT_ASKED
         groups.append(described)
     return DescribeGroupsResponse(groups=groups)
 

@@ -1,7 +1,11 @@
 """FindCoordinator (key 10, versions 0-6): who coordinates a group or a transactional id.
 
-One broker coordinates everything. Versions: v1 key type and message, v3 flexible, v4 many keys,
-v6 share groups, which this broker does not have.
+One broker coordinates everything. The message of a single key without error is "NONE", of one of
+many keys empty. Versions: v1 key type and message, v3 flexible, v4 many keys, v6 share groups,
+which this broker does not have.
+
+Differs from Kafka: a coordinator of share groups is an INVALID_REQUEST in version 6 as well. There
+it is COORDINATOR_NOT_AVAILABLE until their topic has been made, upon which clients ask again.
 
 Source: Kafka `KafkaApis.handleFindCoordinatorRequest`.
 """
@@ -31,7 +35,7 @@ def handle(
     found = _find(context, message.key_type, message.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=found.error_message or ErrorCode.NONE.name,
         node_id=found.node_id,
         host=found.host,
         port=found.port,

@@ -27,10 +27,12 @@ def handle(
     context: Context, request: RequestContext, message: InitProducerIdRequest
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
     """A new identity, or the next epoch of a transactional one."""
+    has_id = message.producer_id != NO_PRODUCER_ID
+    if has_id != (message.producer_epoch != NO_PRODUCER_EPOCH):
+        return _error(ErrorCode.INVALID_REQUEST)
     if message.transactional_id is None:
         return _idempotent(context)
-    has_id = message.producer_id != NO_PRODUCER_ID
-    if not message.transactional_id or has_id != (message.producer_epoch != NO_PRODUCER_EPOCH):
+    if not message.transactional_id:
         return _error(ErrorCode.INVALID_REQUEST)
     pending: Pending[InitProducerIdResponse] = Pending()
 

@@ -1,8 +1,9 @@
 """OffsetCommit (key 8, versions 0-10): keep how far a group has come.
 
 Answered once the offsets are on disk. A partition that does not exist or whose metadata is too
-large is refused alone; a wrong generation or member refuses all. Versions 0 and 1, which Kafka 4
-has dropped, are served: v0 (once kept in ZooKeeper) and v1 land in the same place as the rest.
+large is refused alone; a wrong generation or member refuses all that exist. Versions 0 and 1, which
+Kafka 4 has dropped, are served: v0 (once kept in ZooKeeper) and v1 land in the same place as the
+rest.
 
 Versions: v1 generation, member and commit timestamp; v2 to v4 a retention in place of the
 timestamp; v3 throttle time; v6 leader epoch; v7 static membership; v8 flexible; v9 new group
@@ -13,6 +14,7 @@ Read next: `broker.groups.commits`.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.context import Context, RequestContext
 from broker.groups.commits import OffsetCommit
@@ -32,48 +34,46 @@ from protocol.records.layout import NO_TIMESTAMP
 
 _MEMBER_EPOCHS_SINCE = 9
 _TOPIC_IDS_SINCE = 10
+_LAST_TIMESTAMP: Final = 2**63 - 1
 
 
 def handle(
     context: Context, request: RequestContext, message: OffsetCommitRequest
 ) -> Pending[OffsetCommitResponse] | OffsetCommitResponse:
     """Keep the offsets of every partition that may be committed."""
-    group_error = context.groups.commit_error(
+    checked = _Checked(context, request, message)
+    error = context.groups.commit_error(
         message.group_id,
         message.member_id,
         message.group_instance_id,
         message.generation_id_or_member_epoch,
+        [tp for tp, _ in checked.offsets],
         knows_epochs=request.api_version >= _MEMBER_EPOCHS_SINCE,
     )
-    checked = _Checked(context, request, message, group_error)
-    if not checked.offsets:
+    if error is not ErrorCode.NONE:
+        return checked.settle(error)
+    offsets = checked.drop_too_large(context.config.offset_metadata_max_bytes)
+    if not offsets:
         return checked.response
     pending: Pending[OffsetCommitResponse] = Pending()
     context.groups.commit(
-        OffsetCommit(group_id=message.group_id, offsets=checked.offsets),
+        OffsetCommit(group_id=message.group_id, offsets=offsets),
         lambda error: pending.resolve(checked.settle(error)),
     )
     return pending
 
 
 class _Checked:
-    """The request gone through once: what can be committed, and the answer as far as known."""
+    """The request gone through once: what may be committed, and the answer as far as known."""
 
     def __init__(
-        self,
-        context: Context,
-        request: RequestContext,
-        message: OffsetCommitRequest,
-        group_error: ErrorCode,
+        self, context: Context, request: RequestContext, message: OffsetCommitRequest
     ) -> None:
         self.offsets: list[tuple[TopicPartition, CommittedOffset]] = []
         self.response = OffsetCommitResponse()
         self._open: list[OffsetCommitResponsePartition] = []
-        self._metadata_bytes_max = context.config.offset_metadata_max_bytes
-        self._group_error = group_error
         now_ms = context.clock.wall_ms()
-        retention_ms = message.retention_time_ms
-        expire_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
+        expire_ms = _expire_ms(message.retention_time_ms, now_ms)
 
         def committed(partition: OffsetCommitRequestPartition) -> CommittedOffset:
             return CommittedOffset(
@@ -85,7 +85,8 @@ class _Checked:
             )
 
         for topic in message.topics:
-            self._add(context, request, topic, committed)
+            if topic.partitions:
+                self._add(context, request, topic, committed)
 
     def _add(
         self,
@@ -99,30 +100,44 @@ class _Checked:
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if request.api_version >= _TOPIC_IDS_SINCE:
             found = context.topics.find_by_id(topic.topic_id)
-            missing = ErrorCode.UNKNOWN_TOPIC_ID
+            if found is None:
+                missing = ErrorCode.UNKNOWN_TOPIC_ID
         else:
             found = context.topics.find(topic.name)
         count = 0 if found is None else len(found.partitions)
         for partition in topic.partitions:
-            error = self._group_error
-            if error is ErrorCode.NONE and not 0 <= partition.partition_index < count:
-                error = missing
-            if error is ErrorCode.NONE and self._is_too_large(partition):
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            result = OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=error
-            )
+            result = OffsetCommitResponsePartition(partition_index=partition.partition_index)
             answer.partitions.append(result)
-            if error is ErrorCode.NONE and found is not None:
+            if found is not None and 0 <= partition.partition_index < count:
                 tp = (found.name, partition.partition_index)
                 self.offsets.append((tp, committed(partition)))
                 self._open.append(result)
+            else:
+                result.error_code = missing
 
-    def _is_too_large(self, partition: OffsetCommitRequestPartition) -> bool:
-        return len((partition.committed_metadata or "").encode()) > self._metadata_bytes_max
+    def drop_too_large(self, bytes_max: int) -> list[tuple[TopicPartition, CommittedOffset]]:
+        """The offsets whose metadata are not too large; the others are refused."""
+        kept = []
+        for result, (tp, committed) in zip(list(self._open), self.offsets, strict=True):
+            if len(committed.metadata.encode()) > bytes_max:
+                result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                self._open.remove(result)
+            else:
+                kept.append((tp, committed))
+        return kept
 
     def settle(self, error: ErrorCode) -> OffsetCommitResponse:
-        """The finished answer: `error` for every partition that went to the log."""
+        """The finished answer: `error` for every partition that is not refused already."""
         for result in self._open:
             result.error_code = error
         return self.response
+
+
+def _expire_ms(retention_ms: int, now_ms: int) -> int:
+    """When the offsets expire; NO_TIMESTAMP for those that the broker's setting is for.
+
+    A retention beyond the end of time is one until the end of time.
+    """
+    if retention_ms < 0:
+        return NO_TIMESTAMP
+    return min(now_ms + retention_ms, _LAST_TIMESTAMP)

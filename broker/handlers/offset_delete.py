@@ -1,6 +1,7 @@
 """OffsetDelete (key 47, version 0): forget some of a group's offsets.
 
-Offsets of topics that the group consumes right now are refused (GROUP_SUBSCRIBED_TO_TOPIC).
+Offsets of topics that the group consumes right now are refused (GROUP_SUBSCRIBED_TO_TOPIC). A
+group without a name, which can have offsets, cannot lose single ones.
 
 Source: Kafka `OffsetMetadataManager.deleteOffsets`; KIP-496.
 """
@@ -19,15 +20,17 @@ from protocol.error_codes import ErrorCode
 
 def handle(
     context: Context, request: RequestContext, message: OffsetDeleteRequest
-) -> Pending[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
     """Delete what may be deleted; answered once that is on disk."""
+    if not message.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     pending: Pending[OffsetDeleteResponse] = Pending()
     asked = [
         (topic.name, partition.partition_index)
         for topic in message.topics
         for partition in topic.partitions
     ]
-    existing = {tp for tp in asked if _exists(context, tp)}
+    existing = {tp for tp in asked if context.topics.has_partition(*tp)}
 
     def settle(error: ErrorCode, refused: frozenset[TopicPartition]) -> None:
         if error is not ErrorCode.NONE:
@@ -38,11 +41,6 @@ def handle(
     wanted = [tp for tp in asked if tp in existing]
     context.groups.forgetting.delete_offsets(message.group_id, wanted, settle)
     return pending
-
-
-def _exists(context: Context, tp: TopicPartition) -> bool:
-    topic = context.topics.find(tp[0])
-    return topic is not None and 0 <= tp[1] < len(topic.partitions)
 
 
 def _response(
@@ -68,5 +66,6 @@ def _response(
                 ],
             )
             for topic in message.topics
+            if topic.partitions
         ]
     )

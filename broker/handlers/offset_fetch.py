@@ -131,7 +131,7 @@ def _availability(context: Context, group_id: str) -> ErrorCode:
 def _member_error(context: Context, group: OffsetFetchRequestGroup) -> ErrorCode:
     """Why this member of a consumer-protocol group may not fetch; others are not asked who."""
     consumers = context.groups.consumers.groups.get(group.group_id)
-    if consumers is None or (not group.member_id and group.member_epoch < 0):
+    if consumers is None or (group.member_id is None and group.member_epoch < 0):
         return ErrorCode.NONE
     return consumers.offset_error(group.member_id or "", group.member_epoch)
 

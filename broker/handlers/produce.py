@@ -10,15 +10,22 @@ Each partition stands alone: its records are stored whole or not at all, and its
 touch its neighbours.  The records field is a view into the request's own frame; the log stamps
 offsets and timestamps in place and writes from there.
 
+A transactional batch has to belong to the request's transactional id: without one the whole request
+is refused, as it is when it carries batches of several producers; a wrong one refuses the
+transactional batches and no others.
+
 Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly one v2 batch per
-partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v12 a
-partition joins the transaction with its first records (KIP-890), v13 topic ids.
+partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v11
+TRANSACTION_ABORTABLE, v12 a partition joins the transaction with its first records (KIP-890), v13
+topic ids.
 
 Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; KIP-32, KIP-467.
 Read next: `storage.append` for what is checked, `broker.group_commit` for the wait.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.clock import TimerHandle
 from broker.context import Context, RequestContext
@@ -27,6 +34,7 @@ from broker.errors import ConnectionMustClose, InternalTopic
 from broker.pending import Pending
 from broker.topics import is_internal
 from broker.transactions.entry import transactional_producer
+from broker.transactions.state import ProducerIdAndEpoch, TopicPartition, refusal_of_a_write
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -47,39 +55,72 @@ ACKS_NONE = 0
 ACKS_WRITTEN = 1
 ACKS_DURABLE = -1
 
+_ABORTABLE_SINCE = 11
 _JOINS_TXN_SINCE = 12
 _TOPIC_IDS_SINCE = 13
 _NO_OFFSET = -1
 _ADMIN_CLIENT_ID = "__admin_client"
 """The client id under which Kafka's own tools may write to internal topics."""
+_NOTHING_REFUSED: Final[Mapping[TopicPartition, ErrorCode]] = MappingProxyType({})
 
 
 def handle(
     context: Context, request: RequestContext, message: ProduceRequest
-) -> ProduceResponse | Pending[ProduceResponse] | None:
+) -> ProduceResponse | Pending[ProduceResponse] | Pending[ProduceResponse | None] | None:
     """Append every partition's records, then answer as `acks` asks."""
     if message.acks not in (ACKS_NONE, ACKS_WRITTEN, ACKS_DURABLE):
         return _refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS)
-    if (
-        message.transactional_id is not None
-        and request.api_version >= _JOINS_TXN_SINCE
-        and message.acks == ACKS_DURABLE
-    ):
-        producer, partitions = _transactional(context, request, message)
-        if producer is not None and not context.transactions.is_admitted(producer, partitions):
-            return _join_transaction(context, request, message, producer, partitions)
-    return _append_all(context, request, message)
+    batches = _transactional_batches(context, request, message)
+    if not batches:
+        return _append_all(context, request, message, _NOTHING_REFUSED)
+    if message.transactional_id is None:
+        return _refuse_all(message, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    producer = batches[0].producer
+    if any(batch.producer != producer for batch in batches):
+        return _refuse_all(message, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    partitions = [batch.partition for batch in batches]
+    transactional_id = message.transactional_id
+    if request.api_version < _JOINS_TXN_SINCE:
+        errors = {
+            tp: context.transactions.append_error(transactional_id, producer, tp)
+            for tp in partitions
+            if context.topics.has_partition(*tp)
+        }
+        return _append_all(context, request, message, _refusals(request, errors))
+    if context.transactions.is_admitted(transactional_id, producer, partitions):
+        return _append_all(context, request, message, _NOTHING_REFUSED)
+    return _join_transaction(context, request, message, producer, partitions)
+
+
+def _refusals(
+    request: RequestContext, errors: Mapping[TopicPartition, ErrorCode]
+) -> dict[TopicPartition, ErrorCode]:
+    """What the partitions are answered that may not be written to."""
+    version = request.api_version
+    return {
+        tp: refusal_of_a_write(
+            error,
+            knows_abortable=version >= _ABORTABLE_SINCE,
+            knows_concurrent=version >= _JOINS_TXN_SINCE,
+        )
+        for tp, error in errors.items()
+        if error is not ErrorCode.NONE
+    }
 
 
 def _append_all(
-    context: Context, request: RequestContext, message: ProduceRequest
+    context: Context,
+    request: RequestContext,
+    message: ProduceRequest,
+    refused: Mapping[TopicPartition, ErrorCode],
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
+    """Append what is not `refused` already, and answer as `acks` asks."""
     wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
     response = ProduceResponse()
     for topic in message.topic_data:
         name = _topic_name(context, request, topic)
         answers = [
-            _append(context, request, name, partition, wait)
+            _append(context, request, name, partition, wait, refused)
             if name is not None
             else PartitionProduceResponse(
                 index=partition.index,
@@ -101,53 +142,58 @@ def _append_all(
     return response
 
 
-def _transactional(
+class _TransactionalBatch(NamedTuple):
+    """A batch of a transaction, and where it is to go."""
+
+    producer: ProducerIdAndEpoch
+    partition: TopicPartition
+
+
+def _transactional_batches(
     context: Context, request: RequestContext, message: ProduceRequest
-) -> tuple[tuple[int, int] | None, list[tuple[str, int]]]:
-    """The producer of the request's transactional batches, and the partitions they are for."""
-    producer = None
-    partitions = []
+) -> list[_TransactionalBatch]:
+    """The transactional batches of the request, also those to partitions that do not exist."""
+    batches = []
     for topic in message.topic_data:
-        name = _topic_name(context, request, topic)
-        found = None if name is None else context.topics.find(name)
         for data in topic.partition_data:
-            identity = transactional_producer(data.records)
-            if identity is not None and found is not None and data.index < len(found.partitions):
-                producer = identity
-                partitions.append((found.name, data.index))
-    return producer, partitions
+            producer = transactional_producer(data.records)
+            if producer is not None:
+                name = _topic_name(context, request, topic)
+                batches.append(_TransactionalBatch(producer, (name or "", data.index)))
+    return batches
 
 
 def _join_transaction(
     context: Context,
     request: RequestContext,
     message: ProduceRequest,
-    producer: tuple[int, int],
-    partitions: list[tuple[str, int]],
-) -> Pending[ProduceResponse]:
+    producer: ProducerIdAndEpoch,
+    partitions: list[TopicPartition],
+) -> Pending[ProduceResponse | None]:
     """Append once every partition is part of the transaction, which has to be durable first.
 
     The records leave the request's frame, which belongs to the connection, for that time.
     """
     assert message.transactional_id is not None, "asked before"
-    pending: Pending[ProduceResponse] = Pending()
+    pending: Pending[ProduceResponse | None] = Pending()
     for topic in message.topic_data:
         for data in topic.partition_data:
             data.records = None if data.records is None else memoryview(bytearray(data.records))
 
     def admitted(error: ErrorCode) -> None:
-        if error is ErrorCode.NONE:
-            reply = _append_all(context, request, message)
-        else:
-            is_fenced = error is ErrorCode.PRODUCER_FENCED
-            reply = _refuse_all(message, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error)
+        refused = _refusals(request, dict.fromkeys(existing, error))
+        try:
+            reply = _append_all(context, request, message, refused)
+        except ConnectionMustClose as must_close:
+            pending.fail(must_close)
+            return
         if isinstance(reply, Pending):
             reply.subscribe(lambda done: pending.resolve(done.result()))
         else:
-            assert reply is not None, "with acks=all there is an answer"
             pending.resolve(reply)
 
-    context.transactions.admit(message.transactional_id, producer, partitions, admitted)
+    existing = [tp for tp in partitions if context.topics.has_partition(*tp)]
+    context.transactions.admit(message.transactional_id, producer, existing, admitted)
     return pending
 
 
@@ -165,16 +211,21 @@ def _append(
     name: str,
     data: PartitionProduceData,
     wait: "_DurableWait | None",
+    refused: Mapping[TopicPartition, ErrorCode],
 ) -> PartitionProduceResponse:
     """Append one partition's records; the answer is complete unless `wait` has to wait for it."""
     answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
+    if (name, data.index) in refused:
+        code = refused[name, data.index]
+        context.metrics.appends_rejected[code.name.lower()] += 1
+        answer.error_code = code
+        return answer
     log: Log | None = None
     try:
         log = context.topics.led_log(name, data.index)
         if is_internal(name) and request.client_id != _ADMIN_CLIENT_ID:
             raise InternalTopic(f"Topic {name!r} is written by the broker only.")
         records = data.records
-        context.transactions.check_append(records, name, data.index)
         context.space.check(log.path, 0 if records is None else len(records))
         result = log.append(
             memoryview(b"" if records is None else records),

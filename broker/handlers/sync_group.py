@@ -13,12 +13,18 @@ from broker.context import Context, RequestContext
 from broker.groups.values import SyncAnswer, SyncRequest
 from broker.pending import Pending
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.error_codes import ErrorCode
+
+_PROTOCOL_SINCE = 5
 
 
 def handle(
     context: Context, request: RequestContext, message: SyncGroupRequest
-) -> Pending[SyncGroupResponse]:
+) -> SyncGroupResponse | Pending[SyncGroupResponse]:
     """Ask for the member's assignment in its generation."""
+    names = (message.protocol_type, message.protocol_name)
+    if request.api_version >= _PROTOCOL_SINCE and None in names and message.group_id:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     sync = SyncRequest(
         member_id=message.member_id,
         generation_id=message.generation_id,

@@ -1,10 +1,14 @@
 """TxnOffsetCommit (key 28, versions 0-5): offsets that count only if the transaction commits.
 
+Partitions that do not exist are refused alone; then the producer and the group's generation are
+looked at, for all the others at once.
+
 Versions: v2 leader epoch, v3 flexible, with member and generation (KIP-447), v4
 TRANSACTION_ABORTABLE, v5 transaction version 2: the group joins the transaction by this request.
 
-Source: Kafka `OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447.
-Read next: `broker.groups.commits`.
+Source: Kafka `KafkaApis.handleTxnOffsetCommitRequest`,
+`OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447. Read next:
+`broker.groups.commits`.
 """
 
 from broker.context import Context, RequestContext
@@ -12,6 +16,7 @@ from broker.groups.commits import OffsetCommit
 from broker.groups.offset_records import CommittedOffset
 from broker.groups.offsets import TopicPartition
 from broker.pending import Pending
+from broker.transactions.state import refusal_of_a_write
 from protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -21,6 +26,7 @@ from protocol.api.txn_offset_commit import (
 )
 from protocol.error_codes import ErrorCode
 
+_ABORTABLE_SINCE = 4
 _JOINS_SINCE = 5
 
 
@@ -28,112 +34,91 @@ def handle(
     context: Context, request: RequestContext, message: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
     """Keep the offsets as part of the producer's transaction."""
-    if request.api_version < _JOINS_SINCE or not message.group_id:
-        return _commit(context, message)
+    checked = _Checked(context, message)
+    if not checked.offsets:
+        return checked.response
+    if not message.group_id:
+        return checked.settle(ErrorCode.INVALID_GROUP_ID)
     pending: Pending[TxnOffsetCommitResponse] = Pending()
+    producer = (message.producer_id, message.producer_epoch)
+    partition = context.groups.offsets_partition(message.group_id)
+
+    def settle(error: ErrorCode) -> None:
+        pending.resolve(checked.settle(error))
 
     def admitted(error: ErrorCode) -> None:
-        if error is ErrorCode.PRODUCER_FENCED:
-            error = ErrorCode.INVALID_PRODUCER_EPOCH
-        reply = _refuse(message, error) if error else _commit(context, message)
-        if isinstance(reply, Pending):
-            reply.subscribe(lambda done: pending.resolve(done.result()))
-        else:
-            pending.resolve(reply)
+        if error is not ErrorCode.NONE:
+            settle(
+                refusal_of_a_write(
+                    error,
+                    knows_abortable=request.api_version >= _ABORTABLE_SINCE,
+                    knows_concurrent=True,
+                )
+            )
+            return
+        error = context.groups.commit_error(
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            message.generation_id,
+            [tp for tp, _ in checked.offsets],
+            is_transactional=True,
+        )
+        if error is not ErrorCode.NONE:
+            settle(error)
+            return
+        commit = OffsetCommit(
+            group_id=message.group_id,
+            offsets=checked.offsets,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+        )
+        context.groups.commit(commit, settle)
 
-    context.transactions.admit(
-        message.transactional_id,
-        (message.producer_id, message.producer_epoch),
-        [context.groups.offsets_partition(message.group_id)],
-        admitted,
-    )
+    transactions = context.transactions
+    if request.api_version >= _JOINS_SINCE:
+        transactions.admit(message.transactional_id, producer, [partition], admitted)
+    else:
+        admitted(transactions.append_error(message.transactional_id, producer, partition))
     return pending
 
 
-def _refuse(message: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    """The same error for every partition."""
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=error
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
+class _Checked:
+    """The request gone through once: what can be committed, and the answer as far as known."""
 
-
-def _commit(
-    context: Context, message: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
-    error = _request_error(context, message)
-    now_ms = context.clock.wall_ms()
-    offsets: list[tuple[TopicPartition, CommittedOffset]] = []
-    answered: list[TxnOffsetCommitResponsePartition] = []
-    response = TxnOffsetCommitResponse()
-    for topic in message.topics:
-        results = []
-        for partition in topic.partitions:
-            code = error
-            if error is ErrorCode.NONE:
+    def __init__(self, context: Context, message: TxnOffsetCommitRequest) -> None:
+        self.offsets: list[tuple[TopicPartition, CommittedOffset]] = []
+        self.response = TxnOffsetCommitResponse()
+        self._open: list[TxnOffsetCommitResponsePartition] = []
+        now_ms = context.clock.wall_ms()
+        for topic in message.topics:
+            results = []
+            for partition in topic.partitions:
                 code = _partition_error(context, topic.name, partition)
-            result = TxnOffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=code
-            )
-            results.append(result)
-            if code is ErrorCode.NONE:
-                answered.append(result)
-                tp = (topic.name, partition.partition_index)
-                offsets.append((tp, _committed(partition, now_ms)))
-        response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
-    if not offsets:
-        return response
-    pending: Pending[TxnOffsetCommitResponse] = Pending()
+                result = TxnOffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=code
+                )
+                results.append(result)
+                if code is ErrorCode.NONE:
+                    tp = (topic.name, partition.partition_index)
+                    self.offsets.append((tp, _committed(partition, now_ms)))
+                    self._open.append(result)
+            if results:
+                self.response.topics.append(
+                    TxnOffsetCommitResponseTopic(name=topic.name, partitions=results)
+                )
 
-    def settle(stored: ErrorCode) -> None:
-        for result in answered:
-            result.error_code = stored
-        pending.resolve(response)
-
-    commit = OffsetCommit(
-        group_id=message.group_id,
-        offsets=offsets,
-        producer_id=message.producer_id,
-        producer_epoch=message.producer_epoch,
-    )
-    context.groups.commit(commit, settle)
-    return pending
-
-
-def _request_error(context: Context, message: TxnOffsetCommitRequest) -> ErrorCode:
-    """Why nothing can be committed: the producer's transaction, or the group's generation."""
-    if not message.group_id:
-        return ErrorCode.INVALID_GROUP_ID
-    error = context.transactions.append_error(
-        (message.producer_id, message.producer_epoch),
-        context.groups.offsets_partition(message.group_id),
-    )
-    if error is not ErrorCode.NONE:
-        return error
-    return context.groups.commit_error(
-        message.group_id,
-        message.member_id,
-        message.group_instance_id,
-        message.generation_id,
-        is_transactional=True,
-    )
+    def settle(self, error: ErrorCode) -> TxnOffsetCommitResponse:
+        """The finished answer: `error` for every partition that could be committed."""
+        for result in self._open:
+            result.error_code = error
+        return self.response
 
 
 def _partition_error(
     context: Context, name: str, partition: TxnOffsetCommitRequestPartition
 ) -> ErrorCode:
-    topic = context.topics.find(name)
-    if topic is None or not 0 <= partition.partition_index < len(topic.partitions):
+    if not context.topics.has_partition(name, partition.partition_index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     metadata = (partition.committed_metadata or "").encode()
     if len(metadata) > context.config.offset_metadata_max_bytes:

@@ -3,6 +3,10 @@
 Between Kafka's brokers it carries every commit; here it serves the tool that aborts a hanging
 transaction (`kafka-transactions abort`). The log refuses markers of an epoch that is over.
 
+A partition that a marker names twice gets it once, and the results of a producer are answered
+together. No producer has a negative id or epoch: what would be its marker is an unknown server
+error, because Kafka, which fails inside, has no code for it.
+
 Versions: v1 flexible, v2 transaction version, which changes nothing for a marker.
 
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`; KIP-98, KIP-664.
@@ -13,6 +17,7 @@ from functools import partial
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.pending import Pending
+from broker.transactions.state import TopicPartition
 from protocol.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -38,13 +43,22 @@ class _Writing:
     def __init__(self, context: Context, message: WriteTxnMarkersRequest) -> None:
         self.pending: Pending[WriteTxnMarkersResponse] = Pending()
         self._context = context
-        self._response = WriteTxnMarkersResponse()
+        self._results: dict[int, dict[TopicPartition, ErrorCode]] = {}
         self._missing = 1
         for marker in message.markers:
-            self._response.markers.append(self._write(marker))
+            self._write(marker)
         self._one_less()
 
-    def _write(self, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    def _write(self, marker: WritableTxnMarker) -> None:
+        results = self._results.setdefault(marker.producer_id, {})
+        asked = dict.fromkeys(
+            (topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+        )
+        for tp in asked:
+            results.setdefault(tp, ErrorCode.NONE)  # in the order of the request
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            results.update(dict.fromkeys(asked, ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
         batch = build_end_txn_marker(
             commit=marker.transaction_result,
             producer_id=marker.producer_id,
@@ -52,44 +66,44 @@ class _Writing:
             timestamp_ms=self._context.clock.wall_ms(),
             coordinator_epoch=marker.coordinator_epoch,
         )
-        result = WritableTxnMarkerResult(producer_id=marker.producer_id)
-        for topic in marker.topics:
-            partitions = []
-            for index in topic.partition_indexes:
-                partition = WritableTxnMarkerPartitionResult(partition_index=index)
-                partitions.append(partition)
-                self._append(topic.name, partition, batch, marker)
-            result.topics.append(
-                WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions)
+        for tp in asked:
+            try:
+                log = self._context.topics.led_log(*tp)
+            except REFUSALS as error:
+                results[tp] = error_code(error)
+                continue
+            self._missing += 1
+            self._context.transactions.append_marker(
+                log,
+                batch,
+                partial(self._settle, results, tp),
+                producer_id=marker.producer_id,
+                is_commit=marker.transaction_result,
             )
-        return result
 
-    def _append(
-        self,
-        name: str,
-        partition: WritableTxnMarkerPartitionResult,
-        batch: bytes,
-        marker: WritableTxnMarker,
+    def _settle(
+        self, results: dict[TopicPartition, ErrorCode], tp: TopicPartition, error: ErrorCode
     ) -> None:
-        try:
-            log = self._context.topics.led_log(name, partition.partition_index)
-        except REFUSALS as error:
-            partition.error_code = error_code(error)
-            return
-        self._missing += 1
-        self._context.transactions.append_marker(
-            log,
-            batch,
-            partial(self._settle, partition),
-            producer_id=marker.producer_id,
-            is_commit=marker.transaction_result,
-        )
-
-    def _settle(self, partition: WritableTxnMarkerPartitionResult, error: ErrorCode) -> None:
-        partition.error_code = error
+        results[tp] = error
         self._one_less()
 
     def _one_less(self) -> None:
         self._missing -= 1
         if self._missing == 0:
-            self.pending.resolve(self._response)
+            self.pending.resolve(self._response())
+
+    def _response(self) -> WriteTxnMarkersResponse:
+        markers = []
+        for producer_id, results in self._results.items():
+            by_topic: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+            for (name, index), error in results.items():
+                by_topic.setdefault(name, []).append(
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                )
+            topics = [
+                WritableTxnMarkerTopicResult(name=name, partitions=partitions)
+                for name, partitions in by_topic.items()
+            ]
+            if topics:
+                markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
+        return WriteTxnMarkersResponse(markers=markers)

@@ -5,13 +5,17 @@ decision becomes true when it is durable in `__transaction_state`, and only then
 or acted on. A prepared end is carried to its end whatever happens: markers that a partition does
 not take are tried again, after a restart they are written anew. Refuses to know the wire.
 
-While one decision of an id is being stored, everybody else who asks hears
-CONCURRENT_TRANSACTIONS and comes again.
+While one decision of an id is being stored, every other request for it is answered with
+CONCURRENT_TRANSACTIONS and its client asks again.
 
 Differs from Kafka: EndTxn is answered when the markers are durable, not when the decision is.
 The client that gets the answer can begin its next transaction at once (Kafka makes it retry),
 and whoever it tells will find the records. If a partition refuses its marker the answer does not
 wait for it.
+
+Differs from Kafka: every transactional batch is compared with the transactional id of its request.
+Kafka asks its coordinator once for each partition and transaction, and stores what follows from the
+same producer under any id but null.
 
 Source: KIP-98, KIP-360, KIP-890 (part 1: a partition takes transactional records only while it
 is part of the transaction); Kafka's `TransactionCoordinator`, `TransactionMarkerChannelManager`.
@@ -31,7 +35,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import InternalTopic
 from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.transactions import records, state
-from broker.transactions.entry import Admission, Answer, Entry, transactional_producer
+from broker.transactions.entry import Admission, Answer, Entry
 from broker.transactions.producer_ids import ProducerIds
 from broker.transactions.state import (
     PREPARED,
@@ -45,10 +49,8 @@ from broker.transactions.steady_time import SteadyTime
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
 from protocol.stored.codec import UnknownRecord
-from storage.errors import InvalidProducerEpoch, InvalidTxnState
 
 if TYPE_CHECKING:
-    from protocol.records.checksums import Buffer
     from storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -81,7 +83,6 @@ class TransactionCoordinator:
             },
         )
         self._entries: dict[str, Entry] = {}
-        self._by_producer: dict[int, Entry] = {}
         self._open: set[str] = set()
         self._time = SteadyTime(services.clock)
         self._next_expiry_ms = 0
@@ -122,7 +123,8 @@ class TransactionCoordinator:
                 self._complete(entry)
             elif state.is_timed_out(entry.now, now_ms):
                 logger.info("%s: transaction timed out, aborted", transactional_id)
-                self._prepare_end(entry, state.plan_fence(entry.now, now_ms), None)
+                aborted = state.plan_fence(entry.now, now_ms, self._producer_ids.allocate)
+                self._prepare_end(entry, aborted, None)
         if now_ms >= self._next_expiry_ms:
             self._next_expiry_ms = now_ms + _EXPIRY_INTERVAL_MS
             self._expire(now_ms)
@@ -181,9 +183,8 @@ class TransactionCoordinator:
         answer: Answer,
     ) -> None:
         """Make partitions part of the producer's transaction, beginning one if needed."""
-        entry = self._entries.get(transactional_id)
-        error = _not_ready(entry, producer)
-        if entry is None or error is not ErrorCode.NONE:
+        entry, error = self._find_ready(transactional_id)
+        if entry is None:
             answer(error)
             return
         plan = state.plan_add_partitions(
@@ -193,6 +194,15 @@ class TransactionCoordinator:
             answer(plan.error)
         else:
             self._store(entry, plan.next, answer)
+
+    def _find_ready(self, transactional_id: str) -> tuple[Entry | None, ErrorCode]:
+        """The entry, or why nothing can be decided now: an unknown id, or a decision pending."""
+        entry = self._entries.get(transactional_id)
+        if entry is None:
+            return None, _no_entry(transactional_id)
+        if entry.is_busy:
+            return None, ErrorCode.CONCURRENT_TRANSACTIONS
+        return entry, ErrorCode.NONE
 
     def add_group(
         self, transactional_id: str, producer: ProducerIdAndEpoch, group_id: str, answer: Answer
@@ -215,27 +225,30 @@ class TransactionCoordinator:
         """
         entry = self._entries.get(transactional_id)
         if entry is None:
-            answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            answer(_no_entry(transactional_id))
             return
         entry.admissions.append(Admission(producer, frozenset(partitions), answer))
         if len(entry.admissions) == 1:
             self._admit_next(entry)
 
     def is_admitted(
-        self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
     ) -> bool:
-        """Whether the producer may write now: all partitions are in, and nobody waits before it."""
-        entry = self._by_producer.get(producer[0])
+        """Whether the producer may write now: all partitions are in, and no request waits."""
+        entry = self._entries.get(transactional_id)
         if entry is None or entry.admissions:
             return False
-        return all(self.append_error(producer, tp) is ErrorCode.NONE for tp in partitions)
+        return all(_write_error(entry, producer, tp) is ErrorCode.NONE for tp in partitions)
 
     def _admit_next(self, entry: Entry) -> None:
-        """Go through those who wait, oldest first, until a decision has to be stored."""
+        """Go through the requests that wait, oldest first, until a decision has to be stored."""
         while entry.admissions:
             producer, partitions, answer = entry.admissions[0]
-            plan = Plan(error=_not_ready(entry, producer))
-            if plan.error is ErrorCode.NONE:
+            plan = Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+            if not entry.is_busy:
                 plan = state.plan_add_partitions(
                     entry.now, producer, partitions, self._time.now_ms()
                 )
@@ -265,7 +278,10 @@ class TransactionCoordinator:
         """
         entry = self._entries.get(transactional_id)
         if entry is None:
-            answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            answer(_no_entry(transactional_id))
+            return
+        if entry.is_busy and bumps_epoch:
+            answer(ErrorCode.CONCURRENT_TRANSACTIONS)
             return
         plan = state.plan_end(
             entry.now,
@@ -283,42 +299,20 @@ class TransactionCoordinator:
         else:
             self._store(entry, plan.next, answer)
 
-    def append_error(self, producer: ProducerIdAndEpoch, partition: TopicPartition) -> ErrorCode:
+    def append_error(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition
+    ) -> ErrorCode:
         """NONE when this producer's transaction is open and covers the partition (KIP-890).
 
-        Without the check a late batch would open a transaction that nobody ever ends.
+        Without the check a late batch would open a transaction that no end marker ever ends, and
+        one under a foreign id would be ended by the wrong producer. TRANSACTION_ABORTABLE is what
+        a partition that was not added is called; clients that do not know it yet are given
+        INVALID_TXN_STATE (`state.refusal_of_a_write`).
         """
-        entry = self._by_producer.get(producer[0])
+        entry = self._entries.get(transactional_id)
         if entry is None:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if producer[1] != entry.now.producer_epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if entry.now.state is not TxnState.ONGOING or partition not in entry.now.partitions:
-            return ErrorCode.INVALID_TXN_STATE
-        return ErrorCode.NONE
-
-    def check_append(self, data: Buffer | None, topic: str, partition: int) -> None:
-        """Let a client's records pass unless they are transactional and out of place (KIP-890).
-
-        What the batch itself says counts, not what the request claims. Records that are no batch
-        at all are for the log to refuse.
-
-        Raises:
-            InvalidProducerEpoch: another producer has the transactional id now.
-            InvalidTxnState: the producer has no open transaction that covers the partition.
-        """
-        producer = transactional_producer(data)
-        if producer is None:
-            return
-        error = self.append_error(producer, (topic, partition))
-        if error is ErrorCode.INVALID_PRODUCER_EPOCH:
-            raise InvalidProducerEpoch(
-                f"producer {producer[0]} with epoch {producer[1]} has been replaced"
-            )
-        if error is not ErrorCode.NONE:
-            raise InvalidTxnState(
-                f"producer {producer[0]} has no open transaction with {topic}-{partition}"
-            )
+            return _no_entry(transactional_id)
+        return _write_error(entry, producer, partition)
 
     def append_marker(
         self, log: Log, marker: bytes, answer: Answer, *, producer_id: int, is_commit: bool
@@ -380,8 +374,6 @@ class TransactionCoordinator:
         def stored(error: ErrorCode) -> None:
             entry.is_busy = False
             if error is ErrorCode.NONE:
-                if entry.now.producer_id != snapshot.producer_id:
-                    self._by_producer.pop(entry.now.producer_id, None)
                 entry.now = snapshot
                 self._index(entry)
             when_done(error)
@@ -390,7 +382,6 @@ class TransactionCoordinator:
         self._topic.append(self._topic.partition_of(transactional_id), [record], stored)
 
     def _index(self, entry: Entry) -> None:
-        self._by_producer[entry.now.producer_id] = entry
         if entry.now.state is TxnState.ONGOING or entry.now.state in PREPARED:
             self._open.add(entry.now.transactional_id)
         else:
@@ -484,17 +475,27 @@ class TransactionCoordinator:
             entry.is_busy = False
             if error is ErrorCode.NONE:
                 self._entries.pop(transactional_id, None)
-                self._by_producer.pop(entry.now.producer_id, None)
 
         tombstone = (records.encode_key(transactional_id), None)
         self._topic.append(self._topic.partition_of(transactional_id), [tombstone], stored)
 
 
-def _not_ready(entry: Entry | None, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """Why nothing can be decided now: an unknown id, the wrong producer, or a decision pending."""
-    if entry is None:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+def _no_entry(transactional_id: str) -> ErrorCode:
+    """Why there is no such transactional id."""
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def _write_error(
+    entry: Entry, producer: ProducerIdAndEpoch, partition: TopicPartition
+) -> ErrorCode:
+    """NONE when the producer may write to the partition now."""
     error = state.producer_error(entry.now, producer)
-    if error is ErrorCode.NONE and entry.is_busy:
+    if error is not ErrorCode.NONE:
+        return error
+    if entry.now.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    return error
+    if entry.now.state is not TxnState.ONGOING or partition not in entry.now.partitions:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return ErrorCode.NONE

@@ -58,7 +58,7 @@ class Entry:
 
 
 def transactional_producer(data: Buffer | None) -> ProducerIdAndEpoch | None:
-    """Whose transaction the records belong to, by what the first batch says; None for nobody's.
+    """Whose transaction the records belong to, by what the first batch says; None for no one's.
 
     Records that are no batch at all are for the log to refuse.
     """

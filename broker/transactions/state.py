@@ -9,7 +9,7 @@ snapshot and only then takes it for the truth.
                  add partition                     end                    markers written
   EMPTY ─────────────────────▶ ONGOING ──▶ PREPARE_COMMIT / PREPARE_ABORT ──▶ COMPLETE_*
     ▲                            ▲  │ timeout, or a new producer:                 │
-    └── init producer ───────────┼──┘ PREPARE_ABORT with the next epoch           │
+    └── init producer ───────────┼──┘ PREPARE_ABORT under the next epoch          │
                                  └──────────── add partition ─────────────────────┘
 ```
 
@@ -68,8 +68,9 @@ SETTLED: Final = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.C
 class TxnSnapshot:
     """Everything that is known of a transactional id.
 
-    `last_producer_id` and `last_producer_epoch` are those before the latest `InitProducerId` of
-    a client that named them, by which its retry is recognised. `started_ms` is NO_TIMESTAMP
+    `last_producer_id` and `last_producer_epoch` are those before the latest bump of which the
+    producer may not know: an `InitProducerId` that named them, an end of transaction version 2, or
+    an abort by the coordinator. By them its retry is recognised. `started_ms` is NO_TIMESTAMP
     while no transaction is open or ending. `next_producer_id` is set while a transaction ends
     that has used up the epochs of its producer id. `client_version` is the transaction version of
     the client that ended the last one.
@@ -114,16 +115,17 @@ def plan_init(
 ) -> Plan:
     """A producer begins, or begins again with the id and epoch that it `expected` to have.
 
-    An open transaction is aborted under the next epoch first, and the producer told to ask
-    again; so whoever had the old epoch is fenced before the new one is given out. `allocate`
-    gives a new producer id and is called only if the epochs of this one are used up.
+    An open transaction is aborted under the next epoch first, and the producer has to ask again,
+    which gives it one epoch more: the producer before it is fenced then. `allocate` gives a new
+    producer id and is called only if the epochs of this one are used up.
     """
-    if expected is not None and not _may_be(now, expected):
-        return Plan(error=ErrorCode.PRODUCER_FENCED)
     if now.state in PREPARED:
         return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+    if expected is not None and not _may_be(now, expected):
+        return Plan(error=ErrorCode.PRODUCER_FENCED)
     if now.state is TxnState.ONGOING:
-        return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS, next=plan_fence(now, now_ms))
+        aborted = plan_fence(now, now_ms, allocate)
+        return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS, next=aborted)
     fresh = replace(
         now,
         state=TxnState.EMPTY,
@@ -164,9 +166,11 @@ def _plan_next_epoch(
 
 
 def _may_be(now: TxnSnapshot, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the one who expects this may be the current producer, or was it one id ago."""
-    is_new = now.producer_epoch == NO_PRODUCER_EPOCH
-    return is_new or expected[0] in (now.producer_id, now.last_producer_id)
+    """Whether a producer with this identity may be the current one, or was it one id ago."""
+    producer_id, epoch = expected
+    if now.producer_epoch == NO_PRODUCER_EPOCH or producer_id == now.producer_id:
+        return True
+    return producer_id == now.last_producer_id and epoch >= _EPOCH_EXHAUSTED
 
 
 def producer_error(now: TxnSnapshot, producer: ProducerIdAndEpoch) -> ErrorCode:
@@ -185,12 +189,15 @@ def plan_add_partitions(
     partitions: frozenset[TopicPartition],
     now_ms: int,
 ) -> Plan:
-    """Partitions join the transaction, which begins if none is open."""
+    """Partitions join the transaction, which begins if none is open.
+
+    While a transaction ends the producer may go on under an identity that is not current yet.
+    """
+    if now.state in PREPARED:
+        return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
     error = producer_error(now, producer)
     if error is not ErrorCode.NONE:
         return Plan(error=error)
-    if now.state in PREPARED:
-        return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
     if now.state is TxnState.ONGOING:
         if partitions <= now.partitions:
             return Plan()
@@ -207,6 +214,23 @@ def plan_add_partitions(
     )
 
 
+def refusal_of_a_write(
+    error: ErrorCode, *, knows_abortable: bool, knows_concurrent: bool
+) -> ErrorCode:
+    """What a client is answered whose records or offsets are refused as `error`.
+
+    A fenced producer is an INVALID_PRODUCER_EPOCH. A client that does not expect
+    CONCURRENT_TRANSACTIONS here is given a code that it retries without asking for metadata.
+    """
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and not knows_concurrent:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
 def plan_end(
     now: TxnSnapshot,
     producer: ProducerIdAndEpoch,
@@ -219,17 +243,19 @@ def plan_end(
 
     Such a producer has another epoch for each transaction, so the end is marked with the next
     one and nothing of the old epoch, however late, can get into the next transaction. It may
-    abort what it cannot know never began. Its retry comes under the epoch before.
+    abort what it cannot know never began. Its retry comes under the epoch before, and so does the
+    abort of a transaction that the coordinator has aborted: it is answered with the next identity.
 
     | state           | commit                  | abort                   |
     |-----------------|-------------------------|-------------------------|
     | EMPTY           | INVALID_TXN_STATE       | INVALID_TXN_STATE       |
     | ONGOING         | PREPARE_COMMIT          | PREPARE_ABORT           |
-    | PREPARE_COMMIT  | CONCURRENT_TRANSACTIONS | INVALID_TXN_STATE       |
-    | PREPARE_ABORT   | INVALID_TXN_STATE       | CONCURRENT_TRANSACTIONS |
+    | PREPARE_*       | CONCURRENT_TRANSACTIONS | CONCURRENT_TRANSACTIONS |
     | COMPLETE_COMMIT | done already            | INVALID_TXN_STATE       |
     | COMPLETE_ABORT  | INVALID_TXN_STATE       | done already            |
     """
+    if allocate is not None and now.state in PREPARED:
+        return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
     prepared = TxnState.PREPARE_COMMIT if is_commit else TxnState.PREPARE_ABORT
     complete = TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
     is_retry = allocate is not None and _has_just_ended(now, producer)
@@ -244,7 +270,7 @@ def plan_end(
         return Plan(next=plan_complete(aborted, now_ms))
     if now.state is complete and (allocate is None or is_retry):
         return Plan()
-    if now.state is prepared:
+    if now.state in PREPARED:
         return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
     return Plan(error=ErrorCode.INVALID_TXN_STATE)
 
@@ -269,21 +295,15 @@ def _bumped(ended: TxnSnapshot, allocate: Callable[[], int]) -> TxnSnapshot:
     )
 
 
-def plan_fence(now: TxnSnapshot, now_ms: int) -> TxnSnapshot:
-    """An open transaction aborted by the coordinator: under the next epoch, which nobody has.
+def plan_fence(now: TxnSnapshot, now_ms: int, allocate: Callable[[], int]) -> TxnSnapshot:
+    """An open transaction aborted by the coordinator, under the next epoch.
 
-    The epoch that only fencing may use is used at most once: `plan_init` changes the id then.
+    Its producer may go on: EndTxn of transaction version 2 and `plan_init` recognise the epoch
+    before, and answer with this one. A producer that the coordinator made room for is given one
+    epoch more, which fences it.
     """
     assert now.state is TxnState.ONGOING, now.state
-    assert now.producer_epoch < EPOCH_MAX, now.producer_epoch
-    return replace(
-        now,
-        state=TxnState.PREPARE_ABORT,
-        producer_epoch=now.producer_epoch + 1,
-        last_producer_epoch=NO_PRODUCER_EPOCH,
-        updated_ms=now_ms,
-        client_version=0,
-    )
+    return _bumped(replace(now, state=TxnState.PREPARE_ABORT, updated_ms=now_ms), allocate)
 
 
 def plan_complete(now: TxnSnapshot, now_ms: int) -> TxnSnapshot:

@@ -94,10 +94,15 @@ class MemberMetadataValue:
 
 @dataclass(slots=True, kw_only=True)
 class TopicPartitions:
-    """Partitions of one topic."""
+    """Partitions of one topic.
+
+    `assignment_epochs` are the epochs in which the partitions were assigned, in their order; only
+    current assignments have them, and only since Kafka 4.3 (KIP-1251).
+    """
 
     topic_id: bytes = uuid()
     partitions: list[int] = array(INT32)
+    assignment_epochs: list[int] | None = array(INT32, nullable_since=0, tag=0, default=None)
 
 
 @stored(max_version=0, flexible_since=0)

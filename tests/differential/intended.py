@@ -54,12 +54,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         case=r".* times most negative",
     ),
     Intended(
-        "a transactional batch without transactional id is an invalid transaction, not a matter of "
-        "authorization",
-        case=r"v2 transactional without producer|producer transactional, unknown",
-        aspect="answers",
-    ),
-    Intended(
         "a codec that does not exist is an unsupported one; Kafka fails internally",
         case=r"v\d codec (4|5|7|says gzip)",
         aspect="answers",

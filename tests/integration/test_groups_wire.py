@@ -79,6 +79,8 @@ async def _sync(client: RawClient, version: int, joined: JoinGroupResponse) -> A
             group_id="g",
             generation_id=joined.generation_id,
             member_id=joined.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
             assignments=[
                 SyncGroupRequestAssignment(member_id=each.member_id, assignment=b"a")
                 for each in joined.members
@@ -153,9 +155,9 @@ async def test_is_a_refused_join_well_formed(tmp_path: Path, version: int) -> No
 async def test_is_a_refused_sync_well_formed(tmp_path: Path, version: int) -> None:
     async with running_broker(tmp_path) as broker:
         client = await broker.client()
-        refused = await client.request(
-            SyncGroupRequest(group_id="g", generation_id=1, member_id="m"), version
-        )
+        request = SyncGroupRequest(group_id="g", generation_id=1, member_id="m")
+        request.protocol_type = request.protocol_name = "x"
+        refused = await client.request(request, version)
         assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert bytes(refused.assignment) == b""
 
@@ -419,7 +421,7 @@ async def test_are_groups_described_in_every_version(tmp_path: Path, version: in
         assert bytes(member.member_metadata) == SUBSCRIBED_TO_T
         assert bytes(member.member_assignment) == b"a"
         if version >= 3:
-            assert described.authorized_operations == 0x148
+            assert described.authorized_operations == 0xD48
         if version >= 4:
             assert member.group_instance_id == "i"
         assert nobody.group_state == "Dead"

@@ -195,14 +195,15 @@ async def test_offsets_join_the_transaction_by_being_committed(tmp_path: Path) -
         assert await commit(0) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-@pytest.mark.parametrize("version", [7, 11])
+@pytest.mark.parametrize("version", [7, 10, 11])
 async def test_older_requests_still_have_to_add_their_partitions(
     tmp_path: Path, version: int
 ) -> None:
     async with running_broker(tmp_path) as broker:
         session = await Session.open(broker)
         await session.init()
-        assert await write(session, "a", version=version) == [ErrorCode.INVALID_TXN_STATE]
+        refused = ErrorCode.TRANSACTION_ABORTABLE if version >= 11 else ErrorCode.INVALID_TXN_STATE
+        assert await write(session, "a", version=version) == [refused]
         assert await session.add(0) == [NONE]
         assert await write(session, "a", version=version) == [NONE]
         assert await session.end() == NONE

@@ -11,6 +11,7 @@ says what to install. Nothing in this module knows Kafka; see `tests.support.kaf
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -174,6 +175,26 @@ def go_program(source: Path, *shared: Path) -> Path:
         _run([go, "build", "-o", str(folder / "program"), "."], cwd=work)
 
     return _once("go", (source.name, text), build) / "program"
+
+
+def go_tests(module: str, version: str, package: str) -> tuple[Path, Path]:
+    """The folder of a package of a published Go module, and its tests as an executable.
+
+    The tests expect to be started in that folder.
+    """
+    go = _find_go()
+
+    def build(folder: Path) -> None:
+        (folder / "go.mod").write_text("module local\n")
+        told = json.loads(_run([go, "mod", "download", "-json", f"{module}@{version}"], cwd=folder))
+        # The module cache is read-only, and what is there already is no writable checkout.
+        shutil.copytree(told["Dir"], folder / "source", copy_function=shutil.copyfile)
+        for path in (folder / "source", *(folder / "source").rglob("*/")):
+            path.chmod(0o755)
+        _run([go, "test", "-c", "-o", str(folder / "tests"), "."], cwd=folder / "source" / package)
+
+    folder = _once("go-tests", (module, version, package), build)
+    return folder / "source" / package, folder / "tests"
 
 
 def _find_go() -> str:

@@ -190,11 +190,13 @@ class ConsumerDialogue:
         self.lines.append(f"{names[0]}: {error.name}")
 
     def _commit(self, names: list[str], facts: dict[str, str]) -> None:
+        partitions = _by_topic(facts.get("of", "t0"))
         error = self._coordinator.commit_error(
             "g",
             names[0] if names else "",
             facts.get("instance"),
             int(facts.get("epoch", "-1")),
+            [(topic, index) for topic, indexes in partitions.items() for index in indexes],
             knows_epochs=int(facts.get("version", "9")) >= 9,
         )
         self.lines.append(f"{names[0] if names else 'nobody'}: {error.name}")

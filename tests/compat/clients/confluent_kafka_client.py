@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from contract import Arguments, emit, main, text, wants_more
 
 
@@ -165,6 +166,49 @@ def transact(arguments: Arguments) -> None:
     emit(committed=20, aborted=10)
 
 
+def late(arguments: Arguments) -> None:
+    producer = late_producer(arguments)
+    producer.begin_transaction()
+    producer.produce(arguments["topic"], "late")
+    producer.flush(20)
+    emit(written=True)
+    while not os.path.exists(arguments["go"]):
+        producer.poll(0.02)
+    ended = "done"
+    try:
+        if arguments["end"] == "commit":
+            producer.commit_transaction(20)
+        else:
+            producer.abort_transaction(20)
+    except KafkaException as error:
+        ended = error.args[0].name()
+    survives = True
+    try:
+        write_next(producer, arguments["topic"])
+    except KafkaException:
+        survives = False
+        write_next(late_producer(arguments), arguments["topic"])
+    emit(ended=ended, survives=survives)
+
+
+def late_producer(arguments: Arguments) -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": arguments["bootstrap"],
+            "transactional.id": arguments["id"],
+            "transaction.timeout.ms": int(arguments["timeout_ms"]),
+        }
+    )
+    producer.init_transactions(20)
+    return producer
+
+
+def write_next(producer: Producer, topic: str) -> None:
+    producer.begin_transaction()
+    producer.produce(topic, "next")
+    producer.commit_transaction(20)
+
+
 if __name__ == "__main__":
     main(
         {
@@ -174,5 +218,6 @@ if __name__ == "__main__":
             "times": times,
             "admin": admin,
             "transact": transact,
+            "late": late,
         }
     )

@@ -40,7 +40,8 @@ public class JavaClient {
       case "produce" -> produce();
       case "consume", "member" -> consume();
       case "times" -> times();
-      case "admin", "transact" -> Class.forName(words[0].equals("admin") ? "JavaAdmin" : "JavaTransactions")
+      case "admin", "transact", "late" -> Class.forName(
+              Map.of("admin", "JavaAdmin", "transact", "JavaTransactions", "late", "JavaLate").get(words[0]))
           .getMethod("run", Map.class).invoke(null, arguments);
       default -> throw new IllegalArgumentException(words[0]);
     }

@@ -20,6 +20,7 @@ from broker.groups.consumer_values import (
     HeartbeatAnswer,
     HeartbeatRequest,
     MemberState,
+    Partition,
     Partitions,
     StoredConsumerGroup,
     TopicImage,
@@ -263,6 +264,30 @@ def test_offsets_are_for_members_in_their_epoch() -> None:
     assert table.group.offset_error("m1", 1) is ErrorCode.NONE
     assert table.group.offset_error("m1", 0) is ErrorCode.STALE_MEMBER_EPOCH
     assert table.group.offset_error("m2", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_offsets_of_kept_partitions_may_come_in_an_epoch_that_is_over() -> None:
+    table = Table()
+    table.join("m1")
+    table.join("m2")
+    kept = table.beat("m1", 1).assigned
+    assert kept is not None
+    given_up = parts(0, 1, 2, 3) - kept
+
+    def error(epoch: int, *partitions: Partition) -> ErrorCode:
+        return table.group.offset_error("m1", epoch, partitions)
+
+    assert error(1, *given_up) is ErrorCode.NONE, "it still has them"
+    table.beat("m1", 1, owned=kept)
+    table.beat("m2", 2)
+    table.restart()
+    assert error(2, *given_up) is ErrorCode.NONE, "the present epoch is not looked into"
+    assert error(1, *kept) is ErrorCode.NONE
+    for epoch, partitions in ((1, given_up), (1, kept | given_up), (0, kept), (3, kept)):
+        assert error(epoch, *partitions) is ErrorCode.STALE_MEMBER_EPOCH, (epoch, partitions)
+    others = table.group.offset_error("m2", 1, given_up)
+    assert others is ErrorCode.STALE_MEMBER_EPOCH, "it was given them in epoch 2"
+    assert table.group.offset_error("m1", 1) is ErrorCode.STALE_MEMBER_EPOCH, "a fetch"
 
 
 def test_a_restart_changes_nothing_for_members_that_go_on() -> None:

@@ -37,7 +37,8 @@ CURRENT = CurrentAssignment(
     previous_epoch=2,
     state=MemberState.UNREVOKED,
     assigned=frozenset({(TOPIC, 1), (TOPIC, 0)}),
-    pending_revocation=frozenset(),
+    pending_revocation=frozenset({(TOPIC, 2)}),
+    since={(TOPIC, 0): 1, (TOPIC, 1): 3, (TOPIC, 2): 2},
 )
 CLASSIC = Subscription(
     client_id="test",
@@ -51,6 +52,8 @@ CLASSIC = Subscription(
     ),
 )
 TOPICS_HEX = "02" + TOPIC.hex() + "03" + "00000000" + "00000001" + "00"
+ASSIGNED_HEX = "02" + TOPIC.hex() + "03 00000000 00000001" + "01 00 09 03 00000001 00000003"
+PENDING_HEX = "02" + TOPIC.hex() + "02 00000002" + "01 00 05 02 00000002"
 GOLDEN = [
     (Change(ChangeKind.GROUP_EPOCH, None, 7), "0003 0001 67", "0000 00000007 00"),
     (Change(ChangeKind.ASSIGNMENT_EPOCH, None, 7), "0006 0001 67", "0000 00000007 00"),
@@ -73,7 +76,7 @@ GOLDEN = [
     (
         Change(ChangeKind.CURRENT, "m", CURRENT),
         "0008 0001 67 0001 6d",
-        f"0000 00000003 00000002 01 {TOPICS_HEX} 01 00",
+        f"0000 00000003 00000002 01 {ASSIGNED_HEX} {PENDING_HEX} 00",
     ),
 ]
 
@@ -93,8 +96,25 @@ def test_is_what_was_stored_what_is_read() -> None:
         take_record(stored, about, value)
     assert (stored.epoch, stored.assignment_epoch) == (7, 7)
     assert stored.subscriptions == {"m": SUBSCRIPTION, "n": CLASSIC}
-    assert stored.targets == {"m": CURRENT.assigned}
+    assert stored.targets == {"m": frozenset({(TOPIC, 0), (TOPIC, 1)})}
     assert stored.current == {"m": CURRENT}
+
+
+@pytest.mark.parametrize(
+    ("epoch_hex", "since"), [("00000003", 3), ("fffffffe", 0)], ids=["there", "away"]
+)
+@pytest.mark.parametrize("tags_hex", ["00", "01 00 05 02 00000009"], ids=["none", "too few"])
+def test_have_partitions_without_an_epoch_that_of_their_member(
+    tags_hex: str, epoch_hex: str, since: int
+) -> None:
+    """Older releases of Kafka, and of this broker, stored no epochs of partitions."""
+    stored = StoredConsumerGroup()
+    topics_hex = TOPICS_HEX.removesuffix("00") + tags_hex
+    value = bytes.fromhex(f"0000 {epoch_hex} 00000002 00 {topics_hex} 01 00")
+    take_record(stored, ConsumerKey(ChangeKind.CURRENT, "g", "m"), value)
+    current = stored.current["m"]
+    assert current.assigned == {(TOPIC, 0), (TOPIC, 1)}
+    assert [current.had_since((TOPIC, index)) for index in range(3)] == [since, since, None]
 
 
 def test_is_a_tombstone_a_key_alone() -> None:

@@ -14,7 +14,7 @@ from broker.transactions.state import TxnState
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
-from storage.errors import InvalidProducerEpoch, InvalidTxnState, LogOffline
+from storage.errors import LogOffline
 from tests.unit.broker.groups.fakes import FakeLog, World
 
 NONE = ErrorCode.NONE
@@ -88,6 +88,11 @@ async def test_is_an_unknown_id_refused() -> None:
     assert c.add((0, 0), T0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     assert c.end((0, 0)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     assert c.txns.find("x") is None
+    answers: list[ErrorCode] = []
+    c.txns.add_partitions("", (0, 0), [T0], answers.append)
+    c.txns.end("", (0, 0), is_commit=True, answer=answers.append)
+    c.txns.admit("", (0, 0), [T0], answers.append)
+    assert answers == [ErrorCode.INVALID_REQUEST] * 3, "no transactional id is empty"
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -118,7 +123,7 @@ async def test_is_nothing_answered_before_it_is_durable() -> None:
     c.world.commits.is_holding = True
     added = c.add(me, T0)
     assert added == []
-    assert c.txns.append_error(me, T0) is ErrorCode.INVALID_TXN_STATE
+    assert c.txns.append_error("x", me, T0) is ErrorCode.TRANSACTION_ABORTABLE
     c.world.commits.flush()
     assert added == [NONE]
     ended = c.end(me)
@@ -233,43 +238,37 @@ async def test_is_an_unused_id_forgotten() -> None:
 # -- what a partition takes (KIP-890) --------------------------------------------------------------
 
 
-def _batch(producer: tuple[int, int], *, is_transactional: bool = True) -> bytes:
-    return build_batch(
-        [Record(0, 0, None, b"v", ())],
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        base_sequence=0,
-        is_transactional=is_transactional,
-    )
-
-
 async def test_may_only_the_open_transaction_write() -> None:
     c = await Coordinated.start()
     me = c.init()
-    with pytest.raises(InvalidTxnState):
-        c.txns.check_append(_batch(me), *T0)
+    assert c.txns.append_error("x", me, T0) is ErrorCode.TRANSACTION_ABORTABLE
     c.add(me, T0)
-    c.txns.check_append(_batch(me), *T0)
-    with pytest.raises(InvalidTxnState):
-        c.txns.check_append(_batch(me), *T1)
-    with pytest.raises(InvalidProducerEpoch):
-        c.txns.check_append(_batch((me[0], me[1] - 1)), *T0)
+    assert c.txns.append_error("x", me, T0) is NONE
+    assert c.txns.append_error("x", me, T1) is ErrorCode.TRANSACTION_ABORTABLE
+    assert c.txns.append_error("x", (me[0], me[1] - 1), T0) is ErrorCode.PRODUCER_FENCED
     c.end(me)
-    with pytest.raises(InvalidTxnState):
-        c.txns.check_append(_batch(me), *T0)
+    assert c.txns.append_error("x", me, T0) is ErrorCode.TRANSACTION_ABORTABLE
 
 
-async def test_may_a_transaction_of_nobody_write() -> None:
+async def test_has_a_write_to_wait_while_the_transaction_ends() -> None:
     c = await Coordinated.start()
-    with pytest.raises(InvalidTxnState):
-        c.txns.check_append(_batch((4711, 0)), *T0)
+    me = c.init()
+    c.add(me, T0)
+    c.log("t").error = LogOffline("/d", "gone")
+    c.end(me)
+    assert c.state() is TxnState.PREPARE_COMMIT
+    assert c.txns.append_error("x", me, T0) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-@pytest.mark.parametrize("data", [None, b"", b"x" * 60, bytes(100)])
-async def test_is_what_is_no_transactional_batch_let_through(data: bytes | None) -> None:
+async def test_may_a_producer_write_under_another_transactional_id() -> None:
     c = await Coordinated.start()
-    c.txns.check_append(data, *T0)
-    c.txns.check_append(_batch((1, 0), is_transactional=False), *T0)
+    me = c.init()
+    c.add(me, T0)
+    c.init("y")
+    for name in ("y", "nosuch"):
+        assert c.txns.append_error(name, me, T0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert c.txns.append_error("", me, T0) is ErrorCode.INVALID_REQUEST
+    assert c.txns.append_error("x", (4711, 0), T0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 # -- offsets in transactions -----------------------------------------------------------------------
@@ -381,7 +380,7 @@ async def test_is_an_open_transaction_still_open_after_a_restart() -> None:
     me = c.init()
     c.add(me, T0)
     again = await Coordinated.start(c.world)
-    assert again.txns.append_error(me, T0) is NONE
+    assert again.txns.append_error("x", me, T0) is NONE
     assert again.end(me) == [NONE]
     assert again.log("t").markers() == [(*me, True)]
 
@@ -413,13 +412,13 @@ async def test_do_those_who_wait_go_on_in_the_order_they_came() -> None:
     admit("third", T1)
     admit("fourth", T0)
     assert told == []
-    assert not c.txns.is_admitted(me, [T0])
+    assert not c.txns.is_admitted("x", me, [T0])
     c.world.commits.flush(1)
     assert told == [("first", NONE), ("second", NONE)], "the third has to be stored first"
-    assert not c.txns.is_admitted(me, [T0]), "the fourth is still before whoever asks now"
+    assert not c.txns.is_admitted("x", me, [T0]), "the fourth is still before whoever asks now"
     c.world.commits.flush(1)
     assert told[2:] == [("third", NONE), ("fourth", NONE)]
-    assert c.txns.is_admitted(me, [T0, T1])
+    assert c.txns.is_admitted("x", me, [T0, T1])
 
 
 async def test_is_nobody_admitted_when_the_log_refuses() -> None:
@@ -430,7 +429,7 @@ async def test_is_nobody_admitted_when_the_log_refuses() -> None:
     c.txns.admit("x", me, [T0], told.append)
     c.world.commits.fail()
     assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert not c.txns.is_admitted(me, [T0])
+    assert not c.txns.is_admitted("x", me, [T0])
     c.world.commits.is_holding = False
     c.txns.admit("x", me, [T0], told.append)
     assert told[1:] == [NONE]

@@ -24,6 +24,10 @@ def _init(now: TxnSnapshot, expected: tuple[int, int] | None = None) -> Plan:
     )
 
 
+def _fence(now: TxnSnapshot) -> TxnSnapshot:
+    return state.plan_fence(now, 200, lambda: 99)
+
+
 def _identity(plan: Plan) -> tuple[int, int]:
     assert plan.next is not None, plan.error
     return plan.next.producer_id, plan.next.producer_epoch
@@ -75,8 +79,9 @@ def test_is_an_open_transaction_aborted_under_the_next_epoch_first() -> None:
 
 @pytest.mark.parametrize("ending", sorted(state.PREPARED))
 def test_must_an_end_be_over_before_the_next_begins(ending: TxnState) -> None:
-    plan = _init(replace(ONGOING, state=ending))
-    assert plan == Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+    for expected in (None, (1, 3), (1, 2), (2, 3)):
+        plan = _init(replace(ONGOING, state=ending), expected)
+        assert plan == Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def test_is_a_new_id_given_when_the_epochs_are_used_up() -> None:
@@ -98,7 +103,16 @@ def test_can_the_last_epoch_still_be_fenced() -> None:
     assert fenced is not None
     assert fenced.producer_epoch == 32767
     settled = state.plan_complete(fenced, 600)
-    assert _identity(_init(settled)) == (99, 0)
+    assert (settled.producer_id, settled.producer_epoch) == (99, 0)
+    assert _identity(_init(settled)) == (99, 1)
+
+
+def test_is_the_id_before_taken_from_a_producer_that_knew_its_last_epoch_only() -> None:
+    used_up = replace(ONGOING, producer_epoch=state.EPOCH_MAX - 1)
+    settled = state.plan_complete(_fence(used_up), 300)
+    assert _identity(_init(settled, (1, state.EPOCH_MAX - 1))) == (99, 0)
+    assert _init(settled, (1, 3)) == Plan(error=ErrorCode.PRODUCER_FENCED)
+    assert _init(settled, (2, state.EPOCH_MAX - 1)) == Plan(error=ErrorCode.PRODUCER_FENCED)
 
 
 # -- adding ----------------------------------------------------------------------------------------
@@ -135,8 +149,9 @@ def test_may_another_producer_add_or_end(producer: tuple[int, int], error: Error
 
 def test_does_the_next_transaction_wait_for_the_end_of_the_last() -> None:
     ending = replace(ONGOING, state=TxnState.PREPARE_COMMIT)
-    plan = state.plan_add_partitions(ending, (1, 3), frozenset({("t", 0)}), 200)
-    assert plan == Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+    for producer in ((1, 3), (99, 0)):
+        plan = state.plan_add_partitions(ending, producer, frozenset({("t", 0)}), 200)
+        assert plan == Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS), "the next id may be known"
 
 
 # -- ending ----------------------------------------------------------------------------------------
@@ -147,8 +162,8 @@ def test_does_the_next_transaction_wait_for_the_end_of_the_last() -> None:
     [
         ("EMPTY", "INVALID_TXN_STATE", "INVALID_TXN_STATE"),
         ("ONGOING", "-> PREPARE_COMMIT", "-> PREPARE_ABORT"),
-        ("PREPARE_COMMIT", "CONCURRENT_TRANSACTIONS", "INVALID_TXN_STATE"),
-        ("PREPARE_ABORT", "INVALID_TXN_STATE", "CONCURRENT_TRANSACTIONS"),
+        ("PREPARE_COMMIT", "CONCURRENT_TRANSACTIONS", "CONCURRENT_TRANSACTIONS"),
+        ("PREPARE_ABORT", "CONCURRENT_TRANSACTIONS", "CONCURRENT_TRANSACTIONS"),
         ("COMPLETE_COMMIT", "NONE", "INVALID_TXN_STATE"),
         ("COMPLETE_ABORT", "INVALID_TXN_STATE", "NONE"),
     ],
@@ -181,7 +196,7 @@ def test_may_an_open_transaction_be_completed() -> None:
 
 def test_may_a_settled_transaction_be_fenced() -> None:
     with pytest.raises(AssertionError):
-        state.plan_fence(EMPTY, 0)
+        _fence(EMPTY)
 
 
 def test_when_is_a_transaction_timed_out() -> None:
@@ -215,7 +230,7 @@ def test_do_id_and_epoch_only_grow(steps: list[str]) -> None:
         elif step in ("commit", "abort"):
             plan = state.plan_end(now, me, is_commit=step == "commit", now_ms=0)
         elif step == "fence" and now.state is TxnState.ONGOING:
-            plan = Plan(next=state.plan_fence(now, 0))
+            plan = Plan(next=state.plan_fence(now, 0, lambda: next(ids)))
         elif step == "done" and now.state in state.PREPARED:
             plan = Plan(next=state.plan_complete(now, 0))
         else:
@@ -277,6 +292,61 @@ def test_may_what_never_began_be_aborted_but_not_committed(now: TxnSnapshot) -> 
     assert _end2(now, (1, 3)).error is ErrorCode.INVALID_TXN_STATE
 
 
-def test_is_a_timed_out_producer_fenced() -> None:
-    fenced = state.plan_complete(state.plan_fence(ONGOING, 200), 300)
-    assert _end2(fenced, (1, 3)).error is ErrorCode.PRODUCER_FENCED
+def test_may_a_producer_abort_what_the_coordinator_has_aborted() -> None:
+    prepared = _fence(ONGOING)
+    for is_commit in (True, False):
+        early = _end2(prepared, (1, 3), is_commit=is_commit)
+        assert early.error is ErrorCode.CONCURRENT_TRANSACTIONS
+    fenced = state.plan_complete(prepared, 300)
+    assert (fenced.state, fenced.producer_epoch) == (TxnState.COMPLETE_ABORT, 4)
+    assert _end2(fenced, (1, 3), is_commit=False) == Plan(), "it goes on in the next epoch"
+    assert _end2(fenced, (1, 3)).error is ErrorCode.INVALID_TXN_STATE
+    assert _end2(fenced, (1, 2), is_commit=False).error is ErrorCode.PRODUCER_FENCED
+    old_client = state.plan_end(fenced, (1, 3), is_commit=False, now_ms=400)
+    assert old_client.error is ErrorCode.PRODUCER_FENCED
+
+
+def test_may_a_producer_ask_for_the_epoch_that_the_coordinator_made() -> None:
+    fenced = state.plan_complete(_fence(ONGOING), 300)
+    for _ in range(2):
+        plan = _init(fenced, (1, 3))
+        assert _identity(plan) == (1, 4), "the same one again: its answer may have been lost"
+        assert plan.next is not None
+        fenced = plan.next
+    assert _init(fenced, (1, 2)) == Plan(error=ErrorCode.PRODUCER_FENCED)
+
+
+def test_is_the_producer_before_fenced_once_another_one_has_taken_over() -> None:
+    aborted = state.plan_complete(_fence(ONGOING), 300)
+    taken = _init(aborted).next
+    assert taken is not None
+    assert (taken.producer_id, taken.producer_epoch) == (1, 5)
+    assert _init(taken, (1, 3)) == Plan(error=ErrorCode.PRODUCER_FENCED)
+    assert _end2(taken, (1, 3), is_commit=False).error is ErrorCode.PRODUCER_FENCED
+    done = state.plan_complete(
+        replace(taken, state=TxnState.PREPARE_COMMIT, partitions=ONGOING.partitions), 400
+    )
+    for is_commit in (True, False):
+        assert _end2(done, (1, 4), is_commit=is_commit).error is ErrorCode.PRODUCER_FENCED
+        assert _end2(done, (1, 3), is_commit=is_commit).error is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize(
+    ("error", "old", "new"),
+    [
+        ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_EPOCH"),
+        ("CONCURRENT_TRANSACTIONS", "NOT_ENOUGH_REPLICAS", "CONCURRENT_TRANSACTIONS"),
+        ("TRANSACTION_ABORTABLE", "INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"),
+        (
+            "INVALID_PRODUCER_ID_MAPPING",
+            "INVALID_PRODUCER_ID_MAPPING",
+            "INVALID_PRODUCER_ID_MAPPING",
+        ),
+    ],
+)
+def test_what_is_a_refused_write_called(error: str, old: str, new: str) -> None:
+    told = [
+        state.refusal_of_a_write(ErrorCode[error], knows_abortable=knows, knows_concurrent=knows)
+        for knows in (False, True)
+    ]
+    assert told == [ErrorCode[old], ErrorCode[new]]

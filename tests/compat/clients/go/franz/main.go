@@ -3,7 +3,9 @@ package main
 
 import (
 	"context"
+	"os"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,6 +15,7 @@ import (
 var scenarios = map[string]func(){
 	"produce": produce, "consume": consume, "member": consume,
 	"times": times, "admin": admin, "transact": transact,
+	"late": late,
 }
 
 func client(options ...kgo.Opt) *kgo.Client {
@@ -167,4 +170,49 @@ func transact() {
 		},
 	)
 	producer.Close()
+}
+
+func late() {
+	ctx := context.Background()
+	commits := kgo.TransactionEndTry(arguments["end"] == "commit")
+	producer := lateProducer()
+	check(producer.BeginTransaction())
+	check(producer.ProduceSync(ctx, &kgo.Record{Topic: arguments["topic"], Value: []byte("late")}).FirstErr())
+	emit(map[string]any{"written": true})
+	for {
+		if _, err := os.Stat(arguments["go"]); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	ended, survives := "done", true
+	if err := producer.EndTransaction(ctx, commits); err != nil {
+		ended, _, _ = strings.Cut(err.Error(), ":")
+	}
+	if writeNext(producer) != nil {
+		survives = false
+		producer.Close()
+		producer = lateProducer()
+		check(writeNext(producer))
+	}
+	producer.Close()
+	emit(map[string]any{"ended": ended, "survives": survives})
+}
+
+func lateProducer() *kgo.Client {
+	timeout := time.Duration(number("timeout_ms", 0)) * time.Millisecond
+	return client(kgo.TransactionalID(arguments["id"]), kgo.TransactionTimeout(timeout))
+}
+
+func writeNext(producer *kgo.Client) error {
+	ctx := context.Background()
+	if err := producer.BeginTransaction(); err != nil {
+		return err
+	}
+	record := &kgo.Record{Topic: arguments["topic"], Value: []byte("next")}
+	if err := producer.ProduceSync(ctx, record).FirstErr(); err != nil {
+		_ = producer.EndTransaction(ctx, kgo.TryAbort)
+		return err
+	}
+	return producer.EndTransaction(ctx, kgo.TryCommit)
 }
