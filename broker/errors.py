@@ -90,6 +90,10 @@ class UnsupportedForClient(BrokerError):
     """The data is compressed with a codec that came after the request's version."""
 
 
+class SenselessRequest(BrokerError):
+    """A number that means nothing, for which Kafka has no code of its own."""
+
+
 class ConnectionMustClose(BrokerError):
     """No answer is possible or allowed; the message is the reason that is logged."""
 
