@@ -16,6 +16,18 @@ from config.topic import canonical_topic_key, inherit
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
 
+_WITHOUT_DEFAULT = frozenset(
+    {
+        "log.flush.interval.ms",
+        "log.retention.minutes",
+        "log.retention.ms",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+    }
+)
+"""Broker settings that are unset by default, so that the one with the next unit counts: in Kafka
+they have no default that could be told as a synonym of the topic's setting."""
+
 
 class ConfigSource(enum.IntEnum):
     """Where a value came from, as numbered on the wire."""
@@ -49,6 +61,14 @@ class Entry:
     def value(self) -> str:
         """The text of the value in force."""
         return self.synonyms[0].value
+
+    @property
+    def told_synonyms(self) -> tuple[Synonym, ...]:
+        """The levels as clients are told them: without a default that Kafka does not have."""
+        inherits = bool(self.key.synonyms) and self.synonyms[-1].name not in _WITHOUT_DEFAULT
+        if self.key.name in TOPIC_KEYS and not inherits:
+            return self.synonyms[:-1]
+        return self.synonyms
 
     @property
     def source(self) -> ConfigSource:

@@ -1,7 +1,10 @@
 """FindCoordinator (key 10, versions 0-6): who coordinates a group or a transactional id.
 
-One broker coordinates everything. Versions: v1 key type and message, v3 flexible, v4 many keys,
-v6 share groups, which this broker does not have.
+One broker coordinates everything. The text beside a success is Kafka's: NONE in versions 1 to 3,
+which clients compare, and empty since.
+
+Versions: v1 key type and message, v3 flexible, v4 many keys, v6 share groups, which this broker
+does not have.
 
 Source: Kafka `KafkaApis.handleFindCoordinatorRequest`.
 """
@@ -47,7 +50,7 @@ def handle(
             ]
         )
     return FindCoordinatorResponse(
-        error_message="",
+        error_message="NONE",
         node_id=endpoint.node_id,
         host=endpoint.host,
         port=endpoint.port,
