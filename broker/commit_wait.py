@@ -8,7 +8,11 @@ running already: the append has put the log into the queue.  Nothing is shown ea
 
 The wait is bounded by `PATIENCE_MS`; what is answered after that is the handler's decision.
 
-Source: our own; in Kafka the end of a log with one replica moves with the append.
+Differs from Kafka: ListOffsets, DeleteRecords and Fetch may wait for the disk, and say
+OFFSET_NOT_AVAILABLE, REQUEST_TIMED_OUT or what there is when it hangs; there the end of a log with
+one replica moves with the append.
+
+Source: our own.
 Read next: `broker.group_commit`, `broker.handlers.list_offsets`.
 """
 

@@ -9,7 +9,13 @@
 | 16   | any                 | a subscription to clients' metrics: none, they are not taken  |
 | 32   | group               | a group's own timings over the broker's, member or not        |
 
-Differs from Kafka: clients' metrics are not collected.
+Differs from Kafka:
+
+* clients' metrics are not collected;
+* a broker setting that does not exist is refused; there it is kept without effect. Settings that
+  mean nothing here are kept without effect, also those that cannot change there;
+* min.insync.replicas of the broker can be changed; there, since 4.1, only for the whole cluster;
+* of a resource that stands twice in AlterConfigs each change is made; there no answer comes.
 
 Owns the finding of a resource, its current overrides and the replacement of them, and with `act_on`
 and `change` the frame around each resource of a request.  The settings themselves, their types and
@@ -204,6 +210,9 @@ class _Topic(Resource):
         return format_value(resolve(key, {}, self._context.topics.broker_config))
 
 
+_CLUSTER_WIDE = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
 class _Broker(Resource):
     """This broker, or with no name the cluster-wide default."""
 
@@ -219,7 +228,7 @@ class _Broker(Resource):
         entries = describe_broker(self._context.topics.broker_config)
         if self._name:
             return entries
-        return [entry for entry in entries if entry.source is ConfigSource.DYNAMIC_BROKER]
+        return [entry for entry in entries if entry.source in _CLUSTER_WIDE]
 
     def is_changeable(self, key: Key) -> bool:
         return key.dynamic

@@ -29,6 +29,11 @@ _WITHOUT_DEFAULT = frozenset(
 they have no default that could be told as a synonym of the topic's setting."""
 
 
+_SET_WHEN_FORMATTED = "min.insync.replicas"
+"""Kafka 4.1 and later write this one down for the whole cluster when they format a directory, so
+clients are told that it is set."""
+
+
 class ConfigSource(enum.IntEnum):
     """Where a value came from, as numbered on the wire."""
 
@@ -125,6 +130,10 @@ def _broker_levels(name: str, broker: BrokerConfig) -> list[Synonym]:
         levels.append(
             Synonym(name=name, value=broker.dynamic[name], source=ConfigSource.DYNAMIC_BROKER)
         )
+    if name == _SET_WHEN_FORMATTED:
+        given = broker.text_of(name) if name not in broker.dynamic else None
+        value = given or format_value(BROKER_KEYS[name].default)
+        levels.append(Synonym(name=name, value=value, source=ConfigSource.DYNAMIC_DEFAULT_BROKER))
     if name in broker.settings:
         text = broker.settings[name].text
         levels.append(Synonym(name=name, value=text, source=ConfigSource.STATIC_BROKER))

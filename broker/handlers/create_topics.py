@@ -6,6 +6,13 @@ With a timeout of 0 or less nothing is created (REQUEST_TIMED_OUT), as in Kafka.
 partition, counted from 0, to this one broker.  `validate_only` (v1+) checks and creates nothing.
 Since v5 the answer tells partitions, replicas and resolved settings, since v7 the topic's id.
 
+Differs from Kafka:
+
+* segment.bytes may be as small as 14, and message.timestamp.difference.max.ms and
+  message.downconversion.enable exist, as in Kafka up to 3.9;
+* segment.index.bytes is at least 24, which is one entry of each index, and not 4; retention.bytes
+  is at least -1; internal.segment.bytes does not exist.
+
 Source: KIP-4, KIP-464, KIP-525; Kafka `ReplicationControlManager.createTopic`.
 """
 

@@ -8,8 +8,11 @@
 | 12      | topics by id                                                            |
 | 13      | an error code for the whole answer                                      |
 
-Differs from Kafka: a missing topic is created before the answer, so the client finds it at once;
-Kafka answers UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry.
+Differs from Kafka:
+
+* a missing topic is created before the answer, so the client finds it at once; Kafka answers
+  UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry;
+* neither name nor id is UNKNOWN_TOPIC_ID; there UNKNOWN_SERVER_ERROR.
 
 The controller is this broker: clients send their admin requests to a listed broker or nowhere.
 

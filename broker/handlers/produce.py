@@ -17,6 +17,11 @@ Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly 
 partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v12 a
 partition joins the transaction with its first records (KIP-890), v13 topic ids.
 
+Differs from Kafka:
+
+* a refused batch always has an error_message since v8; there some causes have one;
+* null records are refused with INVALID_RECORD; there such a request gets no answer.
+
 Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; KIP-32, KIP-467.
 Read next: `storage.append` for what is checked, `broker.group_commit` for the wait.
 """
