@@ -9,7 +9,13 @@
 | 16   | any                 | a subscription to clients' metrics: none, they are not taken  |
 | 32   | group               | a group's own timings over the broker's, member or not        |
 
-Differs from Kafka: clients' metrics are not collected.
+Differs from Kafka:
+
+* clients' metrics are not collected;
+* a broker setting that does not exist is refused; there it is kept without effect. Settings that
+  mean nothing here are kept without effect, also those that cannot change there;
+* min.insync.replicas of the broker can be changed; there, since 4.1, only for the whole cluster;
+* of a resource that stands twice in AlterConfigs each change is made; there no answer comes.
 
 Owns the finding of a resource, its current overrides and the replacement of them, and with `act_on`
 and `change` the frame around each resource of a request.  The settings themselves, their types and
@@ -20,7 +26,7 @@ Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelpe
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import partial
 from types import MappingProxyType
@@ -44,6 +50,7 @@ from config.group_keys import GROUP_KEYS
 from config.topic import canonical_topic_key, resolve
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, ValueType, format_value
+from protocol.error_codes import ErrorCode
 
 
 class ResourceType(IntEnum):
@@ -93,6 +100,16 @@ class Resource:
     def canonical(self, name: str) -> str:
         """The present name of a setting that may be given by an older one."""
         return name
+
+    def check_each_once(self, names: Iterable[str]) -> None:
+        """Accept `names` as the settings that one request gives.
+
+        Raises:
+            InvalidRequest: one stands there twice.
+        """
+        canonical = [self.canonical(name) for name in names]
+        if len(set(canonical)) != len(canonical):
+            raise InvalidRequest("A setting stands in the request more than once.")
 
     def check(self, overrides: Mapping[str, str]) -> None:
         """Accept `overrides` as the resource's own settings.
@@ -193,6 +210,9 @@ class _Topic(Resource):
         return format_value(resolve(key, {}, self._context.topics.broker_config))
 
 
+_CLUSTER_WIDE = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
 class _Broker(Resource):
     """This broker, or with no name the cluster-wide default."""
 
@@ -208,7 +228,7 @@ class _Broker(Resource):
         entries = describe_broker(self._context.topics.broker_config)
         if self._name:
             return entries
-        return [entry for entry in entries if entry.source is ConfigSource.DYNAMIC_BROKER]
+        return [entry for entry in entries if entry.source in _CLUSTER_WIDE]
 
     def is_changeable(self, key: Key) -> bool:
         return key.dynamic
@@ -217,7 +237,10 @@ class _Broker(Resource):
         return dict(self._context.topics.broker_config.dynamic)
 
     def check(self, overrides: Mapping[str, str]) -> None:
-        with_dynamic(self._context.config, overrides)
+        try:
+            with_dynamic(self._context.config, overrides)
+        except ConfigErrors as error:
+            raise InvalidRequest(str(error)) from error
 
     def replace(self, overrides: Mapping[str, str]) -> None:
         self._context.topics.set_broker_overrides(overrides)
@@ -404,10 +427,15 @@ async def change(
     *,
     validate_only: bool,
 ) -> None:
-    """Make what `wanted` returns a resource's own settings.
+    """Make what `wanted` returns a resource's own settings; a topic without a name is none.
 
     No other change comes in between: of two at a time the later one builds upon the earlier.
     """
+
+    if asked.resource_type == ResourceType.TOPIC and not asked.resource_name:
+        answer.error_code = ErrorCode.INVALID_REQUEST
+        answer.error_message = "A topic has a name; there is no default for all of them."
+        return
 
     def act(resource: Resource) -> None:
         overrides = wanted(resource)

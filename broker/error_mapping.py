@@ -80,6 +80,9 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         broker_errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         broker_errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
         broker_errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
+        broker_errors.NoTimeLeft: ErrorCode.REQUEST_TIMED_OUT,
+        # An argument check fails inside Kafka.
+        broker_errors.SenselessRequest: ErrorCode.UNKNOWN_SERVER_ERROR,
         broker_errors.UnsupportedByVersion: ErrorCode.UNSUPPORTED_VERSION,
         broker_errors.UnsupportedForClient: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         broker_errors.PolicyViolation: ErrorCode.POLICY_VIOLATION,

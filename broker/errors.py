@@ -90,6 +90,18 @@ class UnsupportedForClient(BrokerError):
     """The data is compressed with a codec that came after the request's version."""
 
 
+class NoTimeLeft(BrokerError):
+    """The request leaves the broker no time for it, so nothing was done."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        """Name the time that was given."""
+        super().__init__(f"timeout_ms is {timeout_ms}, which leaves no time; give 1 or more.")
+
+
+class SenselessRequest(BrokerError):
+    """A number that means nothing, for which Kafka has no code of its own."""
+
+
 class ConnectionMustClose(BrokerError):
     """No answer is possible or allowed; the message is the reason that is logged."""
 

@@ -20,16 +20,20 @@ from broker.context import Context
 from broker.error_mapping import REFUSALS, error_code
 from broker.errors import (
     InconsistentTopicId,
+    SenselessRequest,
     UnknownTopicId,
+    UnknownTopicOrPartition,
     UnsupportedByVersion,
     UnsupportedForClient,
 )
 from broker.fetch_sessions import TOPIC_IDS_SINCE, FetchTarget
+from broker.topics import NO_LEADER_EPOCH
 from protocol.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.error_codes import ErrorCode
 from protocol.records.convert import down_convert_some
 from protocol.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
 from protocol.records.scan import scan_entries
+from storage.errors import OffsetOutOfRange
 from storage.log import Isolation
 
 if TYPE_CHECKING:
@@ -47,19 +51,27 @@ _ZSTD_SINCE = 10
 _STORAGE_ERROR_SINCE = 6
 _UNKNOWN_OFFSET = -1
 _READ_COMMITTED = 1
+_NOT_FOUND = (UnknownTopicOrPartition, UnknownTopicId, InconsistentTopicId)
+"""Errors with which the list of aborted transactions is empty rather than null, as in Kafka."""
 
 
 class FetchReader:
-    """Reads targets for one request; `bytes_left` shrinks as it goes."""
+    """Reads targets for one request; `bytes_left` shrinks as it goes.
+
+    `hidden_ends` collects the logs whose answer reaches the end of what may be shown, while more
+    of them was acknowledged, with that end (`broker.commit_wait`).
+    """
 
     __slots__ = (
         "_context",
         "_isolation",
+        "_max_bytes",
         "_needs_one",
         "_opening_left",
         "_version",
         "bytes_left",
         "bytes_read",
+        "hidden_ends",
     )
 
     def __init__(
@@ -77,7 +89,9 @@ class FetchReader:
         self._needs_one = True
         self._opening_left = OPENED_BYTES_ENOUGH
         self.bytes_left = min(limit, max_bytes) if version >= _MAX_BYTES_SINCE else limit
+        self._max_bytes = max_bytes if version >= _MAX_BYTES_SINCE else limit
         self.bytes_read = 0
+        self.hidden_ends: dict[Log, int] = {}
 
     def find_log(self, target: FetchTarget) -> "Log":
         """The log of `target`, with the requester's leader epoch checked.
@@ -94,7 +108,8 @@ class FetchReader:
             if name and name != topic.name:
                 raise InconsistentTopicId(f"Topic id {target.topic_id.hex()} is not {name!r}.")
             name = topic.name
-        return topics.led_log(name, target.partition, target.asked.current_leader_epoch)
+        epoch = max(NO_LEADER_EPOCH, target.asked.current_leader_epoch)
+        return topics.led_log(name, target.partition, epoch)
 
     def read(self, target: FetchTarget) -> PartitionData:
         """One partition's part of the answer, its error included; `records` is never None."""
@@ -113,6 +128,8 @@ class FetchReader:
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             data.error_code = code
             data.records = b""
+            if isinstance(error, _NOT_FOUND):
+                data.aborted_transactions = []
         return data
 
     def _read_log(self, log: "Log", target: FetchTarget, data: PartitionData) -> None:
@@ -120,6 +137,9 @@ class FetchReader:
         if asked.last_fetched_epoch >= 0 and self._diverges(log, target, data):
             return
         max_bytes = min(asked.partition_max_bytes, self.bytes_left)
+        is_negative = asked.partition_max_bytes < 0 or self._max_bytes < 0
+        if is_negative and asked.fetch_offset < log.end_offset(self._isolation):
+            raise SenselessRequest("The most bytes to return are a negative number.")
         result = log.read(
             asked.fetch_offset,
             max_bytes=max(0, max_bytes),
@@ -129,6 +149,9 @@ class FetchReader:
         data.high_watermark = result.high_watermark
         data.last_stable_offset = result.last_stable_offset
         data.log_start_offset = result.log_start_offset
+        hidden_end = self._context.commits.acknowledged_end(log)
+        if hidden_end and result.next_offset >= log.end_offset(self._isolation):
+            self.hidden_ends[log] = hidden_end
         if result.aborted_transactions is not None:
             data.aborted_transactions = [
                 AbortedTransaction(
@@ -148,12 +171,18 @@ class FetchReader:
         self._needs_one = False
 
     def _diverges(self, log: "Log", target: FetchTarget, data: PartitionData) -> bool:
-        """Whether the requester's log is not a prefix of ours; says in `data` where they part."""
+        """Whether the requester's log is not a prefix of ours; says in `data` where they part.
+
+        Raises:
+            OffsetOutOfRange: its last epoch is newer than all of ours.
+        """
         asked = target.asked
         epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
-        if end_offset < 0 or (
-            end_offset >= asked.fetch_offset and epoch >= asked.last_fetched_epoch
-        ):
+        if end_offset < 0 or epoch < 0:
+            raise OffsetOutOfRange(
+                asked.fetch_offset, start=log.log_start_offset, end=log.log_end_offset
+            )
+        if end_offset >= asked.fetch_offset and epoch >= asked.last_fetched_epoch:
             return False
         data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         data.high_watermark = log.high_watermark

@@ -207,7 +207,13 @@ class FetchSessions:
         return True
 
 
-def _targets(topics: Iterable[FetchTopic]) -> Iterator[FetchTarget]:
-    for topic in topics:
-        for asked in topic.partitions:
-            yield FetchTarget(topic.topic, topic.topic_id, asked.partition, asked)
+def _targets(topics: Iterable[FetchTopic]) -> Iterable[FetchTarget]:
+    """Every partition once: of one that stands there twice, what is asked last."""
+    targets = {
+        (topic.topic, topic.topic_id, asked.partition): FetchTarget(
+            topic.topic, topic.topic_id, asked.partition, asked
+        )
+        for topic in topics
+        for asked in topic.partitions
+    }
+    return targets.values()

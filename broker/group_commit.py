@@ -12,6 +12,9 @@ first served, so a busy partition cannot starve a quiet one.
 Order on completion, all in the loop thread: durable offset and high watermark move, the waiting
 acks of that log are completed in offset order, then parked fetches are woken.
 
+What was acknowledged without waiting (acks=0 and 1) is remembered per log until it is durable, so
+that later requests can wait for it: see `broker.commit_wait`.
+
 A failed sync is never retried (the kernel may have dropped the dirty pages and report success
 next time): the log goes offline, everyone who waits for it is told so, one ERROR line says what
 to do.  This module owns the threads and knows nothing about requests.
@@ -80,6 +83,7 @@ class GroupCommit:
         self._queue: deque[Log] = deque()
         self._syncing: dict[Log, _Sync] = {}
         self._waiting: dict[Log, deque[tuple[int, DurableCallback]]] = {}
+        self._acknowledged: dict[Log, int] = {}
         self._failing: set[Log] = set()
         self._pump_scheduled = False
         self._idle: asyncio.Event | None = None
@@ -145,6 +149,18 @@ class GroupCommit:
         else:
             self._dirty_bytes[log] = dirty_bytes + size_bytes
 
+    def acknowledge(self, log: "Log", next_offset: int) -> None:
+        """Everything of `log` below `next_offset` is being acknowledged, durable or not."""
+        if next_offset > max(log.high_watermark, self._acknowledged.get(log, 0)):
+            self._acknowledged[log] = next_offset
+
+    def acknowledged_end(self, log: "Log") -> int:
+        """The end that some client knows of although it is not shown yet; 0 if there is none."""
+        if not self._acknowledged:
+            return 0
+        end = self._acknowledged.get(log, 0)
+        return end if end > log.high_watermark else 0
+
     def when_durable(self, log: "Log", next_offset: int, callback: DurableCallback) -> None:
         """Call `callback(None)` once everything below `next_offset` is on disk.
 
@@ -189,6 +205,7 @@ class GroupCommit:
             sync.is_wanted = False
         self._failing.discard(log)
         self._dirty_bytes.pop(log, None)
+        self._acknowledged.pop(log, None)
         self._fail_waiting(log, LogOffline(log.path, "the topic was deleted"))
 
     def _resumed(self, log: "Log") -> None:
@@ -269,10 +286,14 @@ class GroupCommit:
         )
         self._metrics.sync_failures += 1
         self._dirty_bytes.pop(log, None)
+        self._acknowledged.pop(log, None)
         self._fail_waiting(log, error)
         self._fetch_waiters.log_changed(log)
 
     def _complete_waiting(self, log: "Log") -> None:
+        acknowledged = self._acknowledged.get(log)
+        if acknowledged is not None and acknowledged <= log.durable_offset:
+            del self._acknowledged[log]
         waiting = self._waiting.get(log)
         if waiting is None:
             return

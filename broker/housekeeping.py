@@ -33,13 +33,19 @@ may yield how many milliseconds to wait before the next one."""
 class _ScheduledJob:
     """One job with its timer."""
 
-    __slots__ = ("interval_ms", "name", "run", "timer")
+    __slots__ = ("_interval_ms", "name", "run", "timer")
 
-    def __init__(self, name: str, interval_ms: int, run: Job) -> None:
+    def __init__(self, name: str, interval_ms: int | Callable[[], int], run: Job) -> None:
         self.name = name
-        self.interval_ms = interval_ms
+        self._interval_ms = interval_ms
         self.run = run
         self.timer: TimerHandle | None = None
+
+    @property
+    def interval_ms(self) -> int:
+        """How long to wait from one run to the next, at this moment."""
+        interval_ms = self._interval_ms
+        return interval_ms if isinstance(interval_ms, int) else interval_ms()
 
 
 class Housekeeping:
@@ -53,10 +59,14 @@ class Housekeeping:
         self._jobs: list[_ScheduledJob] = []
         self._is_running = False
 
-    def add(self, name: str, interval_ms: int, run: Job) -> None:
-        """Run `run` every `interval_ms` (> 0), named `name` in log and metrics."""
-        assert interval_ms > 0, "a job without an interval would never let go"
-        self._jobs.append(_ScheduledJob(name, interval_ms, run))
+    def add(self, name: str, interval_ms: int | Callable[[], int], run: Job) -> None:
+        """Run `run` every `interval_ms` (> 0), named `name` in log and metrics.
+
+        A function is asked before each wait, for an interval that may change.
+        """
+        job = _ScheduledJob(name, interval_ms, run)
+        assert job.interval_ms > 0, "a job without an interval would never let go"
+        self._jobs.append(job)
 
     def start(self, first_delay_ms: int) -> None:
         """Run every job for the first time after at most `first_delay_ms` or its interval."""

@@ -186,7 +186,7 @@ class TopicRegistry:
         if leader_id != self._node_id:
             raise NotLeader(name, partition, leader_id)
         log = topic.partitions[partition]
-        if leader_epoch >= 0 and leader_epoch != log.leader_epoch:
+        if leader_epoch != NO_LEADER_EPOCH and leader_epoch != log.leader_epoch:
             _check_epoch(log, leader_epoch)
         return log
 

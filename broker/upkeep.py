@@ -104,12 +104,16 @@ class Upkeep:
             self.expire_producer_ids,
         )
         if config.log_cleaner_enable:
-            housekeeping.add("cleaner", config.log_cleaner_backoff_ms, self.cleaner.run)
+            housekeeping.add("cleaner", self._cleaner_backoff_ms, self.cleaner.run)
         housekeeping.add(
             "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint
         )
         housekeeping.add("measuring", MEASURING_INTERVAL_MS, self.measuring.run)
         housekeeping.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
+
+    def _cleaner_backoff_ms(self) -> int:
+        """The pause in force, which may change at run time; 0 is as short as it gets."""
+        return max(1, self._topics.broker_config.log_cleaner_backoff_ms)
 
     def checkpoint(self) -> Iterator[int]:
         """Write the offset checkpoints, in a thread."""

@@ -220,8 +220,15 @@ _LOG = (
         "Pause of the cleaner when nothing is to be done.",
         low=0,
         wide=True,
+        dynamic=True,
     ),
-    number("log.cleaner.threads", 1, "Accepted for compatibility: one cleaner works.", low=1),
+    number(
+        "log.cleaner.threads",
+        1,
+        "Accepted for compatibility: one cleaner works.",
+        low=1,
+        dynamic=True,
+    ),
     number(
         "log.cleaner.dedupe.buffer.size",
         134_217_728,

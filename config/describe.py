@@ -16,6 +16,23 @@ from config.topic import canonical_topic_key, inherit
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
 
+_WITHOUT_DEFAULT = frozenset(
+    {
+        "log.flush.interval.ms",
+        "log.retention.minutes",
+        "log.retention.ms",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+    }
+)
+"""Broker settings that are unset by default, so that the one with the next unit counts: in Kafka
+they have no default that could be told as a synonym of the topic's setting."""
+
+
+_SET_WHEN_FORMATTED = "min.insync.replicas"
+"""Kafka 4.1 and later write this one down for the whole cluster when they format a directory, so
+clients are told that it is set."""
+
 
 class ConfigSource(enum.IntEnum):
     """Where a value came from, as numbered on the wire."""
@@ -49,6 +66,14 @@ class Entry:
     def value(self) -> str:
         """The text of the value in force."""
         return self.synonyms[0].value
+
+    @property
+    def told_synonyms(self) -> tuple[Synonym, ...]:
+        """The levels as clients are told them: without a default that Kafka does not have."""
+        inherits = bool(self.key.synonyms) and self.synonyms[-1].name not in _WITHOUT_DEFAULT
+        if self.key.name in TOPIC_KEYS and not inherits:
+            return self.synonyms[:-1]
+        return self.synonyms
 
     @property
     def source(self) -> ConfigSource:
@@ -105,6 +130,10 @@ def _broker_levels(name: str, broker: BrokerConfig) -> list[Synonym]:
         levels.append(
             Synonym(name=name, value=broker.dynamic[name], source=ConfigSource.DYNAMIC_BROKER)
         )
+    if name == _SET_WHEN_FORMATTED:
+        given = broker.text_of(name) if name not in broker.dynamic else None
+        value = given or format_value(BROKER_KEYS[name].default)
+        levels.append(Synonym(name=name, value=value, source=ConfigSource.DYNAMIC_DEFAULT_BROKER))
     if name in broker.settings:
         text = broker.settings[name].text
         levels.append(Synonym(name=name, value=text, source=ConfigSource.STATIC_BROKER))

@@ -69,7 +69,7 @@ def load(
 
 def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
     """`config` with the settings changed at run time replaced by `dynamic`, which win over all
-    others.
+    others.  Those of Kafka's that do not apply here are kept and have no effect.
 
     Raises:
         ConfigErrors: an unknown key, one that cannot change at run time, or a bad value.
@@ -77,6 +77,8 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
     problems: list[Problem] = []
     for name, text in dynamic.items():
         key = BROKER_KEYS.get(name)
+        if key is None and reason_not_applicable(name) is not None:
+            continue  # as in a file: without effect, and no mistake
         if key is None or not key.dynamic:
             reason = (
                 "no such broker setting" if key is None else "cannot change while the broker runs"
@@ -169,6 +171,8 @@ def _accept(
 
 
 def _cure_for_unknown(name: str) -> str:
+    if name in TOPIC_KEYS and not TOPIC_KEYS[name].synonyms:
+        return "it is a topic setting that has no default in the broker"
     if name in TOPIC_KEYS:
         return (
             f"it is a topic setting; the broker's default for it is "

@@ -2,7 +2,9 @@
 `config.values.Key`.
 """
 
-from config.values import INT32_MAX, INT64_MAX, Key, ValueType
+from collections.abc import Callable
+
+from config.values import INT32_MAX, INT64_MAX, Key, Value, ValueType
 
 
 def flag(name: str, default: bool, doc: str, *, dynamic: bool = False) -> Key:
@@ -32,8 +34,10 @@ def topic_number(
     doc: str,
     *synonyms: tuple[str, int],
     low: int = 0,
+    high: int | None = None,
     wide: bool = True,
     aliases: tuple[str, ...] = (),
+    check: Callable[[Value], str | None] | None = None,
 ) -> Key:
     """A whole-number setting of a topic; without synonyms the broker's name is `log.` + it."""
     return Key(
@@ -41,11 +45,12 @@ def topic_number(
         type=ValueType.LONG if wide else ValueType.INT,
         default=default,
         low=low,
-        high=INT64_MAX if wide else INT32_MAX,
+        high=high if high is not None else (INT64_MAX if wide else INT32_MAX),
         doc=doc,
         dynamic=True,
         synonyms=synonyms or ((f"log.{name}", 1),),
         aliases=aliases,
+        check=check,
     )
 
 

@@ -7,17 +7,50 @@ A topic setting takes its value from the topic, else from its first broker synon
 from its default (Kafka: `ServerTopicConfigSynonyms`). Resolution is in `config.topic`.
 """
 
+import re
+from collections.abc import Callable
 from types import MappingProxyType
 
 from config.format_versions import DEFAULT_FORMAT_VERSION, complain_about_format_version
 from config.rows import topic_flag, topic_number, topic_word
-from config.values import INT64_MAX, Key, ValueType
+from config.values import INT64_MAX, Key, Value, ValueType
 
 MS_PER_MINUTE = 60_000
 MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 86_400_000
 
 UNSET_DIFFERENCE_MS = INT64_MAX
+
+_THROTTLED_REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?", re.ASCII)
+
+
+def _gzip_level_check(value: Value) -> str | None:
+    return "0 would not compress; use compression.type=uncompressed" if value == 0 else None
+
+
+def _replicas_check(value: Value) -> str | None:
+    is_good = isinstance(value, str) and _THROTTLED_REPLICAS.fullmatch(value) is not None
+    return None if is_good else "not * and not partition:broker,partition:broker,..."
+
+
+def _tiered_check(value: Value) -> str | None:
+    return "there is no tiered storage" if value is True else None
+
+
+def _throttled(kind: str) -> Key:
+    return Key(
+        name=f"{kind}.replication.throttled.replicas",
+        type=ValueType.STRING,
+        default="",
+        doc="Accepted for compatibility: one node has one replica.",
+        dynamic=True,
+        check=_replicas_check,
+    )
+
+
+def _untiered(name: str, doc: str, check: Callable[[Value], str | None] | None = None) -> Key:
+    return Key(name=name, type=ValueType.BOOLEAN, default=False, doc=doc, dynamic=True, check=check)
+
 
 _TOPIC_TIME = (
     topic_word(
@@ -123,10 +156,12 @@ _TOPIC_STORAGE = (
     topic_number(
         "compression.gzip.level",
         -1,
-        "Level of gzip when the broker compresses; -1 is gzip's own default.",
+        "Level of gzip when the broker compresses: 1 to 9, or -1 for gzip's own default.",
         ("compression.gzip.level", 1),
         low=-1,
+        high=9,
         wide=False,
+        check=_gzip_level_check,
     ),
     topic_number(
         "compression.lz4.level",
@@ -134,6 +169,7 @@ _TOPIC_STORAGE = (
         "Level of lz4 when the broker compresses.",
         ("compression.lz4.level", 1),
         low=1,
+        high=17,
         wide=False,
     ),
     topic_number(
@@ -142,6 +178,7 @@ _TOPIC_STORAGE = (
         "Level of zstd when the broker compresses.",
         ("compression.zstd.level", 1),
         low=-131072,
+        high=22,
         wide=False,
     ),
     topic_number(
@@ -270,6 +307,29 @@ _TOPIC_STORAGE = (
         False,
         "Accepted for compatibility: one node has one replica.",
         "unclean.leader.election.enable",
+    ),
+    _throttled("leader"),
+    _throttled("follower"),
+    topic_number(
+        "local.retention.ms",
+        -2,
+        "Accepted for compatibility: there is no tiered storage, everything is local.",
+        low=-2,
+    ),
+    topic_number(
+        "local.retention.bytes",
+        -2,
+        "Accepted for compatibility: there is no tiered storage, everything is local.",
+        low=-2,
+    ),
+    _untiered(
+        "remote.storage.enable",
+        "Accepted for compatibility, if false: there is no tiered storage.",
+        _tiered_check,
+    ),
+    _untiered("remote.log.copy.disable", "Accepted for compatibility: there is no tiered storage."),
+    _untiered(
+        "remote.log.delete.on.disable", "Accepted for compatibility: there is no tiered storage."
     ),
 )
 

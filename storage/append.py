@@ -64,12 +64,15 @@ from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import (
     INT64_MAX,
     INT64_MIN,
+    LOG_OVERHEAD,
     MAGIC_V2,
     NO_OFFSET,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    SIZE_AT,
+    V0_MIN_SIZE,
     Codec,
     TimestampType,
 )
@@ -257,7 +260,7 @@ def _split(
 ) -> tuple[list[IncomingEntry], int]:
     """(the entries, the position behind them) after steps 1 and 2."""
     headers, end, stop = entry_loops.check_entries(view, 0, len(view), None, None)
-    is_corrupt = stop == entry_loops.STOP_CORRUPT
+    is_corrupt = stop == entry_loops.STOP_CORRUPT or _begins_too_small(view, end)
     if produce_version is not None and produce_version >= _FIRST_VERSION_OF_MAGIC_2:
         _check_request_rules(headers, is_corrupt, produce_version)
     entries: list[IncomingEntry] = []
@@ -275,6 +278,14 @@ def _split(
     if is_corrupt:
         raise CorruptBatch(f"no batch or message can start like the bytes at position {end}")
     return entries, end
+
+
+def _begins_too_small(view: memoryview, position: int) -> bool:
+    """Whether what is left begins with a size that no entry can have, whatever is missing of it."""
+    if len(view) - position < LOG_OVERHEAD:
+        return False
+    size = view[position + SIZE_AT : position + LOG_OVERHEAD]
+    return int.from_bytes(size, "big", signed=True) < V0_MIN_SIZE
 
 
 def _check_request_rules(

@@ -38,6 +38,7 @@ async def _alter(
     def named_alone(resource: Resource) -> dict[str, str]:
         if not resource.may_be_replaced:
             raise InvalidRequest("Levels of loggers are set one by one: use incremental changes.")
+        resource.check_each_once(config.name for config in asked.configs)
         overrides: dict[str, str] = {}
         for config in asked.configs:
             resource.apply(overrides, config.name, Operation.SET, config.value)

@@ -20,13 +20,23 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """The outcome for every partition."""
+    """The outcome for every partition; without time for it nothing is done."""
+    error = ErrorCode.NONE if message.timeout_ms > 0 else ErrorCode.REQUEST_TIMED_OUT
     return AlterPartitionReassignmentsResponse(
+        error_code=error,
+        error_message=None,
         allow_replication_factor_change=message.allow_replication_factor_change,
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[_reassign(context, topic.name, asked) for asked in topic.partitions],
+                partitions=[
+                    _reassign(context, topic.name, asked)
+                    if error is ErrorCode.NONE
+                    else ReassignablePartitionResponse(
+                        partition_index=asked.partition_index, error_code=error, error_message=None
+                    )
+                    for asked in topic.partitions
+                ],
             )
             for topic in message.topics
         ],

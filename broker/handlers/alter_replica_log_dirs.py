@@ -21,26 +21,24 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Say for every partition whether it is in the directory it was sent to."""
+    """Say for every partition, once, whether it is in the directory it was sent to last."""
     ours = os.path.abspath(context.topics.path)
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(
-                        partition_index=index,
-                        error_code=_move_error(
-                            context, topic.name, index, is_ours=os.path.abspath(move.path) == ours
-                        ),
-                    )
-                    for index in topic.partitions
-                ],
+    paths = {
+        (topic.name, index): move.path
+        for move in message.dirs
+        for topic in move.topics
+        for index in topic.partitions
+    }
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (name, index), path in paths.items():
+        result = results.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
+        is_ours = os.path.abspath(path) == ours
+        result.partitions.append(
+            AlterReplicaLogDirPartitionResult(
+                partition_index=index, error_code=_move_error(context, name, index, is_ours=is_ours)
             )
-            for move in message.dirs
-            for topic in move.topics
-        ]
-    )
+        )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
 def _move_error(context: Context, name: str, partition: int, *, is_ours: bool) -> ErrorCode:

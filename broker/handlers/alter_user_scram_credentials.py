@@ -11,21 +11,18 @@ from protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
 )
 from protocol.error_codes import ErrorCode
+
+_MECHANISMS = (1, 2)
 
 
 def handle(
     context: Context, request: RequestContext, message: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """The outcome for every user, each once."""
-    outcomes = {
-        deletion.name: (
-            ErrorCode.RESOURCE_NOT_FOUND,
-            f"User {deletion.name!r} has no SCRAM credentials.",
-        )
-        for deletion in message.deletions
-    }
+    outcomes = {deletion.name: _deleted(deletion) for deletion in message.deletions}
     for upsertion in message.upsertions:
         outcomes[upsertion.name] = (
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
@@ -37,3 +34,14 @@ def handle(
             for user, (code, text) in outcomes.items()
         ]
     )
+
+
+def _deleted(deletion: ScramCredentialDeletion) -> tuple[ErrorCode, str]:
+    if not deletion.name:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "A user has a name."
+    if deletion.mechanism not in _MECHANISMS:
+        return (
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+            f"Mechanism {deletion.mechanism} is unknown; 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512.",
+        )
+    return ErrorCode.RESOURCE_NOT_FOUND, f"User {deletion.name!r} has no SCRAM credentials."

@@ -1,5 +1,7 @@
 """CreatePartitions (key 37, versions 0-3): grow topics; shrinking does not exist.
 
+With a timeout of 0 or less nothing grows (REQUEST_TIMED_OUT), as in Kafka.
+
 Source: KIP-195; Kafka `ReplicationControlManager.createPartitions`.
 """
 
@@ -7,7 +9,7 @@ from collections import Counter
 
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
-from broker.errors import InvalidReplicaAssignment, InvalidRequest
+from broker.errors import InvalidReplicaAssignment, InvalidRequest, NoTimeLeft
 from protocol.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -21,10 +23,14 @@ async def handle(
 ) -> CreatePartitionsResponse:
     """Grow every topic that can grow as asked and answer for all."""
     counts = Counter(topic.name for topic in message.topics)
-    results = []
+    results: dict[str, CreatePartitionsTopicResult] = {}
     for topic in message.topics:
-        result = CreatePartitionsTopicResult(name=topic.name)
+        if topic.name in results:
+            continue
+        result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         try:
+            if message.timeout_ms <= 0:
+                raise NoTimeLeft(message.timeout_ms)
             if counts[topic.name] > 1:
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
             context.topics.check_growth(topic.name, topic.count)
@@ -34,8 +40,7 @@ async def handle(
         except REFUSALS as error:
             result.error_code = error_code(error)
             result.error_message = str(error)
-        results.append(result)
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(results=list(results.values()))
 
 
 def _check_assignment(context: Context, asked: CreatePartitionsTopic) -> None:

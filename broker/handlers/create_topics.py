@@ -1,8 +1,17 @@
 """CreateTopics (key 19, versions 0-7): new topics, each accepted or refused for itself.
 
+With a timeout of 0 or less nothing is created (REQUEST_TIMED_OUT), as in Kafka.
+
 -1 partitions or replicas mean the broker's default (v4+).  A manual assignment must give every
 partition, counted from 0, to this one broker.  `validate_only` (v1+) checks and creates nothing.
 Since v5 the answer tells partitions, replicas and resolved settings, since v7 the topic's id.
+
+Differs from Kafka:
+
+* segment.bytes may be as small as 14, and message.timestamp.difference.max.ms and
+  message.downconversion.enable exist, as in Kafka up to 3.9;
+* segment.index.bytes is at least 24, which is one entry of each index, and not 4; retention.bytes
+  is at least -1; internal.segment.bytes does not exist.
 
 Source: KIP-4, KIP-464, KIP-525; Kafka `ReplicationControlManager.createTopic`.
 """
@@ -17,6 +26,7 @@ from broker.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidRequest,
+    NoTimeLeft,
 )
 from broker.topics import NO_TOPIC_ID
 from config import ConfigErrors, check_topic_overrides
@@ -42,6 +52,8 @@ async def handle(
         if topic.name in results:
             continue
         try:
+            if message.timeout_ms <= 0:
+                raise NoTimeLeft(message.timeout_ms)
             if counts[topic.name] > 1:
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
             results[topic.name] = await _create(context, message, topic)
@@ -119,13 +131,11 @@ def _check_assignment(context: Context, asked: CreatableTopic) -> None:
 
 
 def _overrides(asked: CreatableTopic) -> dict[str, str]:
-    """The topic's own settings, checked all at once."""
+    """The topic's own settings, checked all at once; of one given twice the last value counts."""
     overrides: dict[str, str] = {}
     for config in asked.configs:
         if config.value is None:
             raise InvalidConfig(f"{config.name} has no value; leave it out to get the default.")
-        if config.name in overrides:
-            raise InvalidConfig(f"{config.name} is given more than once.")
         overrides[config.name] = config.value
     problems = check_topic_overrides(overrides)
     if problems:

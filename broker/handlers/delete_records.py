@@ -1,11 +1,16 @@
 """DeleteRecords (key 21, versions 0-2): move a partition's start forward.
 
 -1 stands for the high watermark.  What lies before the new start is unreadable at once; its files
-go with the next retention pass.
+go with the next retention pass.  A record that was acknowledged before it was durable can be
+deleted once it is (`broker.commit_wait`); REQUEST_TIMED_OUT when the disk takes too long for that.
 
 Source: KIP-107; Kafka `ReplicaManager.deleteRecordsOnLocalLog`.
 """
 
+from collections.abc import Collection, Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from broker.commit_wait import committed
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InternalTopic
@@ -16,7 +21,13 @@ from protocol.api.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from protocol.error_codes import ErrorCode
 from storage.errors import OffsetOutOfRange
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+_Asked: TypeAlias = dict[tuple[str, int], int]
 
 HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1
@@ -24,24 +35,54 @@ _NO_LOW_WATERMARK = -1
 
 def handle(
     context: Context, request: RequestContext, message: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
+    """Move every partition's start and answer with where it is now.
+
+    A partition that stands in the request twice gets the offset that stands there last.
+    """
+    asked = {
+        (topic.name, partition.partition_index): partition.offset
+        for topic in message.topics
+        for partition in topic.partitions
+    }
+    awaited = _hidden_ends(context, asked)
+    if awaited:
+        return _delete_when_committed(context, asked, awaited)
+    return _delete_all(context, asked, ())
+
+
+async def _delete_when_committed(
+    context: Context, asked: _Asked, awaited: "dict[Log, int]"
 ) -> DeleteRecordsResponse:
-    """Move every partition's start and answer with where it is now."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _delete(context, topic.name, partition.partition_index, partition.offset)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
+    return _delete_all(context, asked, await committed(context, awaited))
+
+
+def _hidden_ends(context: Context, asked: _Asked) -> "dict[Log, int]":
+    """What has to be durable first, because it was acknowledged already (`broker.commit_wait`)."""
+    awaited = {}
+    for (name, partition), offset in asked.items():
+        try:
+            log = context.topics.led_log(name, partition)
+        except REFUSALS:
+            continue
+        end = context.commits.acknowledged_end(log)
+        if end and (offset == HIGH_WATERMARK or log.high_watermark < offset <= end):
+            awaited[log] = end
+    return awaited
+
+
+def _delete_all(
+    context: Context, asked: _Asked, overdue: "Collection[Log]"
+) -> DeleteRecordsResponse:
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for (name, partition), offset in asked.items():
+        topic = topics.setdefault(name, DeleteRecordsTopicResult(name=name))
+        topic.partitions.append(_delete(context, name, partition, offset, overdue))
+    return DeleteRecordsResponse(topics=list(topics.values()))
 
 
 def _delete(
-    context: Context, name: str, partition: int, offset: int
+    context: Context, name: str, partition: int, offset: int, overdue: "Collection[Log]"
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(
         partition_index=partition, low_watermark=_NO_LOW_WATERMARK
@@ -50,6 +91,9 @@ def _delete(
         log = context.topics.led_log(name, partition)
         if is_internal(name):
             raise InternalTopic(f"Topic {name!r} belongs to the broker.")
+        if log in overdue:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            return result
         if offset == HIGH_WATERMARK:
             offset = log.high_watermark
         if not 0 <= offset <= log.high_watermark:

@@ -1,15 +1,17 @@
 """DeleteTopics (key 20, versions 0-6): remove topics by name, or since v6 by id.
 
 A topic made again under the same name gets a new id, which is how clients notice.
+A topic that stands in the request twice, be it once by name and once by id, is answered once and
+kept; with a timeout of 0 or less nothing is deleted (REQUEST_TIMED_OUT), as in Kafka.
 
 Source: KIP-4, KIP-516; Kafka `ControllerApis.deleteTopics`.
 """
 
-from collections import Counter
+from collections.abc import Iterable
 
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
-from broker.errors import InvalidRequest, TopicDeletionDisabled
+from broker.errors import InvalidRequest, NoTimeLeft, TopicDeletionDisabled
 from broker.topics import NO_TOPIC_ID
 from protocol.api.delete_topics import (
     DeletableTopicResult,
@@ -30,35 +32,66 @@ async def handle(
         states = message.topics
     else:
         states = [DeleteTopicState(name=name) for name in message.topic_names]
-    counts = Counter((state.name, state.topic_id) for state in states)
-    return DeleteTopicsResponse(
-        responses=[
-            await _delete(context, request, state, counts[state.name, state.topic_id])
-            for state in states
-        ]
-    )
+    answers = []
+    for state, is_repeated in _each_once(context, states):
+        result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
+        try:
+            if message.timeout_ms <= 0:
+                raise NoTimeLeft(message.timeout_ms)
+            if is_repeated:
+                raise InvalidRequest("The topic stands in the request more than once.")
+            await _delete(context, request, state, result)
+        except REFUSALS as error:
+            result.error_code = error_code(error)
+            result.error_message = str(error)
+        answers.append(result)
+    return DeleteTopicsResponse(responses=answers)
+
+
+def _each_once(
+    context: Context, states: Iterable[DeleteTopicState]
+) -> list[tuple[DeleteTopicState, bool]]:
+    """What is asked, and whether it is asked more than once: by name, by id, or by both.
+
+    What says neither or both in one place is refused for that, each time.
+    """
+    once: list[tuple[DeleteTopicState, bool]] = []
+    places: dict[str | bytes, int] = {}
+    for state in states:
+        key: str | bytes | None = state.name
+        if (state.name is None) == (state.topic_id == NO_TOPIC_ID):
+            once.append((state, False))
+            continue
+        if key is None:
+            topic = context.topics.find_by_id(state.topic_id)
+            key = state.topic_id if topic is None else topic.name
+        if key not in places:
+            places[key] = len(once)
+            once.append((state, False))
+            continue
+        first = once[places[key]][0]
+        name = first.name if state.name is None else state.name
+        topic_id = first.topic_id if state.topic_id == NO_TOPIC_ID else state.topic_id
+        once[places[key]] = (DeleteTopicState(name=name, topic_id=topic_id), True)
+    return once
 
 
 async def _delete(
-    context: Context, request: RequestContext, state: DeleteTopicState, count: int
-) -> DeletableTopicResult:
-    result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
-    try:
-        if count > 1:
-            raise InvalidRequest("The topic stands in the request more than once.")
-        if not context.config.delete_topic_enable:
-            if request.api_version < _DISABLED_CODE_SINCE:
-                raise InvalidRequest("delete.topic.enable is false.")
-            raise TopicDeletionDisabled("delete.topic.enable is false.")
-        result.name = _name(context, state)
-        topic = context.topics.find(result.name)
-        await context.topics.delete(result.name)
-        if topic is not None:
-            result.topic_id = topic.topic_id
-    except REFUSALS as error:
-        result.error_code = error_code(error)
-        result.error_message = str(error)
-    return result
+    context: Context,
+    request: RequestContext,
+    state: DeleteTopicState,
+    result: DeletableTopicResult,
+) -> None:
+    """Remove one topic and say in `result` which it was; raises what refuses it."""
+    if not context.config.delete_topic_enable:
+        if request.api_version < _DISABLED_CODE_SINCE:
+            raise InvalidRequest("delete.topic.enable is false.")
+        raise TopicDeletionDisabled("delete.topic.enable is false.")
+    result.name = _name(context, state)
+    topic = context.topics.find(result.name)
+    await context.topics.delete(result.name)
+    if topic is not None:
+        result.topic_id = topic.topic_id
 
 
 def _name(context: Context, state: DeleteTopicState) -> str:

@@ -2,6 +2,9 @@
 
 SECURITY_DISABLED is what user interfaces look for to hide their access page.
 
+Differs from Kafka: 0 for a type, operation or permission, here and in the other two requests, is
+answered like any other number; there it closes the connection.
+
 Source: Kafka `AclApis.handleDescribeAcls` without an authorizer; KIP-140.
 """
 

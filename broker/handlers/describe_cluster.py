@@ -29,7 +29,6 @@ def handle(
                 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             ),
             error_message="This listener serves brokers (endpoint type 1).",
-            endpoint_type=message.endpoint_type,
         )
     endpoint = context.endpoint
     return DescribeClusterResponse(

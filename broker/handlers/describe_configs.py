@@ -33,7 +33,7 @@ def _describe(
     context: Context, message: DescribeConfigsRequest, asked: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
     )
 
     def describe(resource: Resource) -> None:
@@ -52,7 +52,7 @@ def _result(
     resource: Resource, message: DescribeConfigsRequest, entry: Entry
 ) -> DescribeConfigsResourceResult:
     key = entry.key
-    synonyms = entry.synonyms if message.include_synonyms else ()
+    synonyms = entry.told_synonyms if message.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=key.name,
         value=entry.value,

@@ -8,6 +8,7 @@ Source: Kafka `KafkaApis.handleDescribeProducersRequest`; KIP-664.
 
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
+from broker.topics import check_topic_name
 from protocol.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -36,6 +37,7 @@ def handle(
 
 def _describe(context: Context, name: str, index: int) -> PartitionResponse:
     try:
+        check_topic_name(name)
         log = context.topics.led_log(name, index)
     except REFUSALS as error:
         return PartitionResponse(

@@ -27,41 +27,48 @@ _LISTENER_NAME = "PLAINTEXT"
 def handle(
     context: Context, request: RequestContext, message: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """The quorum of every partition asked for; only the metadata's has one."""
+    """The quorum of the metadata, when that and nothing else is asked for; else a refusal."""
+    asked = [
+        (topic.topic_name, partition.partition_index)
+        for topic in message.topics
+        for partition in topic.partitions
+    ]
+    is_metadata = asked == [(METADATA_TOPIC, METADATA_PARTITION)]
     endpoint = context.endpoint
+    node = Node(
+        node_id=endpoint.node_id,
+        listeners=[Listener(name=_LISTENER_NAME, host=endpoint.host, port=endpoint.port)],
+    )
     return DescribeQuorumResponse(
-        error_message=None,
+        error_message="",
         topics=[
             DescribeQuorumResponseTopicData(
                 topic_name=topic.topic_name,
                 partitions=[
-                    _describe(context, topic.topic_name, partition.partition_index)
+                    _describe(context) if is_metadata else _unknown(partition.partition_index)
                     for partition in topic.partitions
                 ],
             )
             for topic in message.topics
         ],
-        nodes=[
-            Node(
-                node_id=endpoint.node_id,
-                listeners=[Listener(name=_LISTENER_NAME, host=endpoint.host, port=endpoint.port)],
-            )
-        ],
+        nodes=[node] if is_metadata else [],
     )
 
 
-def _describe(context: Context, topic: str, partition: int) -> DescribeQuorumResponsePartitionData:
-    if (topic, partition) != (METADATA_TOPIC, METADATA_PARTITION):
-        return DescribeQuorumResponsePartitionData(
-            partition_index=partition,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message=f"Only {METADATA_TOPIC}-{METADATA_PARTITION} has a quorum.",
-        )
+def _unknown(partition: int) -> DescribeQuorumResponsePartitionData:
+    return DescribeQuorumResponsePartitionData(
+        partition_index=partition,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=f"Only {METADATA_TOPIC}-{METADATA_PARTITION} has a quorum; ask for it alone.",
+    )
+
+
+def _describe(context: Context) -> DescribeQuorumResponsePartitionData:
     node_id = context.endpoint.node_id
     now_ms = context.clock.wall_ms()
     return DescribeQuorumResponsePartitionData(
-        partition_index=partition,
-        error_message=None,
+        partition_index=METADATA_PARTITION,
+        error_message="",
         leader_id=node_id,
         current_voters=[
             ReplicaState(

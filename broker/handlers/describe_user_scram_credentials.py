@@ -1,9 +1,12 @@
 """DescribeUserScramCredentials (key 50, version 0): no user has credentials here.
 
-Asked for all (null or empty), the answer is empty; a user who is named is RESOURCE_NOT_FOUND.
+Asked for all (null or empty), the answer is empty; a user who is named is RESOURCE_NOT_FOUND,
+and one who is named twice DUPLICATE_RESOURCE.
 
 Source: KIP-554; Kafka `ScramPublisher`, `KafkaApis.handleDescribeUserScramCredentialsRequest`.
 """
+
+from collections import Counter
 
 from broker.context import Context, RequestContext
 from protocol.api.describe_user_scram_credentials import (
@@ -17,15 +20,22 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """The outcome for every user who was named."""
+    """The outcome for every user who was named, each once."""
+    counts = Counter(user.name for user in message.users or ())
     return DescribeUserScramCredentialsResponse(
-        error_message=None,
+        error_message="",
         results=[
             DescribeUserScramCredentialsResult(
-                user=user.name,
-                error_code=ErrorCode.RESOURCE_NOT_FOUND,
-                error_message=f"User {user.name!r} has no SCRAM credentials.",
+                user=name,
+                error_code=(
+                    ErrorCode.RESOURCE_NOT_FOUND if count == 1 else ErrorCode.DUPLICATE_RESOURCE
+                ),
+                error_message=(
+                    f"User {name!r} has no SCRAM credentials."
+                    if count == 1
+                    else f"User {name!r} stands in the request more than once."
+                ),
             )
-            for user in message.users or ()
+            for name, count in counts.items()
         ],
     )

@@ -1,7 +1,7 @@
 """ElectLeaders (key 43, versions 0-2): the only replica leads already.
 
 A partition that was named is answered ELECTION_NOT_NEEDED; when all were meant (null) those are
-left out, so that nothing at all is the answer of a healthy cluster.
+left out, so that topics without partitions are the answer of a healthy cluster.
 
 Source: KIP-183, KIP-460; Kafka `ReplicationControlManager.electLeaders`.
 """
@@ -15,11 +15,27 @@ from protocol.api.elect_leaders import (
 )
 from protocol.error_codes import ErrorCode
 
+_ELECTION_TYPES = (0, 1)
+_TYPES_SINCE = 1
+
 
 def handle(
     context: Context, request: RequestContext, message: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """The outcome for every partition that was named."""
+    error = ErrorCode.NONE
+    if request.api_version >= _TYPES_SINCE and message.election_type not in _ELECTION_TYPES:
+        error = ErrorCode.INVALID_REQUEST
+    elif message.timeout_ms <= 0:
+        error = ErrorCode.REQUEST_TIMED_OUT
+    if error is not ErrorCode.NONE:
+        return _refuse_all(message, error)
+    if message.topic_partitions is None:
+        return ElectLeadersResponse(
+            replica_election_results=[
+                ReplicaElectionResult(topic=topic.name) for topic in context.topics
+            ]
+        )
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
@@ -28,8 +44,25 @@ def handle(
                     _elect(context, asked.topic, partition) for partition in asked.partitions
                 ],
             )
-            for asked in message.topic_partitions or ()
+            for asked in message.topic_partitions
         ]
+    )
+
+
+def _refuse_all(message: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
+    """Nothing was elected, for a reason that has to do with no partition alone."""
+    return ElectLeadersResponse(
+        error_code=error,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    PartitionResult(partition_id=partition, error_code=error, error_message=None)
+                    for partition in asked.partitions
+                ],
+            )
+            for asked in message.topic_partitions or ()
+        ],
     )
 
 

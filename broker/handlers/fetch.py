@@ -7,6 +7,10 @@
     else     park until the high watermarks have moved      `broker.fetch_waiters`
              far enough or max_wait is over, read again
 
+An answer that reaches the end of what may be shown waits for records that were acknowledged before
+the fetch came and are not durable yet (`broker.commit_wait`); what is acknowledged later does not
+hold it up.
+
 A full answer carries every partition asked for, empty ones too (Java and kafka-python wait for them
 for ever); an incremental one carries those with records, an error, or a high watermark or log start
 that moved.  `records` is empty, never null.
@@ -20,6 +24,7 @@ Source: Kafka `KafkaApis.handleFetchRequest`, `DelayedFetch`; KIP-74, KIP-227, K
 
 from typing import TYPE_CHECKING
 
+from broker.commit_wait import CommitWait
 from broker.context import Context, RequestContext
 from broker.errors import BrokerError
 from broker.fetch_read import FetchReader
@@ -37,6 +42,8 @@ from protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from storage.log import Log
 
+_ISOLATION_LEVELS = (0, 1)
+
 MAX_WAIT_MS = 300_000
 """The longest a fetch is parked, whatever the client asks."""
 
@@ -50,16 +57,44 @@ def handle(
     context: Context, request: RequestContext, message: FetchRequest
 ) -> FetchResponse | Pending[FetchResponse]:
     """Answer with what there is, or wait for `min_bytes` at most `max_wait_ms`."""
+    if message.isolation_level not in _ISOLATION_LEVELS:
+        return _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR)
     plan = context.fetch_sessions.plan(message, request.api_version)
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
     return _Fetch(context, request, message, plan).start()
 
 
+def _refuse_all(message: FetchRequest, error: ErrorCode) -> FetchResponse:
+    """Refuse the request as a whole, and each partition for versions that have no code for that."""
+    return FetchResponse(
+        error_code=error,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=asked.partition,
+                        error_code=error,
+                        high_watermark=-1,
+                        aborted_transactions=[],
+                        records=b"",
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ],
+    )
+
+
 class _Fetch:
     """One fetch from plan to answer; parks itself as often as needed."""
 
     __slots__ = (
+        "_awaited",
+        "_commit_wait",
         "_context",
         "_deadline_ms",
         "_message",
@@ -79,40 +114,48 @@ class _Fetch:
         self._version = request.api_version
         self._min_bytes = min(message.min_bytes, message.max_bytes, context.config.fetch_max_bytes)
         self._deadline_ms = 0
+        self._awaited: dict[Log, int] = {}
+        self._commit_wait: CommitWait | None = None
         self._pending: Pending[FetchResponse] | None = None
         self._waiter: FetchWaiter | None = None
 
     def start(self) -> FetchResponse | Pending[FetchResponse]:
         """The answer, or a promise of it when there is too little to read now."""
         max_wait_ms = min(self._message.max_wait_ms, MAX_WAIT_MS)
-        parts, bytes_read = self._read()
-        if max_wait_ms <= 0 or self._is_enough(parts, bytes_read):
-            return self._answer(parts)
+        parts, reader = self._read()
+        self._awaited = reader.hidden_ends
+        if max_wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
+            if not self._awaited:
+                return self._answer(parts)
+            self._pending = Pending(self._forget)
+            self._wait_for_commits()
+            return self._pending
         self._deadline_ms = self._context.clock.monotonic_ms() + max_wait_ms
         self._pending = Pending(self._forget)
-        self._park(bytes_read, max_wait_ms)
+        self._park(reader.bytes_read, max_wait_ms)
         return self._pending
 
-    def _read(self) -> tuple[list[tuple[FetchTarget, PartitionData]], int]:
-        """The parts of an answer, and their bytes: a portion, if that is what is waited for."""
+    def _read(self) -> tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]:
+        """The parts of an answer, and what read them: a portion, if that is what is waited for."""
         max_bytes = self._message.max_bytes
         if self._plan.is_incremental:
             portion = min(max_bytes, max(ENOUGH_BYTES, 2 * self._min_bytes))
-            parts, bytes_read = self._read_up_to(portion)
-            if bytes_read == 0 or bytes_read >= self._min_bytes:
-                return parts, bytes_read
+            parts, reader = self._read_up_to(portion)
+            if reader.bytes_read == 0 or reader.bytes_read >= self._min_bytes:
+                return parts, reader
             # What is missing may be there, in a batch that is larger than the portion.
         return self._read_up_to(max_bytes)
 
-    def _read_up_to(self, max_bytes: int) -> tuple[list[tuple[FetchTarget, PartitionData]], int]:
+    def _read_up_to(
+        self, max_bytes: int
+    ) -> tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]:
         reader = FetchReader(
             self._context,
             version=self._version,
             isolation_level=self._message.isolation_level,
             max_bytes=max_bytes,
         )
-        parts = [(target, reader.read(target)) for target in self._plan.targets]
-        return parts, reader.bytes_read
+        return [(target, reader.read(target)) for target in self._plan.targets], reader
 
     def _is_enough(self, parts: list[tuple[FetchTarget, PartitionData]], bytes_read: int) -> bool:
         if bytes_read >= self._min_bytes or not parts:
@@ -140,17 +183,39 @@ class _Fetch:
     def _retry(self, is_deadline: bool) -> None:
         """Woken: read again, answer if that is enough or time is up, else park once more."""
         self._waiter = None
-        parts, bytes_read = self._read()
+        parts, reader = self._read()
         wait_ms = self._deadline_ms - self._context.clock.monotonic_ms()
-        if is_deadline or wait_ms <= 0 or self._is_enough(parts, bytes_read):
-            assert self._pending is not None
-            self._pending.resolve(self._answer(parts))
+        if not is_deadline and wait_ms > 0 and not self._is_enough(parts, reader.bytes_read):
+            self._park(reader.bytes_read, wait_ms)
+            return
+        self._awaited = {
+            log: end
+            for log, end in self._awaited.items()
+            if log in reader.hidden_ends and log.high_watermark < end
+        }
+        if self._awaited:
+            self._wait_for_commits()
         else:
-            self._park(bytes_read, wait_ms)
+            self._resolve(parts)
+
+    def _wait_for_commits(self) -> None:
+        self._commit_wait = CommitWait(self._context, self._awaited, self._committed)
+
+    def _committed(self) -> None:
+        """What was acknowledged before the fetch is on disk, or the disk takes too long."""
+        self._commit_wait = None
+        parts, _ = self._read()
+        self._resolve(parts)
+
+    def _resolve(self, parts: list[tuple[FetchTarget, PartitionData]]) -> None:
+        assert self._pending is not None, "a fetch that waits has a promise out"
+        self._pending.resolve(self._answer(parts))
 
     def _forget(self) -> None:
         if self._waiter is not None:
             self._context.fetch_waiters.forget(self._waiter)
+        if self._commit_wait is not None:
+            self._commit_wait.cancel()
 
     def _answer(self, parts: list[tuple[FetchTarget, PartitionData]]) -> FetchResponse:
         session = self._plan.session

@@ -46,9 +46,7 @@ async def _alter(
     def changed(resource: Resource) -> dict[str, str]:
         if is_repeated:
             raise InvalidRequest("A resource stands in the request more than once.")
-        names = [resource.canonical(config.name) for config in asked.configs]
-        if len(set(names)) != len(names):
-            raise InvalidRequest("A setting stands in the request more than once.")
+        resource.check_each_once(config.name for config in asked.configs)
         overrides = resource.overrides()
         for config in asked.configs:
             resource.apply(overrides, config.name, config.config_operation, config.value)

@@ -10,6 +10,10 @@
 | -5        | the end of what is tiered: nothing is, (-1, -1)      | 9     |
 | -6        | the start of what waits for tiering: likewise        | 11    |
 
+A consumer's answer waits when it would lie below what was acknowledged already: the end, or "none"
+to a time that an acknowledged record may have reached (`broker.commit_wait`).  When the disk takes
+too long for that, OFFSET_NOT_AVAILABLE makes the client ask again.
+
 Found: the record's own timestamp and offset.  Not found: (-1, -1) with no error.  Version 0 answers
 with a list of segment base offsets chosen by file age, as brokers before 0.10.1 did.
 
@@ -21,8 +25,10 @@ Source: KIP-79, KIP-734, KIP-405, KIP-1005; Kafka `KafkaApis.handleListOffsetReq
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Coroutine
+from typing import TYPE_CHECKING, Any
 
+from broker.commit_wait import committed
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InvalidRequest, UnsupportedByVersion
@@ -33,6 +39,7 @@ from protocol.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.error_codes import ErrorCode
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
 from storage.log import Isolation
 
@@ -59,68 +66,138 @@ _SINCE = {
 
 _CONSUMER_ID = -1
 _READ_COMMITTED = 1
+_ISOLATION_LEVELS = (0, _READ_COMMITTED)
+_STARTS = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
+_OFFSET_NOT_AVAILABLE_SINCE = 5
 _UNKNOWN = -1
 
 
 def handle(
     context: Context, request: RequestContext, message: ListOffsetsRequest
-) -> ListOffsetsResponse:
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """Look every asked partition up; each has its own error."""
-    asked_twice = _asked_twice(message)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(
-                        context,
-                        request,
-                        message,
-                        topic.name,
-                        partition,
-                        is_duplicate=(topic.name, partition.partition_index) in asked_twice,
-                    )
-                    for partition in topic.partitions
-                ],
+    if message.isolation_level not in _ISOLATION_LEVELS:
+        return _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR)
+    answers = _Answers(context, request, message)
+    response = answers.response()
+    return answers.when_committed() if answers.awaited else response
+
+
+class _Answers:
+    """One request, looked up again when what it waits for is on disk.
+
+    Attributes:
+        awaited: the acknowledged ends that answers would have hidden, by log.
+    """
+
+    __slots__ = ("_context", "_message", "_overdue", "_request", "awaited")
+
+    def __init__(
+        self, context: Context, request: RequestContext, message: ListOffsetsRequest
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._message = message
+        self._overdue: Collection[Log] = ()
+        self.awaited: dict[Log, int] = {}
+
+    async def when_committed(self) -> ListOffsetsResponse:
+        """The answers once all that was acknowledged before the request may be shown."""
+        self._overdue = await committed(self._context, self.awaited)
+        return self.response()
+
+    def response(self) -> ListOffsetsResponse:
+        """The answers of this moment; a topic without partitions has none."""
+        twice = _asked_twice(self._message) if self._request.api_version > 0 else {}
+        topics = []
+        for topic in self._message.topics:
+            partitions = []
+            for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                if key not in twice:
+                    partitions.append(self._answer(topic.name, asked))
+                elif twice[key]:
+                    twice[key] = False
+                    partitions.append(_refusal(asked, ErrorCode.INVALID_REQUEST))
+            if partitions:
+                topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        return ListOffsetsResponse(topics=topics)
+
+    def _answer(self, name: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+        version, message = self._request.api_version, self._message
+        try:
+            log = self._context.topics.led_log(
+                name, asked.partition_index, asked.current_leader_epoch
             )
-            for topic in message.topics
-        ]
-    )
+            if version == 0:
+                answer.old_style_offsets = _offsets_by_age(self._context, message, log, asked)
+            else:
+                _look_up(version, message, log, asked.timestamp, answer)
+            hidden_end = self._hidden_end(log, asked.timestamp, answer)
+        except REFUSALS as error:
+            return _refusal(asked, error_code(error))
+        if hidden_end:
+            if log in self._overdue:
+                is_named = version >= _OFFSET_NOT_AVAILABLE_SINCE
+                return _refusal(
+                    asked,
+                    ErrorCode.OFFSET_NOT_AVAILABLE if is_named else ErrorCode.LEADER_NOT_AVAILABLE,
+                )
+            self.awaited[log] = hidden_end
+        return answer
+
+    def _hidden_end(self, log: "Log", timestamp: int, answer: ListOffsetsPartitionResponse) -> int:
+        """The end that has to be durable for a better answer; 0 if this one will not get better.
+
+        The largest timestamp is "none" while a record that is not shown yet has it, acknowledged
+        or not: then it waits for all that is in the log.
+        """
+        if timestamp in _STARTS or not _is_consumer(self._message):
+            return 0
+        if timestamp != LATEST and answer.offset != _UNKNOWN:
+            return 0
+        if timestamp == MAX_TIMESTAMP and log.offline_reason is None:
+            end = log.log_end_offset
+            return end if end > log.high_watermark else 0
+        return self._context.commits.acknowledged_end(log)
 
 
-def _asked_twice(message: ListOffsetsRequest) -> set[tuple[str, int]]:
+def _is_consumer(message: ListOffsetsRequest) -> bool:
+    return message.replica_id == _CONSUMER_ID
+
+
+def _asked_twice(message: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
+    """The partitions that stand in the request more than once, each with True."""
     asked = [
         (topic.name, partition.partition_index)
         for topic in message.topics
         for partition in topic.partitions
     ]
     if len(asked) == 1 or len(set(asked)) == len(asked):
-        return set()  # which is all that anybody asks, and Spark's connector thousands of times
-    return {key for key, count in Counter(asked).items() if count > 1}
+        return {}  # which is all that anybody asks, and Spark's connector thousands of times
+    return {key: True for key, count in Counter(asked).items() if count > 1}
 
 
-def _answer(
-    context: Context,
-    request: RequestContext,
-    message: ListOffsetsRequest,
-    name: str,
-    asked: ListOffsetsPartition,
-    *,
-    is_duplicate: bool,
-) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-    try:
-        if is_duplicate and request.api_version > 0:
-            raise InvalidRequest("The same partition is asked for twice.")
-        log = context.topics.led_log(name, asked.partition_index, asked.current_leader_epoch)
-        if request.api_version == 0:
-            answer.old_style_offsets = _offsets_by_age(context, message, log, asked)
-        else:
-            _look_up(request.api_version, message, log, asked.timestamp, answer)
-    except REFUSALS as error:
-        answer.error_code = error_code(error)
-        answer.timestamp = answer.offset = answer.leader_epoch = _UNKNOWN
-    return answer
+def _refusal(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=error,
+        timestamp=_UNKNOWN,
+        offset=_UNKNOWN,
+        leader_epoch=_UNKNOWN,
+    )
+
+
+def _refuse_all(message: ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_refusal(asked, error) for asked in topic.partitions]
+            )
+            for topic in message.topics
+        ]
+    )
 
 
 def _offsets_by_age(
@@ -141,7 +218,7 @@ def _offsets_by_age(
     if timestamp == LATEST:
         timestamp = INT64_MAX
     offsets = log.offsets_before(timestamp, count, context.clock.wall_ms())
-    if message.replica_id == _CONSUMER_ID and offsets and offsets[0] > log.high_watermark:
+    if _is_consumer(message) and offsets and offsets[0] > log.high_watermark:
         offsets = [log.high_watermark, *(o for o in offsets if o < log.high_watermark)]
     return offsets
 
@@ -156,7 +233,7 @@ def _look_up(
     """Fill `answer` with what `timestamp` asks of `log`."""
     if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
         raise UnsupportedByVersion(f"Timestamp {timestamp} means nothing in version {version}.")
-    is_consumer = message.replica_id == _CONSUMER_ID
+    is_consumer = _is_consumer(message)
     isolation = (
         Isolation.READ_COMMITTED
         if is_consumer and message.isolation_level == _READ_COMMITTED

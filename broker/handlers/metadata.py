@@ -5,11 +5,14 @@
 | 0       | an empty list asks for all topics; later null does, and empty is none   |
 | 4       | the client says whether a missing topic may be created (before: it may) |
 | 8       | authorized operations (the cluster's only up to 10)                     |
-| 10, 12  | topics by id                                                            |
+| 12      | topics by id                                                            |
 | 13      | an error code for the whole answer                                      |
 
-Differs from Kafka: a missing topic is created before the answer, so the client finds it at once;
-Kafka answers UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry.
+Differs from Kafka:
+
+* a missing topic is created before the answer, so the client finds it at once; Kafka answers
+  UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry;
+* neither name nor id is UNKNOWN_TOPIC_ID; there UNKNOWN_SERVER_ERROR.
 
 The controller is this broker: clients send their admin requests to a listed broker or nowhere.
 
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from storage.data_dir import Topic
 
 _NULL_MEANS_ALL_SINCE = 1
-_NULL_NAME_SINCE = 12
+_IDS_SINCE = 12
 
 
 def handle(
@@ -71,7 +74,9 @@ def _to_create(context: Context, message: MetadataRequest) -> list[str]:
         return []
     if not context.config.auto_create_topics_enable:
         return []
-    names = dict.fromkeys(topic.name for topic in message.topics if topic.name)
+    names = dict.fromkeys(
+        topic.name for topic in message.topics if topic.name and topic.topic_id == NO_TOPIC_ID
+    )
     return [name for name in names if context.topics.find(name) is None and not is_internal(name)]
 
 
@@ -89,10 +94,7 @@ def _answer(
     if wants_all:
         topics = [_describe(context, topic, wants_operations) for topic in context.topics]
     else:
-        topics = [
-            _find(context, request, asked, refused, wants_operations)
-            for asked in message.topics or ()
-        ]
+        topics = _find_each_once(context, request, message, refused)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -111,6 +113,33 @@ def _answer(
     )
 
 
+def _find_each_once(
+    context: Context,
+    request: RequestContext,
+    message: MetadataRequest,
+    refused: dict[str, ErrorCode],
+) -> list[MetadataResponseTopic]:
+    """The answer for what was asked for, by name or id; what is meant twice is answered once."""
+    asked_topics = message.topics or []
+    if request.api_version < _IDS_SINCE and any(
+        asked.name is None or asked.topic_id != NO_TOPIC_ID for asked in asked_topics
+    ):
+        return [
+            MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST,
+                name=asked.name or "",
+                topic_id=asked.topic_id,
+            )
+            for asked in asked_topics
+        ]
+    wants_operations = message.include_topic_authorized_operations
+    topics: dict[str | bytes, MetadataResponseTopic] = {}
+    for asked in asked_topics:
+        topic = _find(context, request, asked, refused, wants_operations)
+        topics.setdefault(topic.name or topic.topic_id, topic)
+    return list(topics.values())
+
+
 def _find(
     context: Context,
     request: RequestContext,
@@ -124,7 +153,7 @@ def _find(
         if topic is None:
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-                name=None if request.api_version >= _NULL_NAME_SINCE else "",
+                name=None,
                 topic_id=asked.topic_id,
             )
         return _describe(context, topic, wants_operations)

@@ -6,9 +6,12 @@
 | 1    | the batch is written (page cache)                                     |
 | -1   | the batch is on disk (`flush.policy=batch`), or as 1 (`os`)           |
 
+What was acknowledged with acks=0 or 1 is noted, for later requests to wait for (`commit_wait`).
+
 Each partition stands alone: its records are stored whole or not at all, and its error does not
 touch its neighbours.  The records field is a view into the request's own frame; the log stamps
-offsets and timestamps in place and writes from there.
+offsets and timestamps in place and writes from there.  Of a partition that stands in the request
+twice the last records count, and a topic without partitions is left out of the answer.
 
 A transactional batch has to belong to the request's transactional id: without one the whole request
 is refused, as it is when it carries batches of several producers; a wrong one refuses the
@@ -19,6 +22,11 @@ partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v11
 TRANSACTION_ABORTABLE, v12 a partition joins the transaction with its first records (KIP-890), v13
 topic ids.
 
+Differs from Kafka:
+
+* a refused batch always has an error_message since v8; there some causes have one;
+* null records are refused with INVALID_RECORD; there such a request gets no answer.
+
 Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; KIP-32, KIP-467.
 Read next: `storage.append` for what is checked, `broker.group_commit` for the wait.
 """
@@ -28,6 +36,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.clock import TimerHandle
+from broker.commit_wait import PATIENCE_MS
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.errors import ConnectionMustClose, InternalTopic
@@ -70,6 +79,7 @@ def handle(
     """Append every partition's records, then answer as `acks` asks."""
     if message.acks not in (ACKS_NONE, ACKS_WRITTEN, ACKS_DURABLE):
         return _refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS)
+    _keep_each_once(message)
     batches = _transactional_batches(context, request, message)
     if not batches:
         return _append_all(context, request, message, _NOTHING_REFUSED)
@@ -106,6 +116,23 @@ def _refusals(
         for tp, error in errors.items()
         if error is not ErrorCode.NONE
     }
+
+
+def _keep_each_once(message: ProduceRequest) -> None:
+    """Drop what stands before the last records of the same partition, and topics without any."""
+    topics = message.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return  # which is nearly all that is sent
+    seen: set[tuple[str, bytes, int]] = set()
+    for topic in reversed(topics):
+        kept = []
+        for data in reversed(topic.partition_data):
+            key = (topic.name, topic.topic_id, data.index)
+            if key not in seen:
+                seen.add(key)
+                kept.append(data)
+        topic.partition_data = kept[::-1]
+    message.topic_data = [topic for topic in topics if topic.partition_data]
 
 
 def _append_all(
@@ -245,8 +272,11 @@ def _append(
         metrics.records_appended += result.records_count
         metrics.bytes_appended += result.size_bytes
         context.commits.appended(log, result.size_bytes)
-    if wait is not None and log.config.flush_policy != "os" and result.last_offset >= 0:
-        wait.add(log, result.last_offset + 1, answer)
+    if log.config.flush_policy != "os" and result.last_offset >= 0:
+        if wait is not None:
+            wait.add(log, result.last_offset + 1, answer)
+        else:
+            context.commits.acknowledge(log, result.last_offset + 1)
     return answer
 
 
@@ -262,14 +292,13 @@ def _reject(
     if isinstance(error, AppendRejected):
         if log is not None:
             answer.log_start_offset = log.log_start_offset
-        if error.record_errors:
-            answer.error_message = str(error)
-            answer.record_errors = [
-                BatchIndexAndErrorMessage(
-                    batch_index=record.batch_index, batch_index_error_message=record.message
-                )
-                for record in error.record_errors
-            ]
+        answer.error_message = str(error)
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(
+                batch_index=record.batch_index, batch_index_error_message=record.message
+            )
+            for record in error.record_errors
+        ]
 
 
 def _refuse_all(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
@@ -312,9 +341,11 @@ class _DurableWait:
     """The partitions of one acks=all request that are not on disk yet.
 
     The appends of a request may become durable while later partitions of it are still being
-    appended, so the count starts at one and `answer` gives that one back.  When the request's own
-    timeout comes first, what is not durable by then is answered REQUEST_TIMED_OUT: it is written,
-    and may well become durable later.
+    appended, so the count starts at one and `answer` gives that one back.
+
+    The request's timeout is for other replicas, of which there are none, so it never shortens the
+    wait for the disk, as in Kafka.  It lengthens it: what is not durable after it and after
+    `PATIENCE_MS` is answered REQUEST_TIMED_OUT; it is written, and may well become durable later.
     """
 
     __slots__ = ("_context", "_missing", "_pending", "_response", "_timer", "_waiting")
@@ -347,13 +378,13 @@ class _DurableWait:
     def answer(
         self, response: ProduceResponse, timeout_ms: int
     ) -> ProduceResponse | Pending[ProduceResponse]:
-        """`response` itself when nothing is missing, else a promise of it within `timeout_ms`."""
+        """`response` itself when nothing is missing, else a promise of it."""
         self._response = response
         self._missing -= 1
         if self._missing == 0:
             return response
         self._pending = Pending(self._stop_timer)
-        self._timer = self._context.clock.call_later(max(0, timeout_ms), self._time_out)
+        self._timer = self._context.clock.call_later(max(PATIENCE_MS, timeout_ms), self._time_out)
         return self._pending
 
     def _one_less(self) -> None:

@@ -56,6 +56,10 @@ _SNAPPY_RATIO_MAX: Final = 64
 """Snappy cannot shrink data further than about 21 times; a larger claim is a lie."""
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_DEFAULT_LEVEL: Final = 9
+_ZSTD_WINDOW_LOG_MAX: Final = ZSTD_WINDOW_BYTES_MAX.bit_length() - 1
+_ZSTD_DEFAULT_LEVEL: Final = 3
+_ZSTD_WIDE_LEVEL: Final = 20
+"""The first level whose window may be larger than `ZSTD_WINDOW_BYTES_MAX`."""
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_RLE_BLOCK: Final = 1
 _UINT32_LE: Final = struct.Struct("<I")
@@ -80,7 +84,7 @@ def compress(
         return _compress_snappy(data)
     if codec == Codec.LZ4:
         return _compress_lz4(data, level, legacy=legacy_lz4)
-    return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    return _compress_zstd(data, _ZSTD_DEFAULT_LEVEL if level is None else level)
 
 
 def decompress(codec: Codec, data: Buffer, *, max_bytes: int, legacy_lz4: bool = False) -> Buffer:
@@ -297,6 +301,16 @@ class _ZstdContexts(threading.local):
 
 
 _zstd = _ZstdContexts()
+
+
+def _compress_zstd(data: Buffer, level: int) -> bytes:
+    if level < _ZSTD_WIDE_LEVEL:
+        return zstandard.ZstdCompressor(level=level).compress(data)
+    # The highest levels look back further than is accepted here.
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        level, source_size=len(data), window_log=_ZSTD_WINDOW_LOG_MAX
+    )
+    return zstandard.ZstdCompressor(compression_params=parameters).compress(data)
 
 
 def _decompress_zstd(data: memoryview, max_bytes: int, _legacy: bool) -> Buffer:

@@ -89,7 +89,7 @@ async def test_case_68_the_same_partition_twice_is_refused(client: RawClient) ->
     )
     response = await client.request(request, 5)
     codes = [answer.error_code for answer in response.topics[0].partitions]
-    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
+    assert codes == [ErrorCode.INVALID_REQUEST], "answered once, as in Kafka"
 
 
 async def test_unknown_partition(client: RawClient) -> None:

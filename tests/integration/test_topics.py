@@ -45,6 +45,8 @@ from tests.support.requests import (
     values_of,
 )
 
+TIMEOUT_MS = 10_000
+
 
 async def create(client: RawClient, version: int = 7, **fields: Any) -> CreatableTopicResult:
     defaults: dict[str, Any] = {"name": "t", "num_partitions": 1, "replication_factor": 1}
@@ -194,7 +196,9 @@ class TestDelete:
     @pytest.mark.parametrize("version", range(7))
     async def test_by_name(self, client: RawClient, version: int) -> None:
         await create_topic(client, "t")
-        request = DeleteTopicsRequest(topic_names=["t"], topics=[DeleteTopicState(name="t")])
+        request = DeleteTopicsRequest(
+            topic_names=["t"], topics=[DeleteTopicState(name="t")], timeout_ms=TIMEOUT_MS
+        )
         (result,) = (await client.request(request, version)).responses
         assert (result.name, result.error_code) == ("t", ErrorCode.NONE)
         (topic,) = (await client.request(metadata_request(["t"]), 12)).topics
@@ -202,20 +206,24 @@ class TestDelete:
 
     async def test_by_id(self, client: RawClient) -> None:
         topic_id = await create_topic(client, "t")
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)])
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=TIMEOUT_MS
+        )
         (result,) = (await client.request(request, 6)).responses
         assert (result.name, result.error_code) == ("t", ErrorCode.NONE)
         (result,) = (await client.request(request, 6)).responses
         assert result.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
     async def test_unknown_name(self, client: RawClient) -> None:
-        (result,) = (await client.request(DeleteTopicsRequest(topic_names=["t"]), 5)).responses
+        (result,) = (
+            await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=TIMEOUT_MS), 5)
+        ).responses
         assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     async def test_made_again_is_another_topic(self, client: RawClient) -> None:
         first = await create_topic(client, "t")
         await produce(client, "t", batch("old"))
-        await client.request(DeleteTopicsRequest(topic_names=["t"]), 5)
+        await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=TIMEOUT_MS), 5)
         second = await create_topic(client, "t")
         assert first != second
         assert values_of(await fetch(client, "t")) == []
@@ -227,7 +235,9 @@ class TestDelete:
         async with running_broker(tmp_path, delete_topic_enable="false") as broker:
             client = await broker.client()
             await create_topic(client, "t")
-            request = DeleteTopicsRequest(topic_names=["t"], topics=[DeleteTopicState(name="t")])
+            request = DeleteTopicsRequest(
+                topic_names=["t"], topics=[DeleteTopicState(name="t")], timeout_ms=TIMEOUT_MS
+            )
             (result,) = (await client.request(request, version)).responses
             assert result.error_code == code
 
@@ -237,7 +247,7 @@ class TestDelete:
         await create_topic(admin, "t")
         for _ in range(20):
             waiting = asyncio.create_task(produce(writer, "t", batch("a")))
-            await admin.request(DeleteTopicsRequest(topic_names=["t"]), 5)
+            await admin.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=TIMEOUT_MS), 5)
             assert (await waiting).error_code in (0, 3, 56)
             await create_topic(admin, "t")
 
@@ -249,7 +259,8 @@ class TestGrow:
     async def test_partitions_are_added(self, client: RawClient, version: int) -> None:
         await create_topic(client, "t")
         request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)]
+            timeout_ms=TIMEOUT_MS,
+            topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)],
         )
         (result,) = (await client.request(request, version)).results
         assert result.error_code == ErrorCode.NONE
@@ -279,7 +290,8 @@ class TestGrow:
         if assigned is not None:
             assignments = [CreatePartitionsAssignment(broker_ids=ids) for ids in assigned]
         request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name=name, count=count, assignments=assignments)]
+            timeout_ms=TIMEOUT_MS,
+            topics=[CreatePartitionsTopic(name=name, count=count, assignments=assignments)],
         )
         (result,) = (await client.request(request, 3)).results
         assert result.error_code == code
