@@ -35,6 +35,11 @@ class InvalidTime(InvalidUse):
 class NotThere(InvalidUse):
     """A partition that the topic does not have."""
 
+    @classmethod
+    def partition(cls, topic: str, partition: int, count: int) -> "NotThere":
+        """The topic has `count` partitions, and this one is not among them."""
+        return cls(f"{topic} has no partition {partition}: it has 0 to {count - 1}")
+
 
 class ClientBroken(ClientError):
     """A defect in the client itself ended one of its tasks: close it and open another.

@@ -114,8 +114,8 @@ def to_ms(when: int | str | datetime, *, now_ms: int) -> int:
         return datetime_to_ms(when)
     if isinstance(when, bool) or not isinstance(when, int):
         raise InvalidType(
-            f"{when!r} is not a time: give whole milliseconds since the epoch, "
-            "an aware datetime, or text such as 2013-07-04T12:00Z or -15m"
+            f"{when!r} is not a time: give whole milliseconds since the epoch (for time.time() "
+            "write int(time.time() * 1000)), an aware datetime, or text such as -15m"
         )
     if when < 0:
         raise InvalidTime(f"{when} ms lies before 1970, where no record can be: give 0 or more")
