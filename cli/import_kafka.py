@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from cli.directory_copy import copy_file, copy_partitions, refuse_running_kafka, require_new
+from cli.directory_copy import check_new, copy_file, copy_partitions, make_new, refuse_running_kafka
 from cli.exit_codes import ExitCode
-from cli.options import json_option, now_ms
+from cli.options import DirectoryType, json_option, now_ms
 from cli.output import Progress, format_size, note, print_json
 from config import load
 from storage.checkpoints import (
@@ -33,12 +33,12 @@ _UNIQUE_BYTES = 16
 
 
 @click.command()
-@click.argument("source", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("source", type=DirectoryType())
 @click.argument("target", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--in-place", is_flag=True, help="Adopt SOURCE itself; nothing is copied.")
 @click.option(
     "--metadata-dir",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=DirectoryType(),
     help="Where __cluster_metadata-0 is, if not in SOURCE (Kafka's metadata.log.dir).",
 )
 @json_option
@@ -59,7 +59,7 @@ def command(
         raise click.UsageError("name a TARGET, or give --in-place")
     refuse_running_kafka(source)
     if target is not None:
-        require_new(target)
+        check_new(target)
     files = RealFiles()
     plan = plan_import(
         str(source),
@@ -79,6 +79,7 @@ def command(
 
 
 def _copy(source: Path, target: Path, plan: ImportPlan, files: RealFiles, *, is_quiet: bool) -> int:
+    make_new(target)
     size_bytes = copy_partitions(source, target, plan.directories, is_imported, is_quiet=is_quiet)
     for name in CHECKPOINT_FILES:
         if (source / name).exists():

@@ -116,7 +116,7 @@ def read_config(config_file: str | None) -> str | None:
     """The text of a configuration file, None for no file.
 
     Raises:
-        CommandFailed: it cannot be read, or is no text.
+        CommandFailed: it does not exist, cannot be read, or is no text.
     """
     if config_file is None:
         return None
@@ -127,8 +127,10 @@ def read_config(config_file: str | None) -> str | None:
             f"{config_file} is not UTF-8 text (byte {error.start})", ExitCode.CONFIG
         ) from None
     except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError)
         raise CommandFailed(
-            f"cannot read the configuration {config_file}: {error.strerror}", ExitCode.CONFIG
+            f"cannot read the configuration {config_file}: {error.strerror}",
+            ExitCode.NOT_FOUND if is_missing else ExitCode.FAILED,
         ) from None
 
 

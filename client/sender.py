@@ -38,6 +38,7 @@ from client.connection import Connection
 from client.errors import BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
 from client.identity import ProducerIdentity
 from client.retry import is_retriable
+from client.times import format_time
 from client.types import TopicPartition
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api_keys import ApiKey
@@ -53,6 +54,7 @@ _PRODUCE_MAX_VERSION = 11
 _PRODUCE_MIN_VERSION = 3
 
 _SEQUENCE_MASK = 0x7FFFFFFF
+_SIZE_ERRORS = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _ORDER_ERRORS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
@@ -385,7 +387,9 @@ class Sender:
             self._settle(batch, -1, -1)
             return
         what = f"producing to {batch.partition}"
-        error = BrokerRefused(what, answer.error_code, broker=address, detail=answer.error_message)
+        error = BrokerRefused(
+            what, answer.error_code, broker=address, detail=_why_refused(batch, answer)
+        )
         # The broker judged it: whatever happened to earlier attempts, it is not stored.
         batch.is_in_doubt = False
         record_errors: dict[int, ClientError] = {
@@ -439,3 +443,22 @@ class Sender:
     ) -> None:
         batch.fail(error, record_errors)
         self._on_settled(batch)
+
+
+def _why_refused(batch: Batch, answer: Any) -> str | None:
+    """The broker's words, with what it leaves out: how many records, their times, their sizes."""
+    said: str | None = answer.error_message
+    count = len(batch.records)
+    if answer.record_errors:
+        first = answer.record_errors[0]
+        said = first.batch_index_error_message or said or "no reason is given"
+        time = ""
+        if 0 <= first.batch_index < count:
+            time = f", which has the time {format_time(batch.records[first.batch_index].timestamp)}"
+        refused = len(answer.record_errors)
+        return f"{refused} of {count} records in the batch are refused, the first{time}: {said}"
+    if answer.error_code in _SIZE_ERRORS and batch.encoded is not None:
+        largest = max(len(record.value or b"") + len(record.key or b"") for record in batch.records)
+        sizes = f"the batch has {len(batch.encoded)} bytes, its largest record about {largest}"
+        return f"{said}; {sizes}" if said else sizes
+    return said

@@ -30,7 +30,9 @@ def test_a_start_is_a_word_an_offset_or_a_time(text: str, expected: Start) -> No
     ("text", "sentence"),
     [
         ("1372953600", "looks like seconds.*for an offset write offset:1372953600"),
-        ("newest", "is not a time"),
+        ("newest", "did you mean latest"),
+        ("Beginning", "did you mean earliest"),
+        ("soon", "is not a time.*or write earliest or latest; for an offset write offset:N"),
     ],
 )
 def test_what_is_neither_is_refused(text: str, sentence: str) -> None:

@@ -126,7 +126,7 @@ def test_a_checkpoint_of_either_source_tells_its_offsets(tmp_path: Path) -> None
 def test_errors_have_the_codes_that_the_documentation_lists() -> None:
     assert code_of(BadOptions(["x"])) == JobCode.USAGE
     assert code_of(NoJava("x")) == JobCode.USAGE
-    assert code_of(CorruptData("x")) == JobCode.DATA_LOSS
+    assert code_of(CorruptData("x")) == JobCode.DAMAGED
     assert code_of(Fenced("x")) == JobCode.FENCED
     assert code_of(BrokerRefused("x", 3)) == JobCode.FAILED
 
