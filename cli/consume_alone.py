@@ -27,9 +27,12 @@ async def read_alone(
         missing = set(partitions) - set(everything)
         if missing:
             raise NotThere.partition(topic, min(missing).partition, len(everything))
+        if reading.start.offset is not None:
+            await _check_offset(consumer, partitions, reading.start.offset)
         consumer.assign(partitions)
         if reading.start.offset is not None:
-            await _seek_to_offset(consumer, partitions, reading.start.offset)
+            for partition in partitions:
+                consumer.seek(partition, reading.start.offset)
         elif reading.start.time_ms is not None:
             await consumer.seek_to_time(reading.start.time_ms)
         elif reading.start.word == "earliest":
@@ -39,10 +42,12 @@ async def read_alone(
         await _Reader(consumer, reading, await _ends(consumer, partitions, reading)).run()
 
 
-async def _seek_to_offset(
-    consumer: Consumer, partitions: list[TopicPartition], offset: int
-) -> None:
-    """Go to an offset that every partition has; its end, where the next record comes, counts."""
+async def _check_offset(consumer: Consumer, partitions: list[TopicPartition], offset: int) -> None:
+    """Refuse an offset that a partition lacks; its end, where the next record comes, counts.
+
+    Raises:
+        CommandFailed: names the partition and its range.
+    """
     first = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
     for partition in partitions:
@@ -52,7 +57,6 @@ async def _seek_to_offset(
                 f"{ends[partition]}, where the next record comes; choose one of these, or earliest "
                 "or latest, and with --partition one partition"
             )
-        consumer.seek(partition, offset)
 
 
 async def _ends(

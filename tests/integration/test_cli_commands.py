@@ -200,7 +200,10 @@ def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> 
     move = ("group", "reset", "g", "--to-time", "2013-07-04")
     moved = parsed(*move, "--dry-run", server=server)["positions"][0]
     assert (moved["from"], moved["to"]) == (2, 0)
-    ok(*move, server=server)
+    shown = tidelog(*move, server=server)
+    assert shown.stderr == "Nothing was changed; add --execute to do it.\n"
+    assert parsed("group", "describe", "g", server=server)["positions"][0]["lag"] == 0
+    ok(*move, "--execute", server=server)
     assert parsed("group", "describe", "g", server=server)["positions"][0]["lag"] == 2
     ok("group", "delete", "g", "-y", server=server)
     assert tidelog("group", "describe", "g", server=server).returncode == ExitCode.NOT_FOUND
