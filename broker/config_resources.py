@@ -217,7 +217,7 @@ class _Broker(Resource):
         return dict(self._context.topics.broker_config.dynamic)
 
     def check(self, overrides: Mapping[str, str]) -> None:
-        with_dynamic(self._context.config, overrides)
+        with_dynamic(self._context.topics.broker_config, overrides)
 
     def replace(self, overrides: Mapping[str, str]) -> None:
         self._context.topics.set_broker_overrides(overrides)

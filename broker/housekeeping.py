@@ -29,7 +29,7 @@ from broker.clock import Clock, TimerHandle
 if TYPE_CHECKING:
     from broker.metrics import Metrics
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.housekeeping")
 
 WALL_CLOCK_STEP_MS = 60_000
 """A difference between the two clocks above which the wall clock counts as having jumped."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from client.errors import ClientBroken
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.background")
 
 
 def start_watched(

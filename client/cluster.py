@@ -37,7 +37,7 @@ from protocol.api.metadata import (
 )
 from protocol.error_codes import ErrorCode
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.cluster")
 _T = TypeVar("_T")
 
 DEFAULT_PORT = 9092

@@ -39,7 +39,7 @@ from protocol.frames import FrameDecoder, encode_frame
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.primitives import message_spec
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.connection")
 
 MAX_FRAME_BYTES = 512 * 1024 * 1024
 """The largest answer that is accepted; fetches ask for far less."""

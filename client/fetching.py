@@ -34,7 +34,7 @@ from protocol.records.batch import RecordBatch
 from protocol.records.layout import MAGIC_V2, ControlType
 from protocol.records.scan import Entry, iter_records, scan_entries
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.fetching")
 
 # The last version in which topics are fetched by name.
 _FETCH_VERSION = 12

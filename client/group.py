@@ -48,7 +48,7 @@ from protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.error_codes import ErrorCode
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.group")
 
 JOIN_GRACE_MS = 5000
 """How much longer than the rebalance a JoinGroup may take before the connection is given up."""

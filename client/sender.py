@@ -46,7 +46,7 @@ from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_batch
 from protocol.records.layout import NO_SEQUENCE, Codec
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.sender")
 
 # Version 11 is the last before partitions are added to transactions by producing to them;
 # version 3 is the first that takes record format 2, the only one that is written here.

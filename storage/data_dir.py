@@ -267,10 +267,21 @@ class DataDir:
         """
         config = with_dynamic(self.broker_config, overrides)
         self._journal.set_broker_overrides(overrides)
+        self._take_over(config)
+        return config
+
+    def reload(self, config: BrokerConfig) -> None:
+        """Take over a configuration that was read again, under the run-time settings.
+
+        Raises:
+            ConfigErrors: the two do not go together; nothing was changed.
+        """
+        self._take_over(with_dynamic(config, self.broker_overrides))
+
+    def _take_over(self, config: BrokerConfig) -> None:
         self.broker_config = config
         for topic in self.topics.values():
             self._reconfigure(topic, topic_config(topic.overrides, config))
-        return config
 
     def group_overrides(self) -> dict[str, dict[str, str]]:
         """The own settings of groups that have some, by group id."""

@@ -24,7 +24,7 @@ from broker.groups.values import GroupState
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.groups.forgetting")
 
 
 class Forgetting:

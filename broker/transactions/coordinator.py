@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from protocol.records.checksums import Buffer
     from storage.log import Log
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.transactions.coordinator")
 
 _EXPIRY_INTERVAL_MS: Final = 3_600_000
 _NOBODY: Final = (-1, -1)
