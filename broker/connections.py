@@ -28,7 +28,7 @@ logger = logging.getLogger("tidelog.broker.connections")
 
 SWEEP_INTERVAL_MS = 1000
 _REFUSALS_LOGGED_PER_SWEEP = 1
-_FOREIGN_HOSTS_MAX = 1000
+_STRANGERS_MAX = 1000
 _CONNECTIONS_MIN = 16
 _RESERVED_DESCRIPTORS = 64
 
@@ -49,7 +49,7 @@ class Connections:
         self._is_feeding = False
         self._ids = itertools.count(1)
         self._refusals_since_sweep = 0
-        self._foreign_hosts: set[str] = set()
+        self._strangers: set[tuple[str, str]] = set()
         self._empty = asyncio.Event()
         self.tick = 0
         self.memory_bytes = 0
@@ -86,15 +86,14 @@ class Connections:
         return refusal
 
     def note_foreign(self, connection: Connection, error: ProtocolError) -> None:
-        """Warn of a peer that speaks another protocol, once for each address."""
-        host = connection.peer_host
+        """Warn of a peer that speaks another protocol, once for each address and protocol."""
         if (
             isinstance(error, MalformedFrame)
             and error.foreign
-            and host not in self._foreign_hosts
-            and len(self._foreign_hosts) < _FOREIGN_HOSTS_MAX
+            and (stranger := (connection.peer_host, error.foreign)) not in self._strangers
+            and len(self._strangers) < _STRANGERS_MAX
         ):
-            self._foreign_hosts.add(host)
+            self._strangers.add(stranger)
             logger.warning("%s speaks %s: %s", connection.peer, error.foreign, error)
 
     def leave(self, connection: Connection) -> None:

@@ -1,7 +1,7 @@
 """What of a configuration that was read again can be taken over by a running broker.
 
-The same settings may change as through the protocol (``dynamic`` in `config.broker_keys`); the others
-are named, because they wait for a restart.
+The same settings may change as through the protocol (``dynamic`` in `config.broker_keys`); the
+others are named, because they wait for a restart.
 """
 
 from dataclasses import dataclass, replace
