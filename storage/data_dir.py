@@ -265,23 +265,16 @@ class DataDir:
             ConfigErrors: they are not acceptable; nothing was changed.
             StorageFailed: they could not be written; nothing was changed.
         """
-        config = with_dynamic(self.broker_config, overrides)
+        with_dynamic(self.broker_config, overrides)
         self._journal.set_broker_overrides(overrides)
-        self._take_over(config)
-        return config
+        return self.reload(self.broker_config)
 
-    def reload(self, config: BrokerConfig) -> None:
-        """Take over a configuration that was read again, under the run-time settings.
-
-        Raises:
-            ConfigErrors: the two do not go together; nothing was changed.
-        """
-        self._take_over(with_dynamic(config, self.broker_overrides))
-
-    def _take_over(self, config: BrokerConfig) -> None:
-        self.broker_config = config
+    def reload(self, config: BrokerConfig) -> BrokerConfig:
+        """Put `config` in force, under the run-time settings; as `set_broker_overrides`."""
+        self.broker_config = with_dynamic(config, self.broker_overrides)
         for topic in self.topics.values():
-            self._reconfigure(topic, topic_config(topic.overrides, config))
+            self._reconfigure(topic, topic_config(topic.overrides, self.broker_config))
+        return self.broker_config
 
     def group_overrides(self) -> dict[str, dict[str, str]]:
         """The own settings of groups that have some, by group id."""
