@@ -219,7 +219,7 @@ class Cluster:
             BrokerRefused: the topic does not exist and was not created, or has a bad name.
             InvalidUse: the name is no text that can be sent.
         """
-        if type(name) is not str:
+        if type(name) is not str or not name:
             check_text("topic", name)
         known = self._metadata.topics.get(name)
         now = asyncio.get_running_loop().time()
