@@ -12,6 +12,7 @@ import click
 
 from cli.directory_copy import check_new, copy_file, copy_partitions, make_new, refuse_running_kafka
 from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option, now_ms
 from cli.output import Progress, format_size, note, print_json
 from config import load
@@ -57,6 +58,12 @@ def command(
     """
     if in_place == (target is not None):
         raise click.UsageError("name a TARGET, or give --in-place")
+    if not (source / META_PROPERTIES_FILE).exists():
+        raise CommandFailed(
+            f"{source} is not one of Apache Kafka's log.dirs: it has no {META_PROPERTIES_FILE}; "
+            "name the directory that holds the partitions",
+            ExitCode.USAGE,
+        )
     refuse_running_kafka(source)
     if target is not None:
         check_new(target)
