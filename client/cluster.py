@@ -417,14 +417,15 @@ def parse_bootstrap(bootstrap: str | Iterable[str]) -> list[tuple[str, int]]:
         InvalidType: neither a text nor texts.
         InvalidUse: nothing given, or a port that is no port.
     """
-    is_several = isinstance(bootstrap, Iterable) and not isinstance(bootstrap, str | bytes)
-    texts = list(bootstrap) if is_several else [bootstrap]
-    for text in texts:
-        if not isinstance(text, str):
-            raise InvalidType(f"bootstrap={bootstrap!r} is no broker address: write 'host:port'")
-    if isinstance(bootstrap, str):
-        texts = bootstrap.split(",")
-    addresses = [_parse_address(text.strip()) for text in texts if text.strip()]
+    given: object = bootstrap
+    if isinstance(given, str):
+        texts: list[object] = [*given.split(",")]
+    else:
+        texts = list(given) if isinstance(given, Iterable) else [given]
+    names = [text for text in texts if isinstance(text, str)]
+    if len(names) < len(texts):
+        raise InvalidType(f"bootstrap={bootstrap!r} is no broker address: write 'host:port'")
+    addresses = [_parse_address(text.strip()) for text in names if text.strip()]
     if not addresses:
         raise InvalidUse("no broker address given: write host:port")
     return addresses

@@ -378,7 +378,7 @@ class Producer:
             raise InvalidUse("give the producer a transactional_id to use transactions")
         return self._transactions
 
-    def _timestamp(self, given: int | datetime | None) -> int:
+    def _timestamp(self, given: int | str | datetime | None) -> int:
         """Milliseconds of what `send` was given."""
         if given is None:
             return self._clock_ms()

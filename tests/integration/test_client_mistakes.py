@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import client.sender as sender_module
+from client import sender as sender_module
 from client.admin import Admin
 from client.consumer import Consumer
 from client.errors import (
