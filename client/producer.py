@@ -42,7 +42,7 @@ from client.errors import (
 from client.identity import ProducerIdentity
 from client.partitioner import StickyPartitioner, partition_for_key
 from client.sender import Sender, SenderOptions
-from client.times import TIMESTAMP_MS_MAX, to_ms
+from client.times import PLAIN_MS, TIMESTAMP_MS_MAX, to_ms
 from client.transactions import Transactions
 from client.types import Header, OffsetAndMetadata, RecordMetadata, TopicInfo, TopicPartition
 from protocol.records.layout import NO_TIMESTAMP, Codec
@@ -239,7 +239,10 @@ class Producer:
         sender = self._running()
         if type(topic) is not str:
             check_text("topic", topic)
-        key, value = content_of("key", key), content_of("value", value)
+        if type(value) is not bytes:
+            value = content_of("value", value)
+        if key is not None and type(key) is not bytes:
+            key = content_of("key", key)
         header_list = headers_of(headers) if headers else ()
         timestamp_ms = self._timestamp(timestamp_ms)
         size_bytes = _record_size(key, value, header_list)
@@ -380,6 +383,8 @@ class Producer:
 
     def _timestamp(self, given: int | str | datetime | None) -> int:
         """Milliseconds of what `send` was given."""
+        if type(given) is int and given in PLAIN_MS:
+            return given
         if given is None:
             return self._clock_ms()
         if isinstance(given, str):

@@ -144,7 +144,8 @@ class Sender:
         Raises:
             ClientBroken: as `check_works`.
         """
-        self.check_works()
+        if self._defect is not None:
+            raise self._defect
         queue = self.queues.get(partition)
         if queue is None:
             queue = self.queues[partition] = PartitionQueue(partition)

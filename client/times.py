@@ -45,6 +45,9 @@ _MICROSECONDS_MIN = 253_402_387_200_000
 _NANOSECONDS_MIN = 10**17
 _NUMBER_MAX = 10**20
 
+PLAIN_MS = range(_MILLISECONDS_MIN, _MICROSECONDS_MIN)
+"""Numbers that can only be milliseconds since the epoch."""
+
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": MS_PER_DAY, "w": 7 * MS_PER_DAY}
 _EPOCH_UNIT_PER_MS = {"ms": (1, 1), "s": (1000, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 
