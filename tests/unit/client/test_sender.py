@@ -310,6 +310,10 @@ async def test_a_late_answer_to_what_was_given_up_changes_nothing() -> None:
         with pytest.raises(BrokerUnreachable, match="may or may not be stored"):
             await send(b"a")
         release.set()
+        while len(broker.sent) < 1:
+            await asyncio.sleep(0.01)
+        # Its answer comes 5 ms after it was sent.
+        await asyncio.sleep(0.1)
         async with asyncio.timeout(10):
             await send(b"b")
     assert broker.sent[-1] == (101, 0, [b"b"])
