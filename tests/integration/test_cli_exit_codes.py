@@ -193,4 +193,4 @@ CANNOT: dict[ExitCode, set[tuple[str, ...]]] = {
 def test_the_jobs_of_spark_have_the_same_table() -> None:
     names = {"DONE": "OK"}
     for code in JobCode:
-        assert ExitCode[names.get(code.name, code.name)] == code
+        assert ExitCode[names.get(code.name, code.name)].value == code.value

@@ -85,20 +85,6 @@ def test_a_group_moves_only_with_execute_and_is_made_only_with_new(server: Runni
     assert positions("fresh", server) == [("moved", 2)]
 
 
-def test_positions_of_a_deleted_topic_are_left_and_named(server: RunningBroker) -> None:
-    """The lookup used to wait a minute for a partition that does not exist."""
-    for topic in ("stays", "goes"):
-        ok("produce", topic, "-q", server=server, given="1\n")
-        words = ["group", "reset", "mixed", "--to-latest", "-t", topic, "--new", "--execute"]
-        ok(*words, server=server)
-    ok("topic", "delete", "goes", "-y", server=server)
-    done = tidelog("group", "reset", "mixed", "--to-earliest", "--execute", server=server)
-    assert done.returncode == 0
-    if "goes-0" in done.stderr:
-        assert "do not exist any more: goes-0" in done.stderr
-    assert ("stays", 0) in positions("mixed", server)
-
-
 def test_an_unknown_setting_is_not_unset(server: RunningBroker) -> None:
     ok("topic", "create", "unset", "--set", "retention.ms=5000", server=server)
     words = ["topic", "alter", "unset", "--unset", "retention.ms"]
