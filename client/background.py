@@ -1,6 +1,6 @@
 """Background tasks whose death is heard of: a defect must fail its callers, not hang them.
 
-A task that nobody awaits keeps its exception to itself, and whatever waits for the task's work then
+A task that is not awaited keeps its exception to itself, and what waits for the task's work then
 waits for ever. The tasks of producer and consumer are started here, so that theirs is reported.
 """
 

@@ -269,7 +269,7 @@ class Sender:
                 f"{self._options.delivery_timeout_ms} ms; {fate}"
             ),
         )
-        # What waits behind it waits for a new identity, or for nothing any more.
+        # The batches after it wait for a new identity, or for nothing any more.
         self.wake()
 
     async def _renew_identity(self) -> None:

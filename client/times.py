@@ -36,7 +36,7 @@ MS_PER_SECOND = 1000
 MS_PER_DAY = 86_400_000
 
 # Between these bounds a number is taken for milliseconds as it stands. The lower one is
-# 1973-03-03, the upper one a day behind the calendar's end, 9999-12-31, so that every time which
+# 1973-03-03, the upper one a day after the calendar's end, 9999-12-31, so that every time which
 # can be written may also be given as a number; the neighbouring ranges are the present in other
 # units.
 _SECONDS_MIN = 10**8
