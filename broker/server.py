@@ -5,8 +5,8 @@ turns whatever prevents the start into a `StartError`: one sentence and its cure
 
 SIGHUP has two meanings, and daemons know which by their terminal.  A broker without one (a service,
 a container) reads its configuration again, as ``systemctl reload`` asks for.  One that was started
-in a terminal (``make run``) takes it for the end of that terminal, and stops cleanly.  Under nohup the
-signal stays ignored.
+in a terminal (``make run``) takes it for the end of that terminal, and stops cleanly.  Under nohup
+the signal stays ignored.
 
 Settings of the interpreter: `gc.freeze` after the start, so that what was allocated by importing
 and opening is never walked again, and rarer collections, because requests free themselves by
