@@ -3,7 +3,7 @@ ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends gcc libc6-dev python3-dev \
+    && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE ./
@@ -29,6 +29,7 @@ LABEL org.opencontainers.image.title="Tidelog" \
 RUN useradd --system --uid 10001 --no-create-home --home-dir /nonexistent tidelog \
     && install -d -o tidelog -g tidelog -m 0750 /var/lib/tidelog
 COPY --from=build /opt/tidelog /opt/tidelog
+COPY deploy/docker/ready /usr/local/bin/tidelog-ready
 ENV PATH=/opt/tidelog/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     TIDELOG_LOG_DIRS=/var/lib/tidelog \
@@ -39,6 +40,6 @@ VOLUME /var/lib/tidelog
 EXPOSE 9092 9464
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5s --retries=3 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9464/readyz', timeout=2)"]
+    CMD ["bash", "/usr/local/bin/tidelog-ready"]
 ENTRYPOINT ["tidelog"]
 CMD ["serve"]

@@ -25,8 +25,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _announce(ready: ReadyInfo) -> None:
-    for notice in ready.notices:
-        sys.stderr.write(f"{notice}\n")
     sys.stdout.write(f"ready {ready.host}:{ready.port} metrics {ready.metrics_port}\n")
     sys.stdout.flush()
 

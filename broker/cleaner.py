@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from storage.log import Log
     from storage.steps import OffLoop
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.cleaner")
 
 WAIT_MS: Final = 2
 """How often a round looks whether its thread is done."""

@@ -238,7 +238,7 @@ class _Broker(Resource):
 
     def check(self, overrides: Mapping[str, str]) -> None:
         try:
-            with_dynamic(self._context.config, overrides)
+            with_dynamic(self._context.topics.broker_config, overrides)
         except ConfigErrors as error:
             raise InvalidRequest(str(error)) from error
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker.dispatch import Dispatcher, Exchange
     from protocol.primitives import Buffer
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.connection")
 
 PIPELINE_MAX = 1024
 """Requests of one connection that may wait for their group commit; librdkafka keeps a million."""
@@ -133,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             frames = self._receiver.received(nbytes)
         except ProtocolError as error:
+            self._connections.note_foreign(self, error)
             self.close(str(error))
             return
         if frames:

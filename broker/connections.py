@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING
 
 from broker.connection import Connection
 from broker.receive import FIRST_STEP_BYTES
+from protocol.errors import MalformedFrame, ProtocolError
 
 if TYPE_CHECKING:
     from config import BrokerConfig
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.connections")
 
 SWEEP_INTERVAL_MS = 1000
 _REFUSALS_LOGGED_PER_SWEEP = 1
+_STRANGERS_MAX = 1000
 _CONNECTIONS_MIN = 16
 _RESERVED_DESCRIPTORS = 64
 
@@ -47,6 +49,7 @@ class Connections:
         self._is_feeding = False
         self._ids = itertools.count(1)
         self._refusals_since_sweep = 0
+        self._strangers: set[tuple[str, str]] = set()
         self._empty = asyncio.Event()
         self.tick = 0
         self.memory_bytes = 0
@@ -81,6 +84,17 @@ class Connections:
         if self._refusals_since_sweep <= _REFUSALS_LOGGED_PER_SWEEP:
             logger.info("refusing %s: %s", connection.peer, refusal)
         return refusal
+
+    def note_foreign(self, connection: Connection, error: ProtocolError) -> None:
+        """Warn of a peer that speaks another protocol, once for each address and protocol."""
+        if (
+            isinstance(error, MalformedFrame)
+            and error.foreign
+            and (stranger := (connection.peer_host, error.foreign)) not in self._strangers
+            and len(self._strangers) < _STRANGERS_MAX
+        ):
+            self._strangers.add(stranger)
+            logger.warning("%s speaks %s: %s", connection.peer, error.foreign, error)
 
     def leave(self, connection: Connection) -> None:
         """Count `connection` out; harmless for one that was refused."""

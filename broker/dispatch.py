@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker.metrics import ApiMetrics
     from protocol.primitives import Buffer
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.dispatch")
 
 _HEADER_START = struct.Struct(">hhi")
 """api_key, api_version, correlation_id: the same in every header version."""

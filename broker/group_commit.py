@@ -43,7 +43,7 @@ THREADS = 8
 """Syncs that may run at once.  Measured on a virtual disk: 64 partitions take 20 ms one after the
 other, 7 ms with 8 threads and 6 ms with 32, while each thread costs memory and switches."""
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.group_commit")
 
 DurableCallback: TypeAlias = "Callable[[StorageError | None], object]"
 

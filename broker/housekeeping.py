@@ -21,7 +21,7 @@ from broker.clock import Clock, TimerHandle
 if TYPE_CHECKING:
     from broker.metrics import Metrics
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.housekeeping")
 
 JITTER = 0.1
 

@@ -21,7 +21,7 @@ from storage.measure import measure_log
 if TYPE_CHECKING:
     from storage.log import Log
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.measuring")
 
 REST: Final = 9
 """How many times as long as a slice the job rests after it."""

@@ -17,7 +17,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.metrics_server")
 
 REQUEST_BYTES_MAX = 8192
 REQUEST_TIMEOUT_S = 5.0

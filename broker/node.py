@@ -50,13 +50,13 @@ from broker.topics import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.trusted_clock import TrustedClock
 from broker.upkeep import Upkeep
-from config import BrokerConfig, Listener
+from config import BrokerConfig, ConfigErrors, Listener, plan_reload
 from storage.data_dir import DataDir
 from storage.errors import DataDirError, StorageError
 from storage.files import Files, RealFiles
 from storage.flush import FlushTicket
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.node")
 
 STOP_GRACE_S = 5.0
 """How long requests may take to finish after the stop has begun."""
@@ -74,7 +74,6 @@ class ReadyInfo:
     node_id: int
     cluster_id: str
     data_dir: str
-    notices: tuple[str, ...] = ()
 
 
 class Broker:
@@ -89,7 +88,7 @@ class Broker:
         source: random.Random | None = None,
     ) -> None:
         """Prepare; nothing is touched before `start`."""
-        self.config = config
+        self.config = self._given = config
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
         self._files = files or RealFiles()
@@ -121,6 +120,23 @@ class Broker:
         except BaseException:
             await self._stack.aclose()
             raise
+
+    async def reload(self, fresh: BrokerConfig) -> None:
+        """Take over those settings of `fresh` that may change while the broker runs.
+
+        Settings made through the protocol still win. What needs a restart is named in the log, and
+        so is what is not acceptable; then nothing is changed.
+        """
+        plan = plan_reload(self.topics.broker_config, self._given, fresh)
+        if plan.needs_restart:
+            logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
+        try:
+            await self.topics.alone(partial(self.topics.reload, plan.config))
+        except ConfigErrors as error:
+            logger.error("the configuration is not reloaded: %s", error)
+            return
+        changed = ", ".join(plan.changed) or "no setting has changed"
+        logger.info("the configuration is reloaded: %s", changed)
 
     async def stop(self) -> None:
         """Finish what was begun, sync, and leave a directory that needs no recovery."""
@@ -165,6 +181,8 @@ class Broker:
         self._stack.callback(self.housekeeping.stop)
         self._is_ready = True
         self._start_warm_up()
+        for notice in (*self.config.notices, *self.data_dir.notices):
+            logger.warning("%s", notice)
         return ReadyInfo(
             host=sockets[0][0].host or context.endpoint.host,
             port=int(sockets[0][1].getsockname()[1]),
@@ -172,7 +190,6 @@ class Broker:
             node_id=context.endpoint.node_id,
             cluster_id=context.cluster_id,
             data_dir=self.data_dir.path,
-            notices=(*self.config.notices, *self.data_dir.notices),
         )
 
     def _open_data_dir(self) -> None:

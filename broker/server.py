@@ -3,6 +3,11 @@
 `run` is what the command line calls.  It blocks until SIGTERM or SIGINT has stopped the broker and
 turns whatever prevents the start into a `StartError`: one sentence and its cure.
 
+SIGHUP has two meanings, and daemons know which by their terminal.  A broker without one (a service,
+a container) reads its configuration again, as ``systemctl reload`` asks for.  One that was started
+in a terminal (``make run``) takes it for the end of that terminal, and stops cleanly.  Under nohup
+the signal stays ignored.
+
 Settings of the interpreter: `gc.freeze` after the start, so that what was allocated by importing
 and opening is never walked again, and rarer collections, because requests free themselves by
 reference counting.  The switch interval stays as it is: a sync thread that returns from `fdatasync`
@@ -13,6 +18,7 @@ difference that could be measured.
 import asyncio
 import gc
 import logging
+import os
 import resource
 import signal
 from collections.abc import Callable
@@ -23,15 +29,24 @@ from broker.errors import StartError
 from broker.node import Broker, ReadyInfo
 from config import BrokerConfig
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.server")
 
 GC_THRESHOLDS = (20_000, 20, 50)
 
 
-def run(config: BrokerConfig, *, announce: Callable[[ReadyInfo], None]) -> int:
+Reread = Callable[[], BrokerConfig | None]
+"""Reads the configuration again; None if it has problems, which the caller has logged."""
+
+
+def run(
+    config: BrokerConfig,
+    *,
+    announce: Callable[[ReadyInfo], None],
+    reread: Reread = lambda: None,
+) -> int:
     """Serve until a signal says stop; the exit status, 0 after a clean stop.
 
-    `announce` is called once, when clients are accepted.
+    `announce` is called once, when clients are accepted; `reread` with each SIGHUP.
 
     Raises:
         StartError: the broker cannot start.
@@ -43,30 +58,61 @@ def run(config: BrokerConfig, *, announce: Callable[[ReadyInfo], None]) -> int:
         )
     _raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(config, announce=announce))
+        runner.run(serve(config, announce=announce, reread=reread))
     return 0
 
 
-async def serve(config: BrokerConfig, *, announce: Callable[[ReadyInfo], None]) -> None:
+async def serve(
+    config: BrokerConfig,
+    *,
+    announce: Callable[[ReadyInfo], None],
+    reread: Reread = lambda: None,
+) -> None:
     """Serve in the running loop until a signal says stop.
 
     Raises:
         StartError: the broker cannot start.
     """
     stop = asyncio.Event()
+    hangup = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        # Before the start, which may recover for minutes: its default is to end the process.
+        loop.add_signal_handler(signal.SIGHUP, stop.set if _has_terminal() else hangup.set)
     broker = Broker(config)
     ready = await broker.start()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     announce(ready)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    reloading = asyncio.create_task(_reload_at(hangup, broker, reread))
     try:
         await stop.wait()
     finally:
+        reloading.cancel()
+        await asyncio.gather(reloading, return_exceptions=True)
         await broker.stop()
+
+
+async def _reload_at(hangup: asyncio.Event, broker: Broker, reread: Reread) -> None:
+    """Take over the configuration that `reread` finds, each time that `hangup` is set."""
+    while True:
+        await hangup.wait()
+        hangup.clear()
+        fresh = reread()
+        if fresh is not None:
+            await broker.reload(fresh)
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process, and would send SIGHUP when it goes."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _raise_descriptor_limit() -> None:

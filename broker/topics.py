@@ -310,6 +310,15 @@ class TopicRegistry:
         with_dynamic(self._config, overrides)
         self._data_dir.set_broker_overrides(dict(overrides))
 
+    def reload(self, config: "BrokerConfig") -> None:
+        """Take over a configuration that was read again; topics follow at once.
+
+        Raises:
+            ConfigErrors: it does not go together with what was set at run time; nothing changes.
+        """
+        self._data_dir.reload(config)
+        self._config = config
+
     @property
     def group_overrides(self) -> Mapping[str, Mapping[str, str]]:
         """The own settings of groups that have some, by group id."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from storage.data_dir import DataDir
     from storage.log import Log
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.upkeep")
 
 SWEEP_INTERVAL_MS = 1000
 COORDINATOR_INTERVAL_MS = 1000

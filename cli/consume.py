@@ -15,41 +15,38 @@ nothing            never: it follows, until Ctrl-C
 shown. Records lie in the order of their arrival, and CreateTime may be out of order, so an old
 record can still follow a new one: reading goes on to the end that the partition had at the
 start (for a TIME in the future: until that time). Where the broker stamps the records, times
-only rise, and the first record behind the window ends a partition.
+only rise, and the first record after the window ends a partition.
+
+A group (`cli.consume_group`) commits what it was shown, so it must pass over nothing: with
+``--until`` it stops in each partition before the first record of TIME or later.
 """
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from cli.consume_alone import read_alone
+from cli.consume_group import read_as_group
 from cli.options import TimeType, bootstrap_option, now_ms, run_async
-from cli.output import Progress
+from cli.reading import Reading, Start
 from cli.record_format import DEFAULT_FORMAT, check_format, format_line, to_json
 from client.consumer import Consumer
-from client.errors import InvalidTime, InvalidUse
-from client.times import parse_time
-from client.types import ConsumerRecord, TopicPartition
-from protocol.records.layout import TimestampType
+from client.errors import InvalidTime
+from client.times import format_time, parse_time
 
 _OFFSETS_BELOW = 10**8
 """A bare number below this is an offset, above it a time (1970-01-02 in milliseconds)."""
 
-_POLL_MS = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """Where to begin: an end of the log, an offset in every partition, or a time."""
-
-    word: str | None = None
-    offset: int | None = None
-    time_ms: int | None = None
+_HINTS = {
+    **dict.fromkeys(("beginning", "begin", "start", "oldest", "first", "smallest"), "earliest"),
+    **dict.fromkeys(("end", "newest", "last", "largest", "head", "tail"), "latest"),
+}
+"""What other tools call the ends of a log."""
 
 
 class StartType(click.ParamType[Start]):
-    """``--from``: earliest, latest, an offset, or a time."""
+    """``--from``: earliest, latest, an offset, or a time; words in any case."""
 
     name = "TIME|earliest|latest|OFFSET"
 
@@ -60,16 +57,20 @@ class StartType(click.ParamType[Start]):
         if isinstance(value, Start):
             return value
         text = str(value).strip()
-        if text in ("earliest", "latest"):
-            return Start(word=text)
-        number = text.removeprefix("offset:")
+        word = text.lower()
+        if word in ("earliest", "latest"):
+            return Start(word=word)
+        if word in _HINTS:
+            self.fail(f"'{text}' is not a place to begin: did you mean {_HINTS[word]}?", param, ctx)
+        number = word.removeprefix("offset:")
         if number.isdigit() and (number != text or int(number) < _OFFSETS_BELOW):
             return Start(offset=int(number))
         try:
             return Start(time_ms=parse_time(text, now_ms=now_ms()))
         except InvalidTime as error:
-            hint = f"; for an offset write offset:{text}" if text.isdigit() else ""
-            self.fail(f"{error}{hint}", param, ctx)
+            offset = text if text.isdigit() else "N"
+            words = f"or write earliest or latest; for an offset write offset:{offset}"
+            self.fail(f"{error}, {words}", param, ctx)
 
 
 @click.command()
@@ -110,8 +111,14 @@ def command(
     """
     if group is not None and numbers:
         raise click.UsageError("--partition and --group contradict each other: a group assigns")
-    if group is not None and (until_ms is not None or exit_at_end):
-        raise click.UsageError("a group reads its share for ever: stop it with --max or Ctrl-C")
+    if group is not None and start is not None and start.offset is not None:
+        raise click.UsageError("with --group, --from is for new groups: a time or an end")
+    is_formatted = (
+        click.get_current_context().get_parameter_source("template") is ParameterSource.COMMANDLINE
+    )
+    if as_json and is_formatted:
+        raise click.UsageError("--json and --format contradict each other: give one of them")
+    _check_window(start, until_ms, is_group=group is not None)
     check_format(template)
     reading = Reading(
         start=start or Start(word="latest"),
@@ -120,154 +127,42 @@ def command(
         limit=limit,
         render=to_json if as_json else lambda record: format_line(record, template),
     )
-    consumer = Consumer(
-        *([topic] if group is not None else []),
-        bootstrap=bootstrap,
-        group_id=group,
-        start=_policy(reading.start),
-        isolation="read_committed" if read_committed else "read_uncommitted",
-    )
+    options: dict[str, Any] = {
+        "bootstrap": bootstrap,
+        "group_id": group,
+        "start": _policy(reading.start),
+        "isolation": "read_committed" if read_committed else "read_uncommitted",
+    }
     if group is not None:
-        if reading.start.offset is not None:
-            raise click.UsageError("with --group, --from is for new groups: a time or an end")
-        run_async(_follow_group(consumer, reading))
+        run_async(read_as_group(topic, reading, options))
     else:
-        run_async(_read(consumer, topic, numbers, reading))
+        run_async(read_alone(Consumer(**options), topic, numbers, reading))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What to show, and how."""
+def _check_window(start: Start | None, until_ms: int | None, *, is_group: bool) -> None:
+    """Refuse a window in which no record can be.
 
-    start: Start
-    until_ms: int | None
-    exit_at_end: bool
-    limit: int | None
-    render: Callable[[ConsumerRecord], str]
-
-    def is_shown(self, record: ConsumerRecord) -> bool:
-        """Whether a record lies in the window; without ``--until`` there is none."""
-        if self.until_ms is None:
-            return True
-        from_ms = self.start.time_ms or 0
-        return from_ms <= record.timestamp_ms < self.until_ms
+    Raises:
+        click.UsageError: it ends before it begins.
+    """
+    if until_ms is None:
+        return
+    from_ms = None if start is None else start.time_ms
+    if from_ms is not None and until_ms <= from_ms:
+        raise click.UsageError(
+            f"--until ({format_time(until_ms)}) is not after --from ({format_time(from_ms)}), so "
+            "no record can be shown: give a later --until or an earlier --from"
+        )
+    is_at_end = start is None or start.word == "latest"
+    if is_at_end and not is_group and until_ms <= now_ms():
+        raise click.UsageError(
+            f"--until ({format_time(until_ms)}) lies in the past, and reading begins at the end: "
+            "give --from, for example --from earliest"
+        )
 
 
 def _policy(start: Start) -> str | int:
     if start.time_ms is not None:
         return start.time_ms
-    return start.word or "earliest"
-
-
-async def _follow_group(consumer: Consumer, reading: Reading) -> None:
-    shown = 0
-    async with consumer:
-        while reading.limit is None or shown < reading.limit:
-            left = 500 if reading.limit is None else min(500, reading.limit - shown)
-            found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=left)
-            for records in found.values():
-                _write(records, reading)
-                shown += len(records)
-        await consumer.commit()
-
-
-async def _read(consumer: Consumer, topic: str, numbers: tuple[int, ...], reading: Reading) -> None:
-    async with consumer:
-        everything = await consumer.partitions(topic)
-        partitions = [TopicPartition(topic, n) for n in numbers] if numbers else everything
-        missing = set(partitions) - set(everything)
-        if missing:
-            raise InvalidUse(
-                f"{topic} has no partition {min(missing).partition}: "
-                f"it has 0 to {len(everything) - 1}"
-            )
-        consumer.assign(partitions)
-        if reading.start.offset is not None:
-            for partition in partitions:
-                consumer.seek(partition, reading.start.offset)
-        elif reading.start.time_ms is not None:
-            await consumer.seek_to_time(reading.start.time_ms)
-        elif reading.start.word == "earliest":
-            await consumer.seek_to_beginning()
-        else:
-            await consumer.seek_to_end()
-        await _Reader(consumer, reading, await _ends(consumer, partitions, reading)).run()
-
-
-async def _ends(
-    consumer: Consumer, partitions: list[TopicPartition], reading: Reading
-) -> dict[TopicPartition, int] | None:
-    """Where to stop, by partition; None to follow."""
-    is_past = reading.until_ms is not None and reading.until_ms <= now_ms()
-    if not reading.exit_at_end and not is_past:
-        return None
-    return await consumer.end_offsets(partitions)
-
-
-class _Reader:
-    """One run over the assigned partitions."""
-
-    def __init__(
-        self, consumer: Consumer, reading: Reading, ends: dict[TopicPartition, int] | None
-    ) -> None:
-        self._consumer = consumer
-        self._reading = reading
-        self._ends = ends
-        self._shown = 0
-        self._done: set[TopicPartition] = set()
-
-    async def run(self) -> None:
-        """Read until there is nothing more to show."""
-        total = None
-        if self._ends is not None:
-            total = sum(self._left(tp) for tp in self._ends)
-        # Records on a terminal and a bar on the same one would fight for it.
-        is_quiet = total is None or sys.stdout.isatty()
-        with Progress("reading", total, is_quiet=is_quiet) as progress:
-            while not self._is_over():
-                found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=2000)
-                for partition, records in found.items():
-                    self._show(partition, records)
-                    progress.advance(len(records))
-
-    def _left(self, partition: TopicPartition) -> int:
-        assert self._ends is not None
-        return max(0, self._ends[partition] - (self._consumer.position(partition) or 0))
-
-    def _is_over(self) -> bool:
-        reading = self._reading
-        if reading.limit is not None and self._shown >= reading.limit:
-            return True
-        if self._ends is not None:
-            return all(tp in self._done or self._left(tp) == 0 for tp in self._ends)
-        return reading.until_ms is not None and now_ms() > reading.until_ms
-
-    def _show(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
-        if partition in self._done:
-            return
-        end = None if self._ends is None else self._ends[partition]
-        wanted = [
-            record
-            for record in records
-            if self._reading.is_shown(record) and (end is None or record.offset < end)
-        ]
-        if self._reading.limit is not None:
-            wanted = wanted[: self._reading.limit - self._shown]
-        _write(wanted, self._reading)
-        self._shown += len(wanted)
-        until_ms = self._reading.until_ms
-        last = records[-1]
-        if (
-            until_ms is not None
-            and last.timestamp_type == TimestampType.LOG_APPEND_TIME
-            and last.timestamp_ms >= until_ms
-        ):
-            self._done.add(partition)
-            self._consumer.pause(partition)
-
-
-def _write(records: list[ConsumerRecord], reading: Reading) -> None:
-    """All lines at once, and out at once: whoever follows wants to see them now."""
-    if records:
-        sys.stdout.write("".join(f"{reading.render(record)}\n" for record in records))
-        sys.stdout.flush()
+    # An offset that has left the log meanwhile is an error, and nothing is read instead.
+    return start.word or "none"

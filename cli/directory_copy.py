@@ -20,15 +20,26 @@ from cli.output import Progress
 _CHUNK_BYTES = 64 << 20
 
 
-def require_new(target: Path) -> None:
-    """Make `target` unless it is an empty directory already.
+def check_new(target: Path) -> None:
+    """Refuse a target that exists, unless as an empty directory; nothing is made yet.
 
     Raises:
         CommandFailed: something is in it, or it is no directory.
     """
-    target.mkdir(parents=True, exist_ok=True)
-    if any(target.iterdir()):
+    if target.exists() and not target.is_dir():
+        raise CommandFailed(f"{target} is a file; name a new directory")
+    if target.exists() and any(target.iterdir()):
         raise CommandFailed(f"{target} is not empty; name a new directory")
+
+
+def make_new(target: Path) -> None:
+    """Make `target`, once all that could be refused has been looked at.
+
+    Raises:
+        CommandFailed: as `check_new`.
+    """
+    check_new(target)
+    target.mkdir(parents=True, exist_ok=True)
 
 
 def refuse_running_kafka(directory: Path) -> None:

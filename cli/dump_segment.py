@@ -94,6 +94,8 @@ def command(*, file: Path, with_records: bool, summary: bool, as_json: bool) -> 
     With --json one object per line: entries, then a last one with the problems found.
     Exit code 6 says that there are problems.
     """
+    if not file.exists():
+        raise CommandFailed(f"{file} does not exist", ExitCode.NOT_FOUND)
     parsed = parse_segment_file_name(file.name)
     if parsed is None:
         raise CommandFailed(

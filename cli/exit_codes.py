@@ -1,4 +1,10 @@
-"""The exit codes, which scripts may rely on; docs/cli.md lists the same ones."""
+"""The exit codes of every command, which scripts may rely on; docs/cli.md lists the same ones.
+
+The rule: what the words of the command line mean by themselves is checked first (2). What they name
+may be missing (4), hold wrong settings (5) or be damaged (6). The broker that is asked may not
+answer (3), or it refuses, as the disk or the input may (1). The jobs of ``tidelog spark`` have the
+same table (`pipeline.jobs.outcome`, which must not import this).
+"""
 
 from enum import IntEnum
 
@@ -10,15 +16,19 @@ class ExitCode(IntEnum):
     FAILED = 1
     """The broker, the disk or the input refused; the sentence on stderr says which."""
     USAGE = 2
-    """The command line itself is wrong: an option, a time, a number."""
+    """The command line itself is wrong: an option, a time, a number, two that contradict."""
     UNREACHABLE = 3
     """No broker answered at the address."""
     NOT_FOUND = 4
-    """The topic, partition, group or file does not exist."""
+    """A topic, partition, group, setting, file or directory that was named does not exist."""
     CONFIG = 5
     """The configuration has problems; all of them were listed."""
     DAMAGED = 6
     """An inspected file or directory has defects; the report lists them."""
+    NOTHING_TO_DO = 7
+    """A job of ``tidelog spark`` found no work; nothing was changed."""
+    FENCED = 8
+    """Another run of the same job has taken over."""
     INTERRUPTED = 130
     """Ended by Ctrl-C, after clean-up."""
     BROKEN_PIPE = 141

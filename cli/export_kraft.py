@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from cli.directory_copy import copy_file, copy_partitions, require_new, sync_directory
+from cli.directory_copy import check_new, copy_file, copy_partitions, make_new, sync_directory
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import json_option, now_ms
+from cli.options import DirectoryType, json_option, now_ms
 from cli.output import format_size, note, print_json
 from config import load
 from storage.checkpoints import (
@@ -50,7 +50,7 @@ Do not format the directory. Once it runs, switch newer features of Kafka 4 on:
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("directory", type=DirectoryType())
 @click.argument("target", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--in-place", is_flag=True, help="Convert DIRECTORY itself; nothing is copied.")
 @json_option
@@ -63,9 +63,11 @@ def command(*, directory: Path, target: Path | None, in_place: bool, as_json: bo
     if in_place == (target is not None):
         raise click.UsageError("name a TARGET, or give --in-place")
     if not (directory / META_PROPERTIES_FILE).exists():
-        raise CommandFailed(f"{directory} is no data directory", ExitCode.NOT_FOUND)
+        raise CommandFailed(
+            f"{directory} is not a data directory: it has no {META_PROPERTIES_FILE}", ExitCode.USAGE
+        )
     if target is not None:
-        require_new(target)
+        check_new(target)
     files = RealFiles()
     plan = _plan(directory, files)
     lock = files.lock(f"{directory}/{LOCK_FILE}")
@@ -97,6 +99,7 @@ def _plan(directory: Path, files: RealFiles) -> ExportPlan:
 def _copy(
     directory: Path, target: Path, plan: ExportPlan, files: RealFiles, *, is_quiet: bool
 ) -> int:
+    make_new(target)
     size_bytes = copy_partitions(
         directory, target, plan.directories, is_exported, is_quiet=is_quiet
     )

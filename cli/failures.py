@@ -23,7 +23,7 @@ class CommandFailed(Exception):
 
 def exit_code_of(error: Exception) -> ExitCode | None:
     """The exit code of an error that a user can cause, None for a defect of ours."""
-    from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
+    from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse, NotThere
     from config import ConfigErrors
     from protocol.error_codes import ErrorCode
     from protocol.errors import ProtocolError
@@ -34,6 +34,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         return ExitCode.NOT_FOUND
     table: tuple[tuple[type[Exception], ExitCode], ...] = (
         (BrokerUnreachable, ExitCode.UNREACHABLE),
+        (NotThere, ExitCode.NOT_FOUND),
         (InvalidUse, ExitCode.USAGE),
         (ClientError, ExitCode.FAILED),
         (ConfigErrors, ExitCode.CONFIG),
@@ -65,8 +66,26 @@ def complain(sentence: str) -> None:
         click.echo(f"  {line}", err=True)
 
 
+def open_standard_streams() -> bool:
+    """Give each closed standard stream /dev/null; whether standard output was open.
+
+    Without that the next file or socket would get the free number, and what is meant for the
+    reader would go into it.
+    """
+    was_open = sys.stdout is not None
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays
+            setattr(sys, name, stream)
+    return was_open
+
+
 def leave_broken_pipe() -> ExitCode:
-    """Make the interpreter's own flush at exit silent, since nobody reads it."""
+    """Make the interpreter's own flush at exit silent: its reader has gone."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     return ExitCode.BROKEN_PIPE

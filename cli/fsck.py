@@ -12,17 +12,18 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import json_option
+from cli.options import DirectoryType, json_option
 from cli.output import Progress, format_count, format_size, print_json
 from storage.accept_loss import accept_loss
+from storage.checkpoints import META_PROPERTIES_FILE
 from storage.errors import DataDirLocked
-from storage.file_names import parse_partition_directory_name
+from storage.file_names import parse_partition_directory_name, parse_segment_file_name
 from storage.files import RealFiles
 from storage.fsck import AuditReport, audit_directory
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=DirectoryType())
 @click.option(
     "--accept-loss",
     "quarantined",
@@ -32,12 +33,18 @@ from storage.fsck import AuditReport, audit_directory
 @click.option("--quick", is_flag=True, help="Do not decode every record.")
 @json_option
 def command(*, directory: Path, quarantined: str | None, quick: bool, as_json: bool) -> int:
-    """Audit a data directory that no broker has open. Changes nothing, unless told to.
+    """Audit a data directory that no broker has open.
+
+    Changes nothing, unless --accept-loss says what to give up.
 
     Exit code 6 says that there are errors. Warnings are what the next start repairs.
     """
-    if not directory.is_dir():
-        raise CommandFailed(f"{directory} is no directory", ExitCode.NOT_FOUND)
+    if not _is_data_directory(directory):
+        raise CommandFailed(
+            f"{directory} is not a data directory: it holds neither {META_PROPERTIES_FILE} nor "
+            "the directory of a partition with a segment in it; name the broker's log.dirs",
+            ExitCode.USAGE,
+        )
     if quarantined is not None:
         return _accept_loss(directory, quarantined, as_json=as_json)
     with Progress("auditing partitions", None) as progress:
@@ -52,6 +59,18 @@ def command(*, directory: Path, quarantined: str | None, quick: bool, as_json: b
     else:
         _print(report)
     return ExitCode.DAMAGED if report.errors else ExitCode.OK
+
+
+def _is_data_directory(directory: Path) -> bool:
+    """Whether a broker wrote there; one that lost its meta.properties still counts."""
+    if (directory / META_PROPERTIES_FILE).exists():
+        return True
+    return any(
+        parse_segment_file_name(file.name) is not None
+        for partition in directory.iterdir()
+        if parse_partition_directory_name(partition.name) is not None and partition.is_dir()
+        for file in partition.iterdir()
+    )
 
 
 def _accept_loss(directory: Path, name: str, *, as_json: bool) -> int:

@@ -5,7 +5,15 @@ from typing import Any
 
 import click
 
-from cli.options import TimeType, bootstrap_option, json_option, run_async
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
+from cli.options import (
+    TimeType,
+    bootstrap_option,
+    check_contradiction,
+    json_option,
+    run_async,
+)
 from cli.output import RIGHT, note, print_json, print_table
 from client.admin import Admin
 from client.descriptions import GroupInfo, GroupListing
@@ -169,48 +177,69 @@ def delete(*, group_id: str, yes: bool, bootstrap: str) -> None:
 @command.command()
 @click.argument("group_id", metavar="GROUP")
 @click.option("--to-time", "to_ms", type=TimeType(), help="The first record at or after it.")
-@click.option("--to-earliest", "end", flag_value="earliest", help="The first record there is.")
-@click.option("--to-latest", "end", flag_value="latest", help="Behind the last record.")
+@click.option("--to-earliest", is_flag=True, help="The first record there is.")
+@click.option("--to-latest", is_flag=True, help="After the last record.")
 @click.option("-t", "--topic", "topics", multiple=True, help="Default: all the group has read.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would change, change nothing.")
+@click.option("--execute", is_flag=True, help="Move it; without this nothing is changed.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would change (the default).")
+@click.option("--new", "may_be_new", is_flag=True, help="Make the group if there is none.")
 @bootstrap_option
 @json_option
 def reset(
     *,
     group_id: str,
     to_ms: int | None,
-    end: str | None,
+    to_earliest: bool,
+    to_latest: bool,
     topics: tuple[str, ...],
+    execute: bool,
     dry_run: bool,
+    may_be_new: bool,
     bootstrap: str,
     as_json: bool,
 ) -> None:
     """Move the positions of a group without members, for example back in time.
 
-    Example: tidelog group reset billing --to-time -2h
+    Shows what would change; with --execute it is done.
+
+    Example: tidelog group reset billing --to-time -2h --execute
     """
-    if (to_ms is None) == (end is None):
-        raise click.UsageError("give one of --to-time, --to-earliest, --to-latest")
-    target = to_ms if to_ms is not None else {"earliest": EARLIEST, "latest": LATEST}[end or ""]
-    moves = run_async(_reset(bootstrap, group_id, topics, target, dry_run=dry_run))
+    check_contradiction(to_time=to_ms is not None, to_earliest=to_earliest, to_latest=to_latest)
+    check_contradiction(execute=execute, dry_run=dry_run)
+    if may_be_new and not topics:
+        raise click.UsageError("--new needs --topic: a new group has read nothing yet")
+    target = EARLIEST if to_earliest else LATEST if to_latest else to_ms
+    if target is None:
+        raise click.UsageError("say where to: give one of --to-time, --to-earliest, --to-latest")
+    moves = run_async(
+        _reset(bootstrap, group_id, topics, target, execute=execute, may_be_new=may_be_new)
+    )
     if as_json:
         names = ("topic", "partition", "from", "to")
         rows = [(tp.topic, tp.partition, old, new) for tp, old, new in moves]
-        document: dict[str, Any] = {"group": group_id, "dry_run": dry_run}
+        document: dict[str, Any] = {"group": group_id, "dry_run": not execute}
         document["positions"] = [dict(zip(names, row, strict=True)) for row in rows]
         print_json(document)
         return
-    if to_ms is not None:
-        click.echo(f"{'Would move' if dry_run else 'Moved'} {group_id} to {format_time(to_ms)}:")
+    place = "its ends" if to_latest else "the beginning" if to_earliest else format_time(target)
+    click.echo(f"{'Moved' if execute else 'Would move'} {group_id} to {place}:")
     headings = ["TOPIC", f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO"]
     print_table(headings, [(tp.topic, str(tp.partition), old, new) for tp, old, new in moves])
+    if not execute:
+        note("Nothing was changed; add --execute to do it.")
 
 
 async def _reset(
-    bootstrap: str, group_id: str, topics: tuple[str, ...], target: int, *, dry_run: bool
+    bootstrap: str,
+    group_id: str,
+    topics: tuple[str, ...],
+    target: int,
+    *,
+    execute: bool,
+    may_be_new: bool,
 ) -> list[tuple[TopicPartition, int | None, int]]:
     async with Admin(bootstrap) as admin:
-        await _check_empty(admin, group_id, may_be_new=bool(topics))
+        await _check_empty(admin, group_id, may_be_new=may_be_new)
         committed = await admin.group_offsets(group_id)
         partitions = list(committed)
         for topic in topics:
@@ -218,12 +247,15 @@ async def _reset(
             partitions += [TopicPartition(topic, number) for number in numbers]
         if topics:
             partitions = sorted({tp for tp in partitions if tp.topic in topics})
-        if not partitions:
+        ends = await _ends_of_existing(admin, partitions)
+        if not ends:
             raise InvalidUse(f"group {group_id} has no positions to move: name a topic with -t")
-        found = await admin.list_offsets(dict.fromkeys(partitions, target))
-        ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
-        new = {tp: hit.offset for tp in partitions if (hit := found[tp] or ends[tp]) is not None}
-        if not dry_run:
+        gone = sorted({str(tp) for tp in partitions if tp not in ends})
+        if gone:
+            note(f"Left as they are, because they do not exist any more: {', '.join(gone)}")
+        found = await admin.list_offsets(dict.fromkeys(ends, target))
+        new = {tp: hit.offset if (hit := found[tp]) else ends[tp] for tp in ends}
+        if execute:
             await admin.alter_group_offsets(group_id, new)
     return [
         (tp, committed[tp].offset if tp in committed else None, offset)
@@ -236,9 +268,15 @@ async def _check_empty(admin: Admin, group_id: str, *, may_be_new: bool) -> None
     try:
         info = await admin.describe_group(group_id)
     except BrokerRefused as error:
-        if may_be_new and error.code == ErrorCode.GROUP_ID_NOT_FOUND:
-            return
-        raise
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        if not may_be_new:
+            raise CommandFailed(
+                f"there is no group {group_id}: see tidelog group list, or give --new --topic NAME "
+                "to make it",
+                ExitCode.NOT_FOUND,
+            ) from None
+        return
     if info.members:
         raise BrokerRefused(
             f"moving group {group_id}, which has {len(info.members)} members",

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
-from cli.directory_copy import copy_file, copy_partitions, refuse_running_kafka, require_new
+from cli.directory_copy import check_new, copy_file, copy_partitions, make_new, refuse_running_kafka
 from cli.exit_codes import ExitCode
-from cli.options import json_option, now_ms
+from cli.failures import CommandFailed
+from cli.options import DirectoryType, json_option, now_ms
 from cli.output import Progress, format_size, note, print_json
 from config import load
 from storage.checkpoints import (
@@ -33,12 +34,12 @@ _UNIQUE_BYTES = 16
 
 
 @click.command()
-@click.argument("source", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("source", type=DirectoryType())
 @click.argument("target", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--in-place", is_flag=True, help="Adopt SOURCE itself; nothing is copied.")
 @click.option(
     "--metadata-dir",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=DirectoryType(),
     help="Where __cluster_metadata-0 is, if not in SOURCE (Kafka's metadata.log.dir).",
 )
 @json_option
@@ -57,9 +58,15 @@ def command(
     """
     if in_place == (target is not None):
         raise click.UsageError("name a TARGET, or give --in-place")
+    if not (source / META_PROPERTIES_FILE).exists():
+        raise CommandFailed(
+            f"{source} is not one of Apache Kafka's log.dirs: it has no {META_PROPERTIES_FILE}; "
+            "name the directory that holds the partitions",
+            ExitCode.USAGE,
+        )
     refuse_running_kafka(source)
     if target is not None:
-        require_new(target)
+        check_new(target)
     files = RealFiles()
     plan = plan_import(
         str(source),
@@ -79,6 +86,7 @@ def command(
 
 
 def _copy(source: Path, target: Path, plan: ImportPlan, files: RealFiles, *, is_quiet: bool) -> int:
+    make_new(target)
     size_bytes = copy_partitions(source, target, plan.directories, is_imported, is_quiet=is_quiet)
     for name in CHECKPOINT_FILES:
         if (source / name).exists():

@@ -14,6 +14,16 @@ from cli.failures import CommandFailed
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
+class TextFormatter(logging.Formatter):
+    """One line for people; its time is ISO 8601 with milliseconds and the zone's offset."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """The time of a record in this machine's zone."""
+        return (
+            datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+        )
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON document per line."""
 
@@ -38,7 +48,7 @@ def set_up(*, level: str, form: str, file: str | None) -> None:
         CommandFailed: the file cannot be opened.
     """
     handler: logging.Handler = logging.StreamHandler() if file is None else _watched(file)
-    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(TEXT))
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 

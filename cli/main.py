@@ -10,7 +10,14 @@ from importlib import import_module
 import click
 
 from cli.exit_codes import ExitCode
-from cli.failures import CommandFailed, complain, exit_code_of, leave_broken_pipe, sentence_of
+from cli.failures import (
+    CommandFailed,
+    complain,
+    exit_code_of,
+    leave_broken_pipe,
+    open_standard_streams,
+    sentence_of,
+)
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Run the broker."),
@@ -120,4 +127,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """The console script."""
+    if not open_standard_streams() and sys.argv[1:2] != ["serve"]:
+        complain("standard output is closed: let it go somewhere, such as >/dev/null")
+        sys.exit(ExitCode.FAILED)
     sys.exit(run())

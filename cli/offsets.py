@@ -4,12 +4,17 @@ from typing import Any
 
 import click
 
-from cli.exit_codes import ExitCode
 from cli.explanation import show_explanations
-from cli.failures import CommandFailed
-from cli.options import TimeType, bootstrap_option, json_option, run_async
+from cli.options import (
+    TimeType,
+    bootstrap_option,
+    check_contradiction,
+    json_option,
+    run_async,
+)
 from cli.output import RIGHT, print_json, print_table, time_fields
 from client.admin import Admin
+from client.errors import NotThere
 from client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from client.times import format_duration, format_time
 from client.types import OffsetAndTimestamp, TopicPartition
@@ -20,9 +25,9 @@ Hits = dict[TopicPartition, OffsetAndTimestamp | None]
 @click.command()
 @click.argument("topic")
 @click.option("--at", "at_ms", type=TimeType(), help="The first record at or after this time.")
-@click.option("--earliest", "which", flag_value="earliest", help="The first offset there is.")
-@click.option("--latest", "which", flag_value="latest", help="One past the last offset.")
-@click.option("--max-timestamp", "which", flag_value="max", help="The newest record by time.")
+@click.option("--earliest", is_flag=True, help="The first offset there is.")
+@click.option("--latest", is_flag=True, help="One past the last offset.")
+@click.option("--max-timestamp", is_flag=True, help="The newest record by time.")
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
 @click.option(
     "--explain",
@@ -42,7 +47,9 @@ def command(
     *,
     topic: str,
     at_ms: int | None,
-    which: str | None,
+    earliest: bool,
+    latest: bool,
+    max_timestamp: bool,
     partition: int | None,
     is_explained: bool,
     metrics_url: str | None,
@@ -55,8 +62,10 @@ def command(
 
     Example: tidelog offsets flights --at 2013-07-04T12:00-04:00
     """
-    if at_ms is not None and which is not None:
-        raise click.UsageError(f"--at and --{which} ask two things: give one of them")
+    check_contradiction(
+        at=at_ms is not None, earliest=earliest, latest=latest, max_timestamp=max_timestamp
+    )
+    which = "earliest" if earliest else "latest" if latest else "max" if max_timestamp else None
     if metrics_url is not None and not is_explained:
         raise click.UsageError("--metrics needs --explain: nothing else is asked there")
     if is_explained:
@@ -114,13 +123,11 @@ async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[T
     """The partitions asked for.
 
     Raises:
-        CommandFailed: the topic has no such partition; the lookup itself would wait for it.
+        NotThere: the topic has no such partition; the lookup itself would wait for it.
     """
     numbers = (await admin.describe_topic(topic)).partitions
     if partition is not None and partition not in numbers:
-        raise CommandFailed(
-            f"{topic} has no partition {partition}: it has 0 to {max(numbers)}", ExitCode.NOT_FOUND
-        )
+        raise NotThere.partition(topic, partition, len(numbers))
     return [TopicPartition(topic, n) for n in numbers if partition in (None, n)]
 
 

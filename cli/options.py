@@ -3,10 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
 from client.errors import InvalidTime
 from client.times import parse_time
 
@@ -49,6 +52,32 @@ class TimeType(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
+class DirectoryType(click.ParamType[Path]):
+    """A directory that has to be there; click's own type calls a missing one a usage error."""
+
+    name = "DIRECTORY"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path; raises CommandFailed where nothing is, BadParameter where a file is."""
+        path = Path(value)
+        if not path.exists():
+            raise CommandFailed(f"{path} does not exist", ExitCode.NOT_FOUND)
+        if not path.is_dir():
+            self.fail(f"{path} is not a directory", param, ctx)
+        return path
+
+
+def check_contradiction(**given: bool) -> None:
+    """Refuse options of which at most one can be meant; the names are theirs, with underscores.
+
+    Raises:
+        click.UsageError: several are given.
+    """
+    names = [f"--{name.replace('_', '-')}" for name, is_given in given.items() if is_given]
+    if len(names) > 1:
+        raise click.UsageError(f"{' and '.join(names)} contradict each other: give one of them")
+
+
 def now_ms() -> int:
     """The present in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
@@ -63,12 +92,13 @@ def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:
     """``KEY=VALUE`` texts as a mapping.
 
     Raises:
-        click.UsageError: a text without ``=``.
+        click.UsageError: a text without ``=``, or two values for one key.
     """
-    parsed = {}
+    parsed: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
             raise click.UsageError(f"{option} {pair}: write KEY=VALUE")
-        parsed[name.strip()] = value.strip()
+        if parsed.setdefault(name.strip(), value.strip()) != value.strip():
+            raise click.UsageError(f"{option} gives {name.strip()} two values: give it once")
     return parsed

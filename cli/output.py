@@ -53,7 +53,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     console = Console(
         file=sys.stdout, width=None if is_terminal else _WIDE_COLUMNS, highlight=False
     )
-    console.print(table)
+    # Not printed by rich itself: it ends the process with code 1 when the reader has gone.
+    with console.capture() as drawn:
+        console.print(table)
+    click.echo(drawn.get(), nl=False)
 
 
 def _cell(value: object) -> str:

@@ -11,17 +11,24 @@ from pathlib import Path
 import click
 
 from cli.failures import CommandFailed
-from cli.options import TimeType, bootstrap_option, now_ms, run_async
+from cli.options import TimeType, bootstrap_option, check_contradiction, now_ms, run_async
 from cli.output import Progress, format_count, format_size, note
 from cli.record_format import Outgoing, field_of, from_json, read_time
 from client.admin import Admin
-from client.errors import InvalidUse
+from client.errors import BrokerRefused, InvalidUse, NotThere
 from client.producer import Producer
 from client.times import format_duration, format_time
+from protocol.error_codes import ErrorCode
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _CHUNK_BYTES = 256 * 1024
+
+_LIMITS = {
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
+}
+"""Refusals whose sentence needs the topic's limit, which the broker does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +122,14 @@ def command(
       echo 'N14228:took off' | tidelog produce flights -K : --timestamp 2013-01-01T05:17-05:00
       tidelog produce events log.jsonl --timestamp-field event.time --key-field user
     """
-    if timestamp_ms is not None and timestamp_field is not None:
-        raise click.UsageError("--timestamp and --timestamp-field contradict each other")
+    check_contradiction(
+        timestamp=timestamp_ms is not None, timestamp_field=timestamp_field is not None
+    )
+    check_contradiction(key_separator=key_separator is not None, key_field=key_field is not None)
+    if key_separator is not None and form == "json":
+        raise click.UsageError(
+            "--key-separator and --format json contradict each other: a JSON record has its key"
+        )
     rules = LineRules(
         is_json=form == "json",
         key_separator=key_separator,
@@ -129,7 +142,14 @@ def command(
     if not files and sys.stdin.isatty() and not quiet:
         note("Reading records from the terminal, one on each line; Ctrl-D ends.")
     producer = Producer(bootstrap, acks=acks, compression=compression, linger_ms=20)
-    oldest_ms = run_async(_produce(producer, topic, files, rules, is_quiet=quiet))
+    try:
+        oldest_ms = run_async(_produce(producer, topic, files, rules, is_quiet=quiet))
+    except BrokerRefused as error:
+        setting = _LIMITS.get(error.code)
+        if setting is None:
+            raise
+        limit = run_async(_topic_config(bootstrap, topic, setting))
+        raise CommandFailed(f"{error} ({setting} of {topic} is {limit})") from None
     if oldest_ms is not None and not quiet:
         run_async(_warn_of_retention(bootstrap, topic, oldest_ms))
 
@@ -153,6 +173,10 @@ async def _produce(
     oldest_ms: int | None = None
     total = sum(path.stat().st_size for path in files) if files else None
     async with producer:
+        if rules.partition is not None:
+            numbers = await producer.partitions(topic)
+            if rules.partition not in numbers:
+                raise NotThere.partition(topic, rules.partition, len(numbers))
         with Progress(f"producing to {topic}", total, is_quiet=is_quiet or not files) as progress:
             async for name, number, line in _lines(files, progress):
                 try:
@@ -184,6 +208,11 @@ async def _produce(
             f"in {seconds:.1f} s"
         )
     return oldest_ms
+
+
+async def _topic_config(bootstrap: str, topic: str, name: str) -> str | None:
+    async with Admin(bootstrap) as admin:
+        return (await admin.topic_configs(topic))[name].value
 
 
 async def _warn_of_retention(bootstrap: str, topic: str, oldest_ms: int) -> None:

@@ -6,6 +6,7 @@ defaults, then ``--config FILE``, then the environment (``TIDELOG_...``), then `
 """
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -19,6 +20,9 @@ from cli.logs import set_up
 
 if TYPE_CHECKING:
     from broker.node import ReadyInfo
+    from config import BrokerConfig
+
+logger = logging.getLogger("tidelog.cli.serve")
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -64,24 +68,35 @@ def command(
     log_format: str,
     log_file: str | None,
 ) -> int:
-    """Run the broker until Ctrl-C or SIGTERM.
+    """Run the broker until Ctrl-C or SIGTERM; SIGHUP reads its settings again.
 
     Settings are Apache Kafka's; 'tidelog config list' shows them all, and
     docs/configuration.md explains them.
     """
     from broker.errors import StartError
     from broker.server import run
-    from config import load
+    from config import ConfigErrors, load
 
     set_up(level=log_level, form=log_format, file=log_file)
-    config = load(
-        file_text=read_config(config_file),
-        file_name=config_file or "",
-        environment=os.environ,
-        command_line=command_line_settings(data_dir, listen, pairs),
-    )
+    settings = command_line_settings(data_dir, listen, pairs)
+
+    def read() -> "BrokerConfig":
+        return load(
+            file_text=read_config(config_file),
+            file_name=config_file or "",
+            environment=os.environ,
+            command_line=settings,
+        )
+
+    def reread() -> "BrokerConfig | None":
+        try:
+            return read()
+        except (ConfigErrors, CommandFailed) as error:
+            logger.error("the configuration is not reloaded: %s", error)
+            return None
+
     try:
-        return run(config, announce=lambda ready: _announce(ready, as_json))
+        return run(read(), announce=lambda ready: _announce(ready, as_json), reread=reread)
     except StartError as error:
         raise CommandFailed(str(error)) from None
 
@@ -116,7 +131,7 @@ def read_config(config_file: str | None) -> str | None:
     """The text of a configuration file, None for no file.
 
     Raises:
-        CommandFailed: it cannot be read, or is no text.
+        CommandFailed: it does not exist, cannot be read, or is no text.
     """
     if config_file is None:
         return None
@@ -127,15 +142,15 @@ def read_config(config_file: str | None) -> str | None:
             f"{config_file} is not UTF-8 text (byte {error.start})", ExitCode.CONFIG
         ) from None
     except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError)
         raise CommandFailed(
-            f"cannot read the configuration {config_file}: {error.strerror}", ExitCode.CONFIG
+            f"cannot read the configuration {config_file}: {error.strerror}",
+            ExitCode.NOT_FOUND if is_missing else ExitCode.FAILED,
         ) from None
 
 
 def _announce(ready: "ReadyInfo", as_json: bool) -> None:
     """One line when clients are accepted; on a terminal, what to try next."""
-    for notice in ready.notices:
-        click.echo(f"tidelog: note: {notice}", err=True)
     if as_json:
         facts = {
             "event": "ready",

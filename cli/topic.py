@@ -1,10 +1,13 @@
 """``tidelog topic``: create, list, describe, alter, grow and delete topics."""
 
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 import click
 
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
 from cli.options import bootstrap_option, json_option, parse_pairs, run_async
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
 from client.admin import Admin
@@ -176,12 +179,25 @@ def alter(*, name: str, pairs: tuple[str, ...], names: tuple[str, ...], bootstra
 
     All changes are made, or none if one is refused.
     """
-    changes: dict[str, str | None] = {**parse_pairs(pairs, "--set"), **dict.fromkeys(names)}
+    given = parse_pairs(pairs, "--set")
+    changes: dict[str, str | None] = {**given, **dict.fromkeys(names)}
     if not changes:
         raise click.UsageError("nothing to change: give --set KEY=VALUE or --unset KEY")
+    if both := given.keys() & set(names):
+        raise click.UsageError(f"--set and --unset of {min(both)} contradict each other")
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:
+            # Brokers take it for done, whatever the name.
+            known = await admin.topic_configs(name) if names else {}
+            for unset in names:
+                if unset not in known:
+                    near = get_close_matches(unset, known, n=1)
+                    hint = f"did you mean {near[0]}?" if near else "see tidelog config list --topic"
+                    raise CommandFailed(
+                        f"topics have no setting {unset}; {hint} (nothing was changed)",
+                        ExitCode.NOT_FOUND,
+                    )
             await admin.alter_topic_configs(name, changes)
 
     run_async(work())

@@ -14,11 +14,16 @@ DISTRIBUTION = "tidelog"
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(*, as_json: bool) -> None:
     """Print the version."""
-    try:
-        number = installed_version(DISTRIBUTION)
-    except PackageNotFoundError:
-        number = "unknown (not installed)"
+    number = version_of_package()
     if as_json:
         click.echo(json.dumps({"version": number, "python": platform.python_version()}))
     else:
         click.echo(f"{DISTRIBUTION} {number} (Python {platform.python_version()})")
+
+
+def version_of_package() -> str:
+    """The version that is installed."""
+    try:
+        return installed_version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown (not installed)"

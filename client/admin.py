@@ -9,10 +9,12 @@ offsets are `client.offsets`, about groups `client.group_admin`; both serve othe
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 from client import group_admin
+from client.checks import check_text
 from client.cluster import Cluster, ClusterOptions
 from client.descriptions import (
     ClusterInfo,
@@ -140,6 +142,7 @@ class Admin:
         Raises:
             BrokerRefused: UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
         """
+        check_text("topic", name)
         self._cluster.forget_topic(name)
         return await self._cluster.topic(name)
 
@@ -201,6 +204,8 @@ class Admin:
         Raises:
             BrokerRefused: the first refusal; the other topics are deleted.
         """
+        for name in names:
+            check_text("topic", name)
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in names],
             topic_names=list(names),
@@ -218,6 +223,7 @@ class Admin:
         Raises:
             BrokerRefused: the topic does not exist or has as many already.
         """
+        check_text("topic", topic)
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=topic, count=total, assignments=None)],
             timeout_ms=self._timeout_ms,
@@ -350,11 +356,11 @@ class Admin:
         return await explain_lookup(metrics_url, partition.topic, partition.partition, timestamp_ms)
 
     async def offsets_for_time(
-        self, topic: str, when: int | str
+        self, topic: str, when: int | str | datetime
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time in every partition; None where there is none.
 
-        `when` is milliseconds, or text as `client.times` reads it.
+        `when` is milliseconds, an aware `datetime`, or text as `client.times` reads it.
 
         Raises:
             InvalidTime: `when` is no time, or in the wrong unit.

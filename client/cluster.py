@@ -17,8 +17,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
+from client.checks import check_numbers, check_text
 from client.connection import Connection, ConnectionOptions
-from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
+from client.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientError,
+    InvalidType,
+    InvalidUse,
+)
 from client.retry import retrying
 from client.types import Broker, PartitionInfo, TopicInfo, TopicPartition, format_address
 from protocol.api.find_coordinator import FindCoordinatorRequest
@@ -30,7 +37,7 @@ from protocol.api.metadata import (
 )
 from protocol.error_codes import ErrorCode
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.cluster")
 _T = TypeVar("_T")
 
 DEFAULT_PORT = 9092
@@ -90,7 +97,14 @@ class Cluster:
     """Shared by the parts of one client. Belongs to one event loop; `close` ends it."""
 
     def __init__(self, bootstrap: str | Iterable[str], options: ClusterOptions) -> None:
-        """Remember where to begin; nothing is connected before the first call."""
+        """Remember where to begin; nothing is connected before the first call.
+
+        Raises:
+            InvalidUse: an address or an option that cannot be meant.
+        """
+        check_text("client_id", options.client_id)
+        check_numbers(1, request_timeout_ms=options.request_timeout_ms)
+        check_numbers(0, timeout_ms=options.timeout_ms)
         self.options = options
         self._bootstrap = parse_bootstrap(bootstrap)
         self._connection_options = ConnectionOptions(
@@ -203,7 +217,10 @@ class Cluster:
 
         Raises:
             BrokerRefused: the topic does not exist and was not created, or has a bad name.
+            InvalidUse: the name is no text that can be sent.
         """
+        if type(name) is not str or not name:
+            check_text("topic", name)
         known = self._metadata.topics.get(name)
         now = asyncio.get_running_loop().time()
         max_age_s = self.options.metadata_max_age_ms / 1000
@@ -397,10 +414,18 @@ def parse_bootstrap(bootstrap: str | Iterable[str]) -> list[tuple[str, int]]:
     """(host, port) pairs of ``host[:port]`` texts, which may also be one text with commas.
 
     Raises:
+        InvalidType: neither a text nor texts.
         InvalidUse: nothing given, or a port that is no port.
     """
-    texts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
-    addresses = [_parse_address(text.strip()) for text in texts if text.strip()]
+    given: object = bootstrap
+    if isinstance(given, str):
+        texts: list[object] = [*given.split(",")]
+    else:
+        texts = list(given) if isinstance(given, Iterable) else [given]
+    names = [text for text in texts if isinstance(text, str)]
+    if len(names) < len(texts):
+        raise InvalidType(f"bootstrap={bootstrap!r} is no broker address: write 'host:port'")
+    addresses = [_parse_address(text.strip()) for text in names if text.strip()]
     if not addresses:
         raise InvalidUse("no broker address given: write host:port")
     return addresses

@@ -22,18 +22,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from client.errors import BrokerRefused, BrokerUnreachable, UnsupportedByBroker
+from client.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientError,
+    InvalidUse,
+    UnsupportedByBroker,
+)
 from client.types import format_address
 from protocol import registry
 from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api_keys import ApiKey, VersionRange
 from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
+from protocol.errors import MalformedRequest, ProtocolError
 from protocol.frames import FrameDecoder, encode_frame
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.primitives import message_spec
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.connection")
 
 MAX_FRAME_BYTES = 512 * 1024 * 1024
 """The largest answer that is accepted; fetches ask for far less."""
@@ -110,6 +116,14 @@ class Connection(asyncio.Protocol):
                 "is the broker running, and is the address right?",
                 broker=connection.address,
             ) from None
+        except ClientError:
+            connection.close()
+            raise
+        except ValueError as error:
+            raise BrokerUnreachable(
+                f"cannot connect to {connection.address}: this is no host name ({error})",
+                broker=connection.address,
+            ) from None
         except BaseException:
             connection.close()
             raise
@@ -155,6 +169,7 @@ class Connection(asyncio.Protocol):
             BrokerUnreachable: the connection ended, or no answer came within `timeout_ms`
                 (None: the connection's own request timeout).
             UnsupportedByBroker: no common version.
+            InvalidUse: a value does not fit into its field of the request.
         """
         spec = message_spec(type(request))
         version = self.version_of(
@@ -253,7 +268,14 @@ class Connection(asyncio.Protocol):
             correlation_id=self._correlation_id,
             client_id=self._options.client_id,
         )
-        body = registry.encode_request(request, version)
+        try:
+            body = registry.encode_request(request, version)
+        except MalformedRequest as error:
+            raise InvalidUse(
+                f"{key.name} cannot be asked: its field {error.field} cannot hold what was given "
+                f"({error.problem})",
+                broker=self.address,
+            ) from error
         self._transport.writelines(encode_frame([encode_request_header(header), body]))
         return True
 

@@ -9,13 +9,22 @@ Owns the user's side of consuming: what is read, from where, what is committed. 
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+from client.checks import (
+    check_flags,
+    check_numbers,
+    check_offset,
+    check_sharing,
+    partition_of,
+    position_of,
+)
 from client.cluster import Cluster, ClusterOptions
 from client.errors import ClientError, InvalidUse
 from client.fetching import Fetcher, FetchOptions, PartitionReader
-from client.group import GroupMember, GroupOptions, Listener, tell
+from client.group import GroupMember, GroupOptions
 from client.offsets import (
     EARLIEST,
     LATEST,
@@ -26,14 +35,8 @@ from client.offsets import (
     list_offsets,
 )
 from client.positions import Positions, consumed_positions, start_timestamp, to_timestamp
-from client.types import (
-    ConsumerRecord,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    TopicPartition,
-)
-
-ISOLATIONS = {level.name.lower(): level for level in Isolation}
+from client.rebalance import Listener, Rebalance
+from client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
 class Consumer:
@@ -53,10 +56,11 @@ class Consumer:
         bootstrap: str | Iterable[str] = "127.0.0.1:9092",
         group_id: str | None = None,
         group_instance_id: str | None = None,
-        start: str | int = "latest",
+        start: str | int | datetime = "latest",
         isolation: str = "read_uncommitted",
         auto_commit: bool = True,
         auto_commit_interval_ms: int = 5000,
+        wait_for_topics: bool = False,
         assignors: Iterable[str] = ("range", "cooperative-sticky"),
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3000,
@@ -80,12 +84,11 @@ class Consumer:
             bootstrap: ``host:port`` of one or more brokers.
             group_id: the group to be a member of; None reads alone, without commits.
             group_instance_id: a lasting name, so that a restart causes no rebalance.
-            start: where to read without a committed offset, or when the offset is out of the
-                log: ``earliest``, ``latest``, ``none`` (an error), or a time (text as
-                `client.times` reads it, or milliseconds).
+            start: where to read without a committed offset in the log: ``earliest``, ``latest``,
+                ``none`` (an error), or a time as `seek_to_time` takes it.
             isolation: ``read_committed`` hides aborted and unfinished transactions.
-            auto_commit: commit at intervals, if there is a group.
-            auto_commit_interval_ms: how often.
+            auto_commit: commit every `auto_commit_interval_ms`, if there is a group.
+            wait_for_topics: let topics of a group come to exist later; else `start` fails.
             assignors: how the group may share, in order of preference.
             session_timeout_ms: silence after which the group goes on without this member.
             heartbeat_interval_ms: how often the group hears of this member.
@@ -103,15 +106,14 @@ class Consumer:
             client_id: how the broker's logs and metrics name this client.
 
         Raises:
-            InvalidUse: values that do not exist or do not fit together.
+            InvalidUse: values that do not exist, are out of range or do not fit together.
         """
-        if isolation not in ISOLATIONS:
-            raise InvalidUse(f"no isolation {isolation!r}: choose {', '.join(ISOLATIONS)}")
-        if group_instance_id is not None and group_id is None:
-            raise InvalidUse("group_instance_id needs a group_id")
+        check_flags(auto_commit=auto_commit, wait_for_topics=wait_for_topics)
+        check_numbers(1, auto_commit_interval_ms=auto_commit_interval_ms)
+        check_sharing(topics, group_id, group_instance_id, wait_for_topics=wait_for_topics)
         self._topics = topics
-        self._isolation = ISOLATIONS[isolation]
-        start_at = start_timestamp(start)
+        self._wait_for_topics = wait_for_topics
+        self._isolation = Isolation.named(isolation)
         self._cluster = Cluster(
             bootstrap,
             ClusterOptions(
@@ -134,19 +136,18 @@ class Consumer:
         self._group_options = GroupOptions(
             group_id=group_id or "",
             instance_id=group_instance_id,
-            assignors=tuple(assignors),
+            assignors=(assignors,) if isinstance(assignors, str) else tuple(assignors),
             session_timeout_ms=session_timeout_ms,
             heartbeat_interval_ms=heartbeat_interval_ms,
             max_poll_interval_ms=max_poll_interval_ms,
         )
         self._auto_commit_s = auto_commit_interval_ms / 1000 if auto_commit and group_id else None
         self._positions = Positions(
-            self._cluster, self._isolation, start_at, group=self._group, on_failure=self._note
+            self._cluster, self._isolation, start_timestamp(start), self._group, self._note
         )
         self._listeners = (on_assigned, on_revoked)
         self._fetcher: Fetcher | None = None
         self._member: GroupMember | None = None
-        self._committer: asyncio.Task[None] | None = None
         self._current: PartitionReader | None = None
         self._handed_out: set[PartitionReader] = set()
 
@@ -194,25 +195,27 @@ class Consumer:
 
         Raises:
             BrokerUnreachable: no broker answers.
-            BrokerRefused: without a group, a topic does not exist.
+            BrokerRefused: a topic does not exist.
+            InvalidUse: it is started already.
         """
+        if self._fetcher is not None:
+            raise InvalidUse("this consumer is started already: a consumer starts once")
         try:
             await self._cluster.refresh(self._topics)
             fetcher = Fetcher(self._cluster, self._fetch_options, self._positions.find)
+            wanted: list[TopicPartition] = []
+            for topic in () if self._wait_for_topics else self._topics:
+                wanted += await self.partitions(topic)
             if self._group_id is None:
-                for topic in self._topics:
-                    info = await self._cluster.topic(topic)
-                    fetcher.set_partitions(
-                        [*fetcher.readers, *(TopicPartition(topic, n) for n in info.partitions)]
-                    )
+                fetcher.set_partitions(wanted)
         except BaseException:
             await self._cluster.close()
             raise
         self._fetcher = fetcher
         if self._group_id is not None and self._topics:
-            self._join(self._group_options, fetcher)
+            self._join(fetcher)
         if self._auto_commit_s is not None:
-            self._committer = asyncio.create_task(self._commit_at_intervals(self._auto_commit_s))
+            self._positions.commit_every(self._auto_commit_s, fetcher)
         fetcher.start()
 
     async def close(self) -> None:
@@ -221,9 +224,7 @@ class Consumer:
         if fetcher is None:
             return
         try:
-            if self._committer is not None:
-                self._committer.cancel()
-                await asyncio.gather(self._committer, return_exceptions=True)
+            await self._positions.stop_committing()
             if self._member is not None:
                 await self._member.close()
             elif self._auto_commit_s is not None:
@@ -243,10 +244,14 @@ class Consumer:
         Calling it again says that these were dealt with, as far as auto-commit goes.
 
         Raises:
+            InvalidUse: a negative `timeout_ms`, or `max_records` below 1.
+            ListenerFailed, ClientBroken: a listener raised, or a defect ended the reading.
             BrokerRefused: a partition that cannot be read, or an offset out of range with
                 start="none".
             BadRecords: a batch is damaged.
         """
+        check_numbers(0, timeout_ms=timeout_ms)
+        check_numbers(1, max_records=max_records)
         fetcher = self._polled()
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         while True:
@@ -281,11 +286,11 @@ class Consumer:
         """Read exactly these partitions; not together with a group's topics.
 
         Raises:
-            InvalidUse: this consumer shares topics with a group.
+            InvalidUse: this consumer shares topics with a group, or something is no partition.
         """
         if self._member is not None:
             raise InvalidUse("a group assigns the partitions: give no topics to assign yourself")
-        self._running().set_partitions(partitions)
+        self._running().set_partitions([partition_of(partition) for partition in partitions])
 
     def assignment(self) -> frozenset[TopicPartition]:
         """What is read now."""
@@ -319,21 +324,20 @@ class Consumer:
         """Hand out from `offset` next.
 
         Raises:
-            InvalidUse: the partition is not read, or the offset negative.
+            InvalidUse: the partition is not read, or `offset` is no offset.
         """
-        if offset < 0:
-            raise InvalidUse(f"offset {offset} is negative: use seek_to_beginning or seek_to_end")
+        check_offset("offset", offset)
         self._reader(partition).seek(offset)
         self._running().wake()
 
     async def seek_to_time(
-        self, when: int | str, *partitions: TopicPartition
+        self, when: int | str | datetime, *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Go to the first record at or after a time (none given: in all partitions).
 
-        `when` is milliseconds, or text as `client.times` reads it. Where a partition has no such
-        record (None in the answer), reading goes on at its end. Records are in offset order, so
-        older ones may follow the first.
+        `when` is milliseconds, an aware `datetime`, or text as `client.times` reads it. Where a
+        partition has no such record (None in the answer), its end is next. Records are in offset
+        order, so older ones may follow the first.
 
         Raises:
             InvalidTime: `when` is no time, or in the wrong unit.
@@ -367,7 +371,7 @@ class Consumer:
     # Questions.
 
     async def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: Mapping[TopicPartition, int | datetime]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time, None where there is none.
 
@@ -375,9 +379,8 @@ class Consumer:
             InvalidTime: a time in the wrong unit.
             BrokerRefused: an unknown partition.
         """
-        for timestamp_ms in times_ms.values():
-            to_timestamp(timestamp_ms)
-        return await list_offsets(self._cluster, times_ms, self._isolation)
+        wanted = {partition_of(tp): to_timestamp(when) for tp, when in times_ms.items()}
+        return await list_offsets(self._cluster, wanted, self._isolation)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
@@ -392,7 +395,7 @@ class Consumer:
     async def _ends(
         self, partitions: Iterable[TopicPartition], end: int
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(partitions, end)
+        wanted = dict.fromkeys(map(partition_of, partitions), end)
         found = await list_offsets(self._cluster, wanted, self._isolation)
         return {partition: hit.offset for partition, hit in found.items() if hit is not None}
 
@@ -409,22 +412,21 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Store positions for the group: those given, or behind everything handed out so far.
+        """Store positions for the group: those given, or after everything handed out so far.
 
         Raises:
-            InvalidUse: there is no group.
+            InvalidUse: there is no group, or something is no partition or no offset.
             BrokerRefused: the group has gone on without this member.
         """
         group = self._own_group()
         if offsets is None:
             self._mark_consumed()
-            readers = self._running().readers.values()
-            await commit_offsets(self._cluster, group, consumed_positions(readers))
-            return
-        positions = {
-            partition: OffsetAndMetadata(value) if isinstance(value, int) else value
-            for partition, value in offsets.items()
-        }
+            positions = consumed_positions(self._running().readers.values())
+        else:
+            positions = {
+                partition_of(partition): position_of(f"the offset of {partition}", value)
+                for partition, value in offsets.items()
+            }
         await commit_offsets(self._cluster, group, positions)
 
     async def committed(
@@ -449,32 +451,23 @@ class Consumer:
             return self._member.membership
         return None if self._group_id is None else Membership(group_id=self._group_id)
 
-    async def _commit_at_intervals(self, interval_s: float) -> None:
-        while True:
-            await asyncio.sleep(interval_s)
-            if self._fetcher is not None:
-                await self._positions.commit_consumed(self._fetcher.readers.values())
-
     # What the group and the fetcher ask of us.
 
-    def _join(self, options: GroupOptions, fetcher: Fetcher) -> None:
-        async def revoked(partitions: frozenset[TopicPartition]) -> None:
-            readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]
-            await tell(self._listeners[1], partitions)
-            if self._auto_commit_s is not None:
-                await self._positions.commit_consumed(readers)
-            fetcher.set_partitions(fetcher.readers.keys() - partitions)
-
-        async def assigned(partitions: frozenset[TopicPartition]) -> None:
-            fetcher.set_partitions(partitions)
-            await tell(self._listeners[0], partitions)
-
+    def _join(self, fetcher: Fetcher) -> None:
+        rebalance = Rebalance(
+            fetcher,
+            self._positions,
+            on_assigned=self._listeners[0],
+            on_revoked=self._listeners[1],
+            is_auto_commit=self._auto_commit_s is not None,
+        )
         self._member = GroupMember(
             self._cluster,
-            options,
-            on_revoked=revoked,
-            on_assigned=assigned,
+            self._group_options,
+            on_revoked=rebalance.revoked,
+            on_assigned=rebalance.assigned,
             on_failure=self._note,
+            on_defect=fetcher.break_off,
         )
         self._member.start(self._topics)
 
@@ -488,7 +481,7 @@ class Consumer:
         return self._fetcher
 
     def _reader(self, partition: TopicPartition) -> PartitionReader:
-        reader = self._running().readers.get(TopicPartition(*partition))
+        reader = self._running().readers.get(partition_of(partition))
         if reader is None:
             raise InvalidUse(f"{partition[0]}-{partition[1]} is not assigned to this consumer")
         return reader

@@ -24,8 +24,32 @@ class InvalidUse(ClientError, ValueError):
     """The caller asked for something that cannot be meant; nothing was sent."""
 
 
+class InvalidType(InvalidUse, TypeError):
+    """A value of the wrong type; the message names it, the type and what is wanted."""
+
+
 class InvalidTime(InvalidUse):
-    """A text or number that is no usable time."""
+    """A text, number or datetime that is no usable time."""
+
+
+class NotThere(InvalidUse):
+    """A partition that the topic does not have."""
+
+    @classmethod
+    def partition(cls, topic: str, partition: int, count: int) -> "NotThere":
+        """The topic has `count` partitions, and this one is not among them."""
+        return cls(f"{topic} has no partition {partition}: it has 0 to {count - 1}")
+
+
+class ClientBroken(ClientError):
+    """A defect in the client itself ended one of its tasks: close it and open another.
+
+    The exception that shows the defect is its ``__cause__``.
+    """
+
+
+class ListenerFailed(ClientError):
+    """`on_assigned` or `on_revoked` raised; what it raised is the ``__cause__``."""
 
 
 class BrokerUnreachable(ClientError):
@@ -91,7 +115,6 @@ CURES: dict[ErrorCode, str] = {
         "give timestamps in milliseconds, or widen message.timestamp.before.max.ms and "
         "message.timestamp.after.max.ms of the topic"
     ),
-    ErrorCode.INVALID_PARTITIONS: "partitions can only grow; give a larger number",
     ErrorCode.INVALID_REPLICATION_FACTOR: "a single broker can only keep one replica",
     ErrorCode.NOT_ENOUGH_REPLICAS: "lower min.insync.replicas of the topic",
     ErrorCode.NON_EMPTY_GROUP: "stop the members of the group first",

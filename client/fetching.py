@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from client.background import start_watched
+from client.checks import check_flags, check_numbers
 from client.cluster import Cluster, Role
-from client.errors import BadRecords, BrokerRefused, BrokerUnreachable, ClientError
+from client.errors import BadRecords, BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
 from client.offsets import Isolation
 from client.retry import Backoff, is_retriable
 from client.types import ConsumerRecord, TopicPartition
@@ -32,7 +34,7 @@ from protocol.records.batch import RecordBatch
 from protocol.records.layout import MAGIC_V2, ControlType
 from protocol.records.scan import Entry, iter_records, scan_entries
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.fetching")
 
 # The last version in which topics are fetched by name.
 _FETCH_VERSION = 12
@@ -64,6 +66,17 @@ class FetchOptions:
     partition_max_bytes: int = 1024 * 1024
     prefetch_bytes: int = 8 * 1024 * 1024
     check_crcs: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, by the names that users give; raises InvalidUse."""
+        check_flags(check_crcs=self.check_crcs)
+        check_numbers(0, fetch_max_wait_ms=self.max_wait_ms, fetch_min_bytes=self.min_bytes)
+        check_numbers(
+            1,
+            fetch_max_bytes=self.max_bytes,
+            partition_max_bytes=self.partition_max_bytes,
+            prefetch_bytes=self.prefetch_bytes,
+        )
 
 
 @dataclass(slots=True)
@@ -285,10 +298,11 @@ class Fetcher:
         self._finding: asyncio.Task[None] | None = None
         self._backoff = Backoff(first_ms=50, limit_ms=1000)
         self._task: asyncio.Task[None] | None = None
+        self._defect: ClientBroken | None = None
 
     def start(self) -> None:
         """Begin fetching."""
-        self._task = asyncio.create_task(self._run(), name=f"{__name__}.run")
+        self._task = start_watched(self._run(), "consumer.fetch", self.break_off)
 
     async def close(self) -> None:
         """Stop fetching."""
@@ -340,10 +354,17 @@ class Fetcher:
         """Raise what cannot be cured by trying again, if there is something.
 
         Raises:
-            ClientError: the oldest failure that was not raised yet.
+            ClientError: the oldest failure that was not raised yet, or a defect, for good.
         """
+        if self._defect is not None:
+            raise self._defect
         if self.failures:
             raise self.failures.popleft()
+
+    def break_off(self, defect: ClientBroken) -> None:
+        """A task has died of a defect: this poll and every later one raise it."""
+        self._defect = self._defect or defect
+        self.arrived.set()
 
     def buffered_bytes(self) -> int:
         """What waits to be handed out, without what is paused."""
@@ -365,7 +386,7 @@ class Fetcher:
     def _start_finding(self) -> None:
         lost = [reader for reader in self.readers.values() if reader.position is None]
         if lost and (self._finding is None or self._finding.done()):
-            self._finding = asyncio.create_task(self._find(lost))
+            self._finding = start_watched(self._find(lost), "consumer.find", self.break_off)
 
     async def _find(self, lost: list[PartitionReader]) -> None:
         try:
@@ -388,7 +409,7 @@ class Fetcher:
             if node_id in self._under_way:
                 continue
             readers = [self.readers[tp] for tp in partitions if tp in self.readers]
-            task = asyncio.create_task(self._fetch(node_id, readers))
+            task = start_watched(self._fetch(node_id, readers), "consumer.request", self.break_off)
             self._under_way[node_id] = task
             task.add_done_callback(partial(self._fetched, node_id))
 

@@ -15,15 +15,23 @@ Source: KIP-62, KIP-345 (static members), KIP-394 (member id first), KIP-429 (co
 """
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from client.assignors import ASSIGNORS, Assignor, Subscription
+from client.background import start_watched
+from client.checks import check_choice, check_numbers
 from client.cluster import Cluster, CoordinatorType, Role
-from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
+from client.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientBroken,
+    ClientError,
+    InvalidUse,
+    ListenerFailed,
+)
 from client.offsets import NO_GENERATION, Membership
 from client.retry import Backoff, is_retriable
 from client.subscription import (
@@ -40,7 +48,7 @@ from protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.error_codes import ErrorCode
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.group")
 
 JOIN_GRACE_MS = 5000
 """How much longer than the rebalance a JoinGroup may take before the connection is given up."""
@@ -50,8 +58,6 @@ _NEXT_ROUND = frozenset(
 )
 
 PartitionsCallback = Callable[[frozenset[TopicPartition]], Awaitable[None]]
-Listener = Callable[[frozenset[TopicPartition]], Awaitable[None] | None]
-"""What a user may want to hear of assignments, as a function or a coroutine function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,22 @@ class GroupOptions:
     heartbeat_interval_ms: int = 3000
     max_poll_interval_ms: int = 300_000
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant; raises InvalidUse."""
+        check_numbers(
+            1,
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
+            max_poll_interval_ms=self.max_poll_interval_ms,
+        )
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise InvalidUse(
+                f"heartbeat_interval_ms={self.heartbeat_interval_ms} is not below "
+                f"session_timeout_ms={self.session_timeout_ms}, so the group would lose this "
+                "member: give a third of it"
+            )
+        assignors_named(self.assignors)
+
 
 class GroupMember:
     """One consumer's membership. Started by `start`, ended by `close`, which leaves.
@@ -84,18 +106,20 @@ class GroupMember:
         on_revoked: PartitionsCallback,
         on_assigned: PartitionsCallback,
         on_failure: Callable[[ClientError], None],
+        on_defect: Callable[[ClientBroken], None],
     ) -> None:
         """No member yet.
 
         `on_revoked` returns once the partitions are let go and their positions committed;
-        `on_assigned` hears the whole share.
+        `on_assigned` hears the whole share; `on_defect` hears that a defect ended the membership.
         """
         self._cluster = cluster
         self._options = options
-        self._assignors = _assignors_named(options.assignors)
+        self._assignors = assignors_named(options.assignors)
         self._on_revoked = on_revoked
         self._on_assigned = on_assigned
         self._on_failure = on_failure
+        self._on_defect = on_defect
         self._loop = asyncio.get_running_loop()
         self._topics: tuple[str, ...] = ()
         self._member_id = ""
@@ -121,7 +145,7 @@ class GroupMember:
     def start(self, topics: Iterable[str]) -> None:
         """Join for these topics."""
         self._topics = tuple(sorted(set(topics)))
-        self._task = asyncio.create_task(self._run(), name=f"{__name__}.run")
+        self._task = start_watched(self._run(), "consumer.group", self._on_defect)
 
     def polled(self) -> None:
         """The consumer is alive and asked for records."""
@@ -212,7 +236,17 @@ class GroupMember:
     async def _let_go(self, partitions: frozenset[TopicPartition]) -> None:
         self._owned -= partitions
         if partitions:
-            await self._on_revoked(partitions)
+            await self._tell(self._on_revoked, partitions)
+
+    async def _tell(
+        self, callback: PartitionsCallback, partitions: frozenset[TopicPartition]
+    ) -> None:
+        """Call the consumer; a listener of the user's that fails there does not end the round."""
+        try:
+            await callback(partitions)
+        except ListenerFailed as error:
+            logger.error("group %s: %s", self._options.group_id, error, exc_info=error.__cause__)
+            self._on_failure(error)
 
     # One round.
 
@@ -329,7 +363,7 @@ class GroupMember:
             self._generation,
             len(share),
         )
-        await self._on_assigned(share)
+        await self._tell(self._on_assigned, share)
 
     # Between rounds.
 
@@ -393,18 +427,16 @@ class GroupMember:
         return f"{doing} group {self._options.group_id}"
 
 
-def _assignors_named(names: Iterable[str]) -> dict[str, Assignor]:
+def assignors_named(names: Iterable[str]) -> dict[str, Assignor]:
+    """The assignors of these names, in this order.
+
+    Raises:
+        InvalidUse: one does not exist, or none is named.
+    """
     chosen = {}
     for name in names:
-        if name not in ASSIGNORS:
-            raise InvalidUse(f"there is no assignor {name!r}: choose {', '.join(ASSIGNORS)}")
+        check_choice("assignor", name, ASSIGNORS)
         chosen[name] = ASSIGNORS[name]
+    if not chosen:
+        raise InvalidUse(f"no assignor is given: choose from {', '.join(ASSIGNORS)}")
     return chosen
-
-
-async def tell(listener: Listener | None, partitions: frozenset[TopicPartition]) -> None:
-    """Call a user's listener, if there is one, and wait for it if it is a coroutine."""
-    if listener is not None:
-        answer = listener(partitions)
-        if inspect.isawaitable(answer):
-            await answer

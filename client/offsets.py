@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from client.checks import check_choice
 from client.cluster import Cluster, CoordinatorType
 from client.errors import BrokerRefused
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -50,6 +51,16 @@ class Isolation(IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+    @classmethod
+    def named(cls, name: str) -> "Isolation":
+        """The level that users call ``read_uncommitted`` or ``read_committed``.
+
+        Raises:
+            InvalidUse: there is no such level.
+        """
+        check_choice("isolation", name, [level.name.lower() for level in cls])
+        return cls[name.upper()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,15 @@ Decides between a group's committed offset and the start policy, and commits aut
 was dealt with. The requests are `client.offsets`; who is a member is `client.group`.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 
+from client.background import start_watched
 from client.cluster import Cluster
 from client.errors import BrokerRefused, ClientError, InvalidTime
-from client.fetching import PartitionReader
+from client.fetching import Fetcher, PartitionReader
 from client.offsets import (
     EARLIEST,
     LATEST,
@@ -19,7 +22,7 @@ from client.offsets import (
     fetch_committed,
     list_offsets,
 )
-from client.times import find_unit_mistake, parse_time
+from client.times import to_ms
 from client.types import OffsetAndMetadata, TopicPartition
 from protocol.error_codes import ErrorCode
 
@@ -41,7 +44,6 @@ class Positions:
         cluster: Cluster,
         isolation: Isolation,
         start_at: int | None,
-        *,
         group: Callable[[], Membership | None],
         on_failure: Callable[[ClientError], None],
     ) -> None:
@@ -55,6 +57,7 @@ class Positions:
         self._start_at = start_at
         self._group = group
         self._on_failure = on_failure
+        self._committer: asyncio.Task[None] | None = None
 
     async def find(self, readers: list[PartitionReader]) -> None:
         """Set the position of each reader that has none: the committed one, or by the policy.
@@ -91,6 +94,22 @@ class Positions:
         for reader in readers:
             if reader.position is None:
                 reader.seek(found[reader.partition])
+
+    def commit_every(self, interval_s: float, fetcher: Fetcher) -> None:
+        """Begin to commit what the readers of `fetcher` have dealt with, at intervals."""
+
+        async def commit() -> None:
+            while True:
+                await asyncio.sleep(interval_s)
+                await self.commit_consumed(fetcher.readers.values())
+
+        self._committer = start_watched(commit(), "consumer.commit", fetcher.break_off)
+
+    async def stop_committing(self) -> None:
+        """End what `commit_every` began."""
+        if self._committer is not None:
+            self._committer.cancel()
+            await asyncio.gather(self._committer, return_exceptions=True)
 
     async def commit_consumed(self, readers: Iterable[PartitionReader]) -> None:
         """Commit what was dealt with since the last time."""
@@ -135,20 +154,16 @@ def consumed_positions(
     }
 
 
-def to_timestamp(when: int | str) -> int:
-    """Milliseconds of a time given as such or as text.
+def to_timestamp(when: int | str | datetime) -> int:
+    """Milliseconds of a time given as such, as text or as an aware `datetime`.
 
     Raises:
         InvalidTime: no time, or in the wrong unit.
     """
-    if isinstance(when, str):
-        return parse_time(when, now_ms=time.time_ns() // 1_000_000)
-    if mistake := find_unit_mistake(when):
-        raise InvalidTime(mistake)
-    return when
+    return to_ms(when, now_ms=time.time_ns() // 1_000_000)
 
 
-def start_timestamp(start: str | int) -> int | None:
+def start_timestamp(start: str | int | datetime) -> int | None:
     """What stands for a start policy in a lookup: an end, a time, or None for an error.
 
     Raises:
@@ -157,4 +172,7 @@ def start_timestamp(start: str | int) -> int | None:
     words = {"earliest": EARLIEST, "latest": LATEST, "none": None}
     if isinstance(start, str) and start in words:
         return words[start]
-    return to_timestamp(start)
+    try:
+        return to_timestamp(start)
+    except InvalidTime as error:
+        raise InvalidTime(f"start: {error}; or give {', '.join(words)}") from None

@@ -13,22 +13,45 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from client.batches import RECORD_OVERHEAD_BYTES, Batch, Delivery
+from client.checks import (
+    check_choice,
+    check_flags,
+    check_number,
+    check_numbers,
+    check_text,
+    check_texts,
+    content_of,
+    headers_of,
+    partition_of,
+    position_of,
+)
 from client.cluster import Cluster, ClusterOptions
-from client.errors import BrokerUnreachable, ClientError, InvalidUse
+from client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    InvalidTime,
+    InvalidType,
+    InvalidUse,
+    NotThere,
+)
 from client.identity import ProducerIdentity
 from client.partitioner import StickyPartitioner, partition_for_key
 from client.sender import Sender, SenderOptions
-from client.times import find_unit_mistake
+from client.times import PLAIN_MS, TIMESTAMP_MS_MAX, to_ms
 from client.transactions import Transactions
 from client.types import Header, OffsetAndMetadata, RecordMetadata, TopicInfo, TopicPartition
-from protocol.records.layout import Codec
+from protocol.records.layout import NO_TIMESTAMP, Codec
 from protocol.records.record import Record
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+
+RECORD_BYTES_MAX = 2**30
+"""No broker takes a record that is larger, and its batch could not be written down."""
 
 
 class Producer:
@@ -64,21 +87,42 @@ class Producer:
             acks: ``all`` waits until the record is safe on disk, 1 until it is taken, 0 for
                 nothing.
             compression: none, gzip, snappy, lz4 or zstd, for whole batches.
-            linger_ms: how long a batch that is not full waits for more.
+            linger_ms: how long a batch that is not full waits for more; less than
+                `delivery_timeout_ms`.
             batch_bytes: when a batch is full, before compression.
             buffer_bytes: what may be unsettled in all; `send` waits above it.
             idempotent: let the broker drop repeated batches; None: yes, if acks is ``all``.
             transactional_id: needed for `transaction`; one live producer per id.
             transaction_timeout_ms: after this the broker aborts a silent transaction.
             request_timeout_ms: how long one request may take.
-            delivery_timeout_ms: how long a record is tried in all.
+            delivery_timeout_ms: how long a record is tried in all, and the most that `send` waits
+                for a topic's metadata or for room.
             check_timestamps: refuse timestamps that look like seconds, micros or nanos.
             client_id: how the broker's logs and metrics name this client.
             clock_ms: where the timestamp of a record without one comes from.
 
         Raises:
-            InvalidUse: values that do not exist or do not fit together.
+            InvalidUse: values that do not exist, are out of range or do not fit together; the
+                message names the option, the value and what is allowed.
         """
+        check_numbers(0, linger_ms=linger_ms)
+        check_numbers(
+            1,
+            batch_bytes=batch_bytes,
+            transaction_timeout_ms=transaction_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
+        check_number("buffer_bytes", buffer_bytes, 1, TIMESTAMP_MS_MAX)
+        if linger_ms >= delivery_timeout_ms:
+            raise InvalidUse(
+                f"linger_ms={linger_ms} leaves no time to send within delivery_timeout_ms="
+                f"{delivery_timeout_ms}: give less than that"
+            )
+        check_flags(check_timestamps=check_timestamps)
+        if idempotent is not None:
+            check_flags(idempotent=idempotent)
+        check_texts(transactional_id=transactional_id, client_id=client_id)
         acks_number = _acks_number(acks)
         if acks_number != -1 and (idempotent or transactional_id is not None):
             raise InvalidUse("idempotent and transactional producers need acks='all'")
@@ -132,7 +176,8 @@ class Producer:
             BrokerUnreachable: no broker answers.
             UnsupportedByBroker: the broker has no idempotence or transactions.
         """
-        assert self._sender is None, "a producer starts once"
+        if self._sender is not None:
+            raise InvalidUse("this producer is started already: a producer starts once")
         try:
             await self._cluster.refresh(())
             if self._identity is not None:
@@ -173,35 +218,47 @@ class Producer:
         *,
         key: bytes | None = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         headers: Iterable[Header] = (),
     ) -> Delivery:
         """Queue one record; the returned `Delivery` tells its fate when awaited.
 
         Without a `partition` the key decides, and without a key whatever fills batches best.
-        Without `timestamp_ms` the record carries the present. Waits only for metadata of a new
-        topic and for room in the buffer.
+        `timestamp_ms` is milliseconds since the epoch or an aware `datetime`; without it the record
+        carries the present, with -1 no time at all, as records of the oldest format are read. Waits
+        only for metadata of a new topic and for room in the buffer.
 
         Raises:
-            InvalidUse: a bad partition, or a timestamp in the wrong unit.
+            InvalidType: an argument of the wrong type.
+            InvalidUse: a bad partition, a record above `RECORD_BYTES_MAX`, or a timestamp in the
+                wrong unit.
             BrokerRefused: the topic does not exist and is not created.
+            BrokerUnreachable: no metadata or no room within `delivery_timeout_ms`.
+            ClientBroken: a defect has ended the sending of records.
         """
         sender = self._running()
-        if timestamp_ms is None:
-            timestamp_ms = self._clock_ms()
-        elif self._check_timestamps:
-            _check_timestamp(timestamp_ms)
-        header_list = tuple(headers)
+        if type(topic) is not str:
+            check_text("topic", topic)
+        if type(value) is not bytes:
+            value = content_of("value", value)
+        if key is not None and type(key) is not bytes:
+            key = content_of("key", key)
+        header_list = headers_of(headers) if headers else ()
+        timestamp_ms = self._timestamp(timestamp_ms)
         size_bytes = _record_size(key, value, header_list)
+        if size_bytes > RECORD_BYTES_MAX:
+            raise InvalidUse(
+                f"the record has {size_bytes} bytes: {RECORD_BYTES_MAX} at most; send it in pieces"
+            )
         # The cluster's cache answers at once but for the first record of a topic.
-        info = self._cluster.find_topic(topic) or await self._cluster.topic(topic)
+        info = self._cluster.find_topic(topic) or await self._topic(topic)
         chosen = self._choose(info, key, partition, size_bytes)
         if self._transactions is not None:
             await self._transactions.enrol(TopicPartition(topic, chosen))
         while self._buffered_bytes + size_bytes > self._buffer_bytes and self._buffered_bytes:
             await self._wait_for_room(sender)
-        self._buffered_bytes += size_bytes
         queue = sender.queue(TopicPartition(topic, chosen))
+        self._buffered_bytes += size_bytes
         was_waiting = len(queue.waiting)
         now = asyncio.get_running_loop().time()
         delivery = queue.append(
@@ -221,13 +278,13 @@ class Producer:
         *,
         key: bytes | None = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         headers: Iterable[Header] = (),
     ) -> RecordMetadata:
         """As `send`, and wait until the record is stored; slow if done one by one.
 
         Raises:
-            ClientError: it was not stored, or nobody knows.
+            ClientError: as `send`; it was not stored, or it is not known whether it was.
         """
         delivery = await self.send(
             topic,
@@ -244,8 +301,10 @@ class Producer:
 
         Raises:
             ClientError: the first failure since the last flush that nobody awaited.
+            ClientBroken: a defect has ended the sending of records.
         """
         sender = self._running()
+        sender.check_works()
         sender.flushing += 1
         try:
             sender.wake()
@@ -268,7 +327,7 @@ class Producer:
     async def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic, which is created if the broker does so."""
         self._running()
-        return list((await self._cluster.topic(topic)).partitions)
+        return list((await self._topic(topic)).partitions)
 
     # Transactions.
 
@@ -299,10 +358,15 @@ class Producer:
         """Commit a group's positions as part of the open transaction.
 
         Raises:
-            InvalidUse: no transaction is open.
+            InvalidUse: no transaction is open, or something is no partition or no offset.
             BrokerRefused: the group or the transaction is in the way.
         """
-        await self._running_transactions().send_offsets(offsets, group_id)
+        check_text("group_id", group_id)
+        positions = {
+            partition_of(partition): position_of(f"the offset of {partition}", value)
+            for partition, value in offsets.items()
+        }
+        await self._running_transactions().send_offsets(positions, group_id)
 
     # Inside.
 
@@ -317,15 +381,48 @@ class Producer:
             raise InvalidUse("give the producer a transactional_id to use transactions")
         return self._transactions
 
+    def _timestamp(self, given: int | str | datetime | None) -> int:
+        """Milliseconds of what `send` was given."""
+        if type(given) is int and given in PLAIN_MS:
+            return given
+        if given is None:
+            return self._clock_ms()
+        if isinstance(given, str):
+            raise InvalidType(
+                f"timestamp_ms={given!r} is text: give milliseconds or an aware datetime, such as "
+                "datetime.fromisoformat(...)"
+            )
+        if given == NO_TIMESTAMP and not isinstance(given, bool):
+            return NO_TIMESTAMP
+        if isinstance(given, int) and not self._check_timestamps:
+            # One less than the wire holds: the distance from -1 has to fit as well.
+            check_number("timestamp_ms", given, NO_TIMESTAMP, TIMESTAMP_MS_MAX - 1)
+            return given
+        try:
+            return to_ms(given, now_ms=0)
+        except InvalidTime as error:
+            is_number = isinstance(given, int) and given > 0
+            hint = "; check_timestamps=False lets it through" if is_number else ""
+            raise InvalidTime(f"timestamp_ms: {error}{hint}") from None
+
+    async def _topic(self, name: str) -> TopicInfo:
+        try:
+            async with asyncio.timeout(self._options.delivery_timeout_ms / 1000):
+                return await self._cluster.topic(name)
+        except TimeoutError:
+            raise BrokerUnreachable(
+                f"no broker described the topic {name} within delivery_timeout_ms="
+                f"{self._options.delivery_timeout_ms}"
+            ) from None
+
     def _choose(
         self, info: TopicInfo, key: bytes | None, partition: int | None, size_bytes: int
     ) -> int:
         if partition is not None:
+            if type(partition) is not int:
+                check_number("partition", partition, 0)
             if partition not in info.partitions:
-                raise InvalidUse(
-                    f"{info.name} has no partition {partition}: it has 0 to "
-                    f"{len(info.partitions) - 1}"
-                )
+                raise NotThere.partition(info.name, partition, len(info.partitions))
             return partition
         if key is not None:
             return partition_for_key(key, len(info.partitions))
@@ -369,23 +466,8 @@ def _acks_number(acks: str | int) -> int:
 
 
 def _codec(name: str) -> Codec:
-    try:
-        return Codec[name.upper()]
-    except KeyError:
-        choices = ", ".join(codec.name.lower() for codec in Codec)
-        raise InvalidUse(f"there is no compression {name!r}: choose {choices}") from None
-
-
-def _check_timestamp(timestamp_ms: int) -> None:
-    if not isinstance(timestamp_ms, int):
-        raise InvalidUse(
-            f"timestamp_ms={timestamp_ms!r} is not whole milliseconds: for time.time() write "
-            "int(time.time() * 1000)"
-        )
-    if timestamp_ms < 0:
-        raise InvalidUse(f"timestamp_ms={timestamp_ms} lies before 1970, where no record can be")
-    if mistake := find_unit_mistake(timestamp_ms):
-        raise InvalidUse(f"{mistake}; check_timestamps=False lets it through")
+    check_choice("compression", name, [codec.name.lower() for codec in Codec])
+    return Codec[name.upper()]
 
 
 def _record_size(key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> int:

@@ -1,8 +1,12 @@
-"""From waiting batches to answered requests: the producer's only background task.
+"""From waiting batches to answered requests: the producer's background tasks.
 
 Decides when a batch goes (full, lingered long enough, or flushed), to whom (the partition's
 leader), how often (until the delivery timeout), and what an answer means for it. The order of
 batches and their numbers are kept by `client.batches`, the identity by `client.identity`.
+
+A task of its own gives up what was not settled in time, so that no silent broker, lost leader or
+slow connection can keep a record longer than `delivery_timeout_ms`. A defect in a task fails every
+record and every later `queue`.
 
 What an answer means:
 
@@ -27,12 +31,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from client.background import start_watched
 from client.batches import Batch, PartitionQueue
 from client.cluster import Cluster
 from client.connection import Connection
-from client.errors import BrokerRefused, BrokerUnreachable, ClientError
+from client.errors import BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
 from client.identity import ProducerIdentity
 from client.retry import is_retriable
+from client.times import format_time
 from client.types import TopicPartition
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api_keys import ApiKey
@@ -40,7 +46,7 @@ from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_batch
 from protocol.records.layout import NO_SEQUENCE, Codec
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.client.sender")
 
 # Version 11 is the last before partitions are added to transactions by producing to them;
 # version 3 is the first that takes record format 2, the only one that is written here.
@@ -48,6 +54,7 @@ _PRODUCE_MAX_VERSION = 11
 _PRODUCE_MIN_VERSION = 3
 
 _SEQUENCE_MASK = 0x7FFFFFFF
+_SIZE_ERRORS = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _ORDER_ERRORS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
@@ -85,28 +92,60 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._requests: set[asyncio.Task[None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._defect: ClientBroken | None = None
         # Without sequence numbers a second request could overtake a repeated first one.
         self._max_in_flight = options.max_in_flight if identity is not None else 1
 
     def start(self) -> None:
         """Begin sending."""
-        self._task = asyncio.create_task(self._run(), name=f"{__name__}.run")
+        self._tasks = [
+            start_watched(self._run(), "producer.send", self._break),
+            start_watched(self._give_up_in_time(), "producer.give_up", self._break),
+        ]
 
     async def close(self) -> None:
         """Stop; what is unsettled then fails as cancelled by this client."""
-        tasks = [*self._requests, *([self._task] if self._task else [])]
+        tasks = [*self._requests, *self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        error = BrokerUnreachable("the producer was closed before the record was acknowledged")
+        self._fail_everything(
+            BrokerUnreachable("the producer was closed before the record was acknowledged")
+        )
+
+    def _break(self, defect: ClientBroken) -> None:
+        """A task has died of a defect: nothing is sent any more, and everybody hears why."""
+        self._defect = self._defect or defect
+        for task in (*self._requests, *self._tasks):
+            task.cancel()
+        self._fail_everything(self._defect)
+
+    def _fail_everything(self, error: ClientError) -> None:
         for queue in self.queues.values():
-            for batch in [*queue.in_flight, *queue.waiting]:
-                if not batch.is_settled:
-                    self._fail(batch, error)
+            batches = [*queue.in_flight, *queue.waiting]
+            queue.in_flight.clear()
+            queue.waiting.clear()
+            for batch in batches:
+                self._fail(batch, error)
+
+    def check_works(self) -> None:
+        """Raise what has ended the sender, if something has.
+
+        Raises:
+            ClientBroken: a defect of the client.
+        """
+        if self._defect is not None:
+            raise self._defect
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, made at its first record."""
+        """The queue of a partition, made at its first record.
+
+        Raises:
+            ClientBroken: as `check_works`.
+        """
+        if self._defect is not None:
+            raise self._defect
         queue = self.queues.get(partition)
         if queue is None:
             queue = self.queues[partition] = PartitionQueue(partition)
@@ -146,23 +185,25 @@ class Sender:
         now = self._loop.time()
         delays: list[float] = []
         due: dict[int, list[PartitionQueue]] = {}
-        for queue in self.queues.values():
-            self._expire(queue, now)
+        for queue in list(self.queues.values()):
             delay_s = self._delay_of(queue, now)
             if delay_s is None:
-                delays += self._delay_to_expiry(queue, now)
-            elif delay_s > 0:
+                continue
+            if delay_s > 0:
                 delays.append(delay_s)
             elif (node_id := await self._leader_of(queue)) is not None:
                 due.setdefault(node_id, []).append(queue)
             else:
                 delays.append(self._options.retry_backoff_ms / 1000)
         for node_id, queues in due.items():
-            batches = [queue.take() for queue in queues]
+            # Asked again: while a leader was looked for, batches may have been given up.
+            batches = [queue.take() for queue in queues if self._delay_of(queue, now) == 0]
+            if not batches:
+                continue
             for batch in batches:
                 # Here and not in the task: numbers are given in the order of the records.
                 self._encode(batch)
-            task = asyncio.create_task(self._request(node_id, batches))
+            task = start_watched(self._request(node_id, batches), "producer.request", self._break)
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
             # The rest of a long queue may be due as well.
@@ -185,13 +226,6 @@ class Sender:
             return 0
         return max(0, first.created_at + self._options.linger_ms / 1000 - now)
 
-    def _delay_to_expiry(self, queue: PartitionQueue, now: float) -> list[float]:
-        """Seconds until a queue that waits for an event has to be looked at all the same."""
-        if not queue.waiting:
-            return []
-        limit_s = self._options.delivery_timeout_ms / 1000
-        return [max(0, queue.waiting[0].created_at + limit_s - now)]
-
     async def _leader_of(self, queue: PartitionQueue) -> int | None:
         try:
             return await self._cluster.leader(queue.partition)
@@ -201,24 +235,42 @@ class Sender:
                     self._fail(queue.waiting.popleft(), error)
             return None
 
-    def _expire(self, queue: PartitionQueue, now: float) -> None:
+    async def _give_up_in_time(self) -> None:
+        """Give up each batch when its time is up, whatever the other tasks are waiting for."""
         limit_s = self._options.delivery_timeout_ms / 1000
-        while queue.waiting and now >= queue.waiting[0].created_at + limit_s:
-            batch = queue.waiting.popleft()
-            if batch.is_in_doubt and self._identity is not None:
-                self._identity.is_stale = True
-                # What waits behind it waits for a new identity now, and nothing else may come.
-                self.wake()
-            elif batch.sequence != NO_SEQUENCE:
-                queue.renumber_from(batch.sequence)
-            fate = "it may or may not be stored" if batch.is_in_doubt else "it was not stored"
-            self._fail(
-                batch,
-                BrokerUnreachable(
-                    f"a record for {queue.partition} was not acknowledged within "
-                    f"{self._options.delivery_timeout_ms} ms; {fate}"
-                ),
-            )
+        while True:
+            now = self._loop.time()
+            for queue in self.queues.values():
+                self._expire(queue, now - limit_s)
+            # What is queued from now on has later deadlines than everything here.
+            oldest = min((batch.created_at for batch in self.unsettled()), default=now)
+            await asyncio.sleep(max(0.0, oldest + limit_s - now))
+
+    def _expire(self, queue: PartitionQueue, created_until: float) -> None:
+        """Fail the batches of a queue that were created at or before a loop time."""
+        for batch in [b for b in queue.in_flight if b.created_at <= created_until]:
+            # Its request may have arrived, and its answer means nothing any more.
+            queue.settle(batch)
+            batch.is_in_doubt = True
+            self._give_up(queue, batch)
+        while queue.waiting and queue.waiting[0].created_at <= created_until:
+            self._give_up(queue, queue.waiting.popleft())
+
+    def _give_up(self, queue: PartitionQueue, batch: Batch) -> None:
+        if batch.is_in_doubt and self._identity is not None:
+            self._identity.is_stale = True
+        elif batch.sequence != NO_SEQUENCE:
+            queue.renumber_from(batch.sequence)
+        fate = "it may or may not be stored" if batch.is_in_doubt else "it was not stored"
+        self._fail(
+            batch,
+            BrokerUnreachable(
+                f"a record for {queue.partition} was not acknowledged within "
+                f"{self._options.delivery_timeout_ms} ms; {fate}"
+            ),
+        )
+        # The batches after it wait for a new identity, or for nothing any more.
+        self.wake()
 
     async def _renew_identity(self) -> None:
         """Get a new id once nothing carries the old one; a transaction does so at its end."""
@@ -248,7 +300,7 @@ class Sender:
             connection = await self._cluster.connection(node_id)
             await connection.drained()
             for batch in batches:
-                if self.queues[batch.partition].is_recovering:
+                if self._is_under_way(batch) and self.queues[batch.partition].is_recovering:
                     # One before it came back meanwhile; it must not get ahead of that one.
                     self._send_again(self.queues[batch.partition], batch)
             rest = [batch for batch in batches if self._is_under_way(batch)]
@@ -283,6 +335,8 @@ class Sender:
             for answer in topic.partition_responses
         }
         for batch in batches:
+            if not self._is_under_way(batch):
+                continue
             answer = answers.get(batch.partition)
             if answer is None:
                 error = BrokerUnreachable(f"{connection.address} left {batch.partition} unanswered")
@@ -334,7 +388,9 @@ class Sender:
             self._settle(batch, -1, -1)
             return
         what = f"producing to {batch.partition}"
-        error = BrokerRefused(what, answer.error_code, broker=address, detail=answer.error_message)
+        error = BrokerRefused(
+            what, answer.error_code, broker=address, detail=_why_refused(batch, answer)
+        )
         # The broker judged it: whatever happened to earlier attempts, it is not stored.
         batch.is_in_doubt = False
         record_errors: dict[int, ClientError] = {
@@ -388,3 +444,22 @@ class Sender:
     ) -> None:
         batch.fail(error, record_errors)
         self._on_settled(batch)
+
+
+def _why_refused(batch: Batch, answer: Any) -> str | None:
+    """The broker's words, with what it leaves out: how many records, their times, their sizes."""
+    said: str | None = answer.error_message
+    count = len(batch.records)
+    if answer.record_errors:
+        first = answer.record_errors[0]
+        said = first.batch_index_error_message or said or "no reason is given"
+        time = ""
+        if 0 <= first.batch_index < count:
+            time = f", which has the time {format_time(batch.records[first.batch_index].timestamp)}"
+        refused = len(answer.record_errors)
+        return f"{refused} of {count} records in the batch are refused, the first{time}: {said}"
+    if answer.error_code in _SIZE_ERRORS and batch.encoded is not None:
+        largest = max(len(record.value or b"") + len(record.key or b"") for record in batch.records)
+        sizes = f"the batch has {len(batch.encoded)} bytes, its largest record about {largest}"
+        return f"{said}; {sizes}" if said else sizes
+    return said

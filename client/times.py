@@ -14,7 +14,7 @@ text                        meaning
 2013-07-04                  midnight at the start of that local day
 1372953600000               milliseconds since 1970-01-01T00:00:00Z
 1372953600s                 the epoch with its unit spelled: s, ms, us or ns
--15m, -1h30m, +2d           relative to now; units ms, s, m, h, d (24 hours), w
+-15m, -1h30m, +2d           relative to now; units ms, s, m, h, d (24 hours), w; no capital M
 now, today, yesterday       also tomorrow, and with a distance: ``today+9h``
 ==========================  ====================================================================
 
@@ -27,7 +27,8 @@ or repeats is refused as well, for the same reason.
 import re
 from datetime import date, datetime, timedelta, timezone, tzinfo
 
-from client.errors import InvalidTime
+from client.errors import InvalidTime, InvalidType
+from protocol.records.layout import NO_TIMESTAMP
 
 UTC = timezone.utc  # noqa: UP017 - the alias datetime.UTC reads worse next to timezone(...)
 
@@ -35,12 +36,17 @@ MS_PER_SECOND = 1000
 MS_PER_DAY = 86_400_000
 
 # Between these bounds a number is taken for milliseconds as it stands. The lower one is
-# 1973-03-03, the upper one the year 5138; the neighbouring ranges are the present in other units.
+# 1973-03-03, the upper one a day after the calendar's end, 9999-12-31, so that every time which
+# can be written may also be given as a number; the neighbouring ranges are the present in other
+# units.
 _SECONDS_MIN = 10**8
 _MILLISECONDS_MIN = 10**11
-_MICROSECONDS_MIN = 10**14
+_MICROSECONDS_MIN = 253_402_387_200_000
 _NANOSECONDS_MIN = 10**17
 _NUMBER_MAX = 10**20
+
+PLAIN_MS = range(_MILLISECONDS_MIN, _MICROSECONDS_MIN)
+"""Numbers that can only be milliseconds since the epoch."""
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": MS_PER_DAY, "w": 7 * MS_PER_DAY}
 _EPOCH_UNIT_PER_MS = {"ms": (1, 1), "s": (1000, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
@@ -53,6 +59,16 @@ _STEP = re.compile(r"(\d+)(ms|[smhdw])", re.I)
 _NAMED_ZONE = re.compile(
     r"(?P<time>\S.*?)(?:\s*\[(?P<brackets>[^\]]+)\]|\s+(?P<word>[A-Za-z][\w+/-]*))"
 )
+
+_TEXT_MAX = 200
+"""Longer texts are no times; Python refuses to read numbers of some thousand digits."""
+
+_CALENDAR_EDGE = timedelta(days=2)
+"""So near to the calendar's ends the system's conversion fails; no clock changes there."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIMESTAMP_MS_MAX = 2**63 - 1
+"""The largest timestamp that the wire holds."""
 
 _EXAMPLES = "2013-07-04T12:00Z, 2013-07-04, 1372939200000, -15m, now, today or yesterday"
 
@@ -69,6 +85,15 @@ def parse_time(text: str, *, now_ms: int, zone: tzinfo | None = None) -> int:
     word = text.strip()
     if not word:
         raise InvalidTime(f"an empty text is no time: write for example {_EXAMPLES}")
+    if len(word) > _TEXT_MAX:
+        raise InvalidTime(f"a text of {len(word)} characters is no time: write {_EXAMPLES}")
+    timestamp_ms = _parse_word(word, now_ms, zone)
+    if timestamp_ms > TIMESTAMP_MS_MAX:
+        raise InvalidTime(f"'{word}' is beyond the largest timestamp, {TIMESTAMP_MS_MAX} ms")
+    return timestamp_ms
+
+
+def _parse_word(word: str, now_ms: int, zone: tzinfo | None) -> int:
     if _NUMBER.fullmatch(word):
         return _parse_number(word)
     if spelled := _EPOCH_WITH_UNIT.fullmatch(word):
@@ -77,6 +102,58 @@ def parse_time(text: str, *, now_ms: int, zone: tzinfo | None = None) -> int:
     if relative := _RELATIVE.fullmatch(word):
         return _parse_relative(relative[1], relative[2], now_ms, zone)
     return _parse_calendar(word, zone)
+
+
+def to_ms(when: int | str | datetime, *, now_ms: int) -> int:
+    """The instant in milliseconds that a number, a text or an aware `datetime` names.
+
+    Raises:
+        InvalidType: `when` is of another type.
+        InvalidTime: it is no usable time: the wrong unit, before 1970, or without a zone.
+    """
+    if isinstance(when, str):
+        return parse_time(when, now_ms=now_ms)
+    if isinstance(when, datetime):
+        return datetime_to_ms(when)
+    if isinstance(when, bool) or not isinstance(when, int):
+        raise InvalidType(
+            f"{when!r} is not a time: give whole milliseconds since the epoch (for time.time() "
+            "write int(time.time() * 1000)), an aware datetime, or text such as -15m"
+        )
+    if when < 0:
+        raise InvalidTime(f"{when} ms lies before 1970, where no record can be: give 0 or more")
+    if mistake := find_unit_mistake(when):
+        raise InvalidTime(mistake)
+    if when > TIMESTAMP_MS_MAX:
+        raise InvalidTime(f"{when} ms is beyond the largest timestamp, {TIMESTAMP_MS_MAX}")
+    return when
+
+
+def datetime_to_ms(moment: datetime) -> int:
+    """Whole milliseconds of an aware `datetime`; parts of one are cut off.
+
+    Raises:
+        InvalidTime: it has no zone, or lies before 1970.
+    """
+    if moment.utcoffset() is None:
+        raise InvalidTime(
+            f"the datetime {moment.isoformat()} has no zone, so it may be anywhere: give an aware "
+            "one, such as datetime.now(timezone.utc) or moment.astimezone()"
+        )
+    return _epoch_ms(moment, moment.isoformat())
+
+
+def datetime_of(timestamp_ms: int) -> datetime | None:
+    """The timestamp of a record as an aware `datetime` in UTC.
+
+    None where a record carries no time (-1), and beyond the calendar's end, the year 9999.
+    """
+    if timestamp_ms == NO_TIMESTAMP:
+        return None
+    try:
+        return _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return None
 
 
 def format_time(timestamp_ms: int, zone: tzinfo | None = None) -> str:
@@ -180,7 +257,14 @@ def _calendar_guess(word: str) -> str | None:
 def _parse_relative(anchor: str | None, distances: str, now_ms: int, zone: tzinfo | None) -> int:
     start = _anchor_ms((anchor or "now").lower(), now_ms, zone)
     for sign, steps in _DISTANCE.findall(distances):
-        length = sum(int(n) * _UNIT_MS[unit.lower()] for n, unit in _STEP.findall(steps))
+        length = 0
+        for count, unit in _STEP.findall(steps):
+            if unit == "M":
+                raise InvalidTime(
+                    f"{anchor or ''}{distances}: M can be minutes or months: for minutes write "
+                    f"{sign}{count}m, for months days such as {sign}{int(count) * 30}d"
+                )
+            length += int(count) * _UNIT_MS[unit.lower()]
         start += length if sign == "+" else -length
     if start < 0:
         raise InvalidTime(
@@ -247,12 +331,20 @@ def _resolve(naive: datetime, zone: tzinfo | None, word: str, *, lenient: bool =
 
 
 def _localised(naive: datetime, zone: tzinfo | None) -> datetime:
-    return naive.astimezone() if zone is None else naive.replace(tzinfo=zone)
+    if zone is not None:
+        return naive.replace(tzinfo=zone)
+    try:
+        return naive.astimezone()
+    except (OverflowError, ValueError):
+        # The first and the last days of the calendar have the offset of the days beside them.
+        is_late = naive.year > _EPOCH.year
+        beside = naive - _CALENDAR_EDGE if is_late else naive + _CALENDAR_EDGE
+        return naive.replace(tzinfo=beside.astimezone().tzinfo)
 
 
 def _epoch_ms(moment: datetime, word: str) -> int:
     # Whole numbers throughout: a float of today's microseconds cannot hold every millisecond.
-    distance = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    distance = moment - _EPOCH
     milliseconds = distance // timedelta(milliseconds=1)
     if milliseconds < 0:
         raise InvalidTime(

@@ -6,8 +6,10 @@ Times are milliseconds since the epoch in fields that end in ``_ms``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
+from client.times import datetime_of
 from protocol.records.layout import TimestampType
 
 Header = tuple[str, bytes | None]
@@ -43,6 +45,11 @@ class ConsumerRecord(NamedTuple):
     leader_epoch: int
 
     @property
+    def time(self) -> datetime | None:
+        """`timestamp_ms` as an aware `datetime` in UTC, None where the record carries no time."""
+        return datetime_of(self.timestamp_ms)
+
+    @property
     def topic_partition(self) -> TopicPartition:
         """The log this record was read from."""
         return TopicPartition(self.topic, self.partition)
@@ -61,6 +68,11 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
     timestamp_type: TimestampType
 
+    @property
+    def time(self) -> datetime | None:
+        """`timestamp_ms` as an aware `datetime` in UTC, None where there is no time."""
+        return datetime_of(self.timestamp_ms)
+
 
 class OffsetAndTimestamp(NamedTuple):
     """The first record at or after a time: its offset, its own timestamp, its leader epoch."""
@@ -68,6 +80,11 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp_ms: int
     leader_epoch: int
+
+    @property
+    def time(self) -> datetime | None:
+        """`timestamp_ms` as an aware `datetime` in UTC, None where there is no time."""
+        return datetime_of(self.timestamp_ms)
 
 
 class OffsetAndMetadata(NamedTuple):

@@ -9,6 +9,7 @@ from config.errors import ConfigErrors, Problem
 from config.group import check_group_overrides
 from config.load import load, with_dynamic
 from config.model import BrokerConfig, Listener, Setting, TopicConfig
+from config.reload import plan_reload
 from config.topic import check_topic_overrides, topic_config
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "check_group_overrides",
     "check_topic_overrides",
     "load",
+    "plan_reload",
     "topic_config",
     "with_dynamic",
 ]

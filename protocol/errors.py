@@ -21,6 +21,21 @@ Messages never carry payload bytes: they name the place, what was expected and w
 
 from __future__ import annotations
 
+_HTTP_STARTS = ("GET ", "POST", "PUT ", "HEAD", "DELE", "OPTI", "PATC", "CONN", "PRI ", "HTTP")
+_CURES = {
+    "TLS": "the listener speaks Kafka's protocol without TLS; set security.protocol=PLAINTEXT in "
+    "the client",
+    "HTTP": "the listener speaks Kafka's protocol; metrics and probes are at metrics.listener",
+}
+
+
+def _protocol_of(start: bytes) -> str:
+    """Which protocol other than Kafka's begins with four bytes; empty when none is known."""
+    if start[0] in (0x15, 0x16) and start[1] == 0x03:
+        # An alert or a handshake of TLS 1.0 to 1.3.
+        return "TLS"
+    return "HTTP" if start.decode("latin-1") in _HTTP_STARTS else ""
+
 
 class ProtocolError(Exception):
     """Base of every fault found while turning bytes into values or values into bytes."""
@@ -32,13 +47,16 @@ class MalformedFrame(ProtocolError):
     Attributes:
         size: the claimed size in bytes.
         limit: the largest size accepted, in bytes.
+        foreign: the protocol that begins with these four bytes, empty when none is known.
     """
 
     def __init__(self, size: int, limit: int) -> None:
         """Say what was claimed and what would have been accepted."""
-        super().__init__(f"frame of {size} bytes is outside 1..{limit}")
         self.size = size
         self.limit = limit
+        self.foreign = _protocol_of(size.to_bytes(4, "big", signed=True))
+        hint = f"; it begins as {self.foreign} does: {_CURES[self.foreign]}" if self.foreign else ""
+        super().__init__(f"frame of {size} bytes is outside 1..{limit}{hint}")
 
 
 class MalformedRequest(ProtocolError):

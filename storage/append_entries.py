@@ -14,6 +14,7 @@ Source: Kafka `LogValidator` (validateRecord, validateBatch). Read next: `storag
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple, NoReturn, TypedDict
 
 from protocol.errors import InvalidRecords
@@ -435,8 +436,24 @@ def raise_faults(faults: Faults, window: Window) -> NoReturn:
 def _fault_text(kind: int, timestamp: int, window: Window) -> str:
     """Why one record was refused, for the producer."""
     if kind == record_loops.FAULT_TIMESTAMP_RANGE:
+        is_late = timestamp > window.newest
+        bound, limit, side = (
+            (window.newest, "message.timestamp.after.max.ms", "newest")
+            if is_late
+            else (window.oldest, "message.timestamp.before.max.ms", "oldest")
+        )
         return (
-            f"timestamp {timestamp} is outside of the range "
-            f"{window.oldest} to {window.newest} that the topic accepts now"
+            f"timestamp {timestamp} ({_iso(timestamp)}) is too {'new' if is_late else 'old'}: by "
+            f"{limit} of the topic and the broker's clock the {side} accepted now is {bound} "
+            f"({_iso(bound)})"
         )
     return _FAULT_TEXTS[kind]
+
+
+def _iso(timestamp: int) -> str:
+    """A timestamp as people write it, in UTC."""
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        return "outside of the calendar"
+    return f"{moment.isoformat(timespec='milliseconds')}Z"

@@ -258,21 +258,21 @@ class DataDir:
         """The broker's settings that were made at run time."""
         return self._journal.broker_overrides
 
-    def set_broker_overrides(self, overrides: Mapping[str, str]) -> BrokerConfig:
-        """Replace the broker's run-time settings, durably; the configuration now in force.
-
-        Topics that inherit a changed setting follow at once.
+    def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
+        """Replace the broker's run-time settings, durably; topics that inherit them follow.
 
         Raises:
-            ConfigErrors: they are not acceptable; nothing was changed.
-            StorageFailed: they could not be written; nothing was changed.
+            ConfigErrors, StorageFailed: bad, or could not be written; nothing was changed.
         """
-        config = with_dynamic(self.broker_config, overrides)
+        with_dynamic(self.broker_config, overrides)
         self._journal.set_broker_overrides(overrides)
-        self.broker_config = config
+        self.reload(self.broker_config)
+
+    def reload(self, config: BrokerConfig) -> None:
+        """Put `config` in force, under the run-time settings; raises ConfigErrors before it."""
+        self.broker_config = config = with_dynamic(config, self.broker_overrides)
         for topic in self.topics.values():
             self._reconfigure(topic, topic_config(topic.overrides, config))
-        return config
 
     def group_overrides(self) -> dict[str, dict[str, str]]:
         """The own settings of groups that have some, by group id."""

@@ -11,36 +11,77 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from client.admin import Admin
+    from client.batches import Delivery
     from client.consumer import Consumer
-    from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
+    from client.descriptions import NewTopic
+    from client.errors import (
+        BadRecords,
+        BrokerRefused,
+        BrokerUnreachable,
+        ClientBroken,
+        ClientError,
+        InvalidTime,
+        InvalidType,
+        InvalidUse,
+        ListenerFailed,
+        NotThere,
+        UnsupportedByBroker,
+    )
     from client.producer import Producer
-    from client.types import ConsumerRecord, OffsetAndTimestamp, RecordMetadata, TopicPartition
+    from client.types import (
+        ConsumerRecord,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        RecordMetadata,
+        TopicPartition,
+    )
+    from protocol.error_codes import ErrorCode
+    from protocol.records.layout import TimestampType
+
+    __version__: str
 
 __all__ = [
     "Admin",
+    "BadRecords",
     "BrokerRefused",
     "BrokerUnreachable",
+    "ClientBroken",
     "ClientError",
     "Consumer",
     "ConsumerRecord",
+    "Delivery",
+    "ErrorCode",
+    "InvalidTime",
+    "InvalidType",
     "InvalidUse",
+    "ListenerFailed",
+    "NewTopic",
+    "NotThere",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Producer",
     "RecordMetadata",
+    "TimestampType",
     "TopicPartition",
+    "UnsupportedByBroker",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """The public names, from the client's modules (PEP 562)."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from client import admin, consumer, errors, producer, types
+    """The public names, from the modules that define them, and the version (PEP 562)."""
+    if name == "__version__":
+        from cli.version import version_of_package
 
-    for module in (admin, consumer, producer, types, errors):
-        if name in vars(module):
-            globals()[name] = vars(module)[name]
-            break
+        globals()[name] = version_of_package()
+    elif name in __all__:
+        from client import admin, batches, consumer, descriptions, errors, producer, types
+
+        for module in (admin, batches, consumer, descriptions, producer, types, errors):
+            if name in vars(module):
+                globals()[name] = vars(module)[name]
+                break
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return globals()[name]
 
 

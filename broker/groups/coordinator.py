@@ -62,7 +62,7 @@ from broker.topics import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.groups.coordinator")
 
 _MS_PER_MINUTE: Final = 60_000
 _RECORD_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -24,7 +24,7 @@ from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.groups.forgetting")
 
 
 class Forgetting:

@@ -30,7 +30,7 @@ from storage.log_values import Isolation
 if TYPE_CHECKING:
     from storage.log import Log
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.groups.internal_topic")
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 WhenDone: TypeAlias = Callable[[ErrorCode], object]

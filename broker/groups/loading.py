@@ -31,7 +31,7 @@ from broker.groups.offset_records import (
 from broker.groups.offsets import OffsetTable
 from protocol.stored.codec import UnknownRecord
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.groups.loading")
 
 _Newest: TypeAlias = dict[bytes, bytes | None]
 

@@ -53,7 +53,7 @@ from protocol.stored.codec import UnknownRecord
 if TYPE_CHECKING:
     from storage.log import Log
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.transactions.coordinator")
 
 _EXPIRY_INTERVAL_MS: Final = 3_600_000
 _NOBODY: Final = (-1, -1)

@@ -74,7 +74,7 @@ def audit(spark: SparkSession, settings: AuditSettings, progress: Progress = sil
     bad = tuple(row for row in rows if row["defects"])
     records = sum(row["records"] for row in rows)
     return Outcome(
-        code=JobCode.DATA_LOSS if bad else JobCode.DONE,
+        code=JobCode.DAMAGED if bad else JobCode.DONE,
         sentence=f"{len(rows)} segments, {records:,} records, {total:,} bytes: "
         f"{len(bad)} segments have defects",
         report={"segments": len(rows), "records": records, "bytes": total, "defective": list(bad)},

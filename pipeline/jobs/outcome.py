@@ -5,9 +5,13 @@
 | 0    | done                                                           |
 | 1    | the broker, the disk or Spark refused                          |
 | 2    | the settings are wrong                                         |
-| 3    | nothing to do                                                  |
-| 4    | data loss or damage was found                                  |
-| 5    | another run has taken over                                     |
+| 3    | no broker answered                                             |
+| 4    | a topic, partition or group that was named does not exist      |
+| 6    | data loss or damage was found                                  |
+| 7    | nothing to do                                                  |
+| 8    | another run has taken over                                     |
+
+The numbers mean what they mean for every command: `cli.exit_codes` has the same table.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from typing import Any
 
 from pipeline.errors import (
     BadOptions,
+    BrokerRefused,
+    BrokerUnreachable,
     CorruptData,
     DataLoss,
     Fenced,
@@ -26,6 +32,9 @@ from pipeline.errors import (
     NoJava,
     PipelineError,
 )
+from protocol.error_codes import ErrorCode
+
+_MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND})
 
 Progress = Callable[[str], None]
 """Told what a job is about to do, one short sentence at a time."""
@@ -37,9 +46,11 @@ class JobCode(IntEnum):
     DONE = 0
     FAILED = 1
     USAGE = 2
-    NOTHING_TO_DO = 3
-    DATA_LOSS = 4
-    FENCED = 5
+    UNREACHABLE = 3
+    NOT_FOUND = 4
+    DAMAGED = 6
+    NOTHING_TO_DO = 7
+    FENCED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +71,10 @@ def code_of(error: PipelineError) -> JobCode:
     """The code for an error that ended a job."""
     table: tuple[tuple[tuple[type[PipelineError], ...], JobCode], ...] = (
         ((BadOptions, NoJava), JobCode.USAGE),
-        ((DataLoss, CorruptData), JobCode.DATA_LOSS),
+        ((BrokerUnreachable,), JobCode.UNREACHABLE),
+        ((DataLoss, CorruptData), JobCode.DAMAGED),
         ((Fenced, JournalConflict), JobCode.FENCED),
     )
+    if isinstance(error, BrokerRefused) and error.code in _MISSING:
+        return JobCode.NOT_FOUND
     return next((code for kinds, code in table if isinstance(error, kinds)), JobCode.FAILED)

@@ -65,7 +65,7 @@ def translate(settings: TranslateSettings, progress: Progress = silent) -> Outco
     missing = sum(row["target_offset"] is None for row in rows)
     verb = "committed" if settings.commit else "would commit"
     return Outcome(
-        code=JobCode.DATA_LOSS if missing else JobCode.DONE,
+        code=JobCode.DAMAGED if missing else JobCode.DONE,
         sentence=f"{verb} {len(rows) - missing} offsets, {missing} have no time to go by",
         report={"rows": rows, "committed": settings.commit},
         rows=tuple(rows),

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cli.exit_codes import ExitCode
+from tests.support.cli import environment, ok, tidelog
 from tidelog.testing import BrokerDidNotStart, RunningBroker, running_broker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,36 +27,6 @@ def server() -> Iterator[RunningBroker]:
     """One broker for this file; each test has topics of its own."""
     with running_broker(settings={"num.partitions": "2"}) as running:
         yield running
-
-
-def environment(server: RunningBroker | None) -> dict[str, str]:
-    variables = {**os.environ, "TZ": "America/New_York", "PYTHONPATH": str(ROOT)}
-    if server is not None:
-        variables["KAFKA_BOOTSTRAP_SERVERS"] = server.bootstrap
-    return variables
-
-
-def tidelog(
-    *words: str, server: RunningBroker | None = None, given: str | bytes = b""
-) -> "subprocess.CompletedProcess[str]":
-    data = given.encode() if isinstance(given, str) else given
-    done = subprocess.run(
-        [sys.executable, "-m", "tidelog", *words],
-        input=data,
-        capture_output=True,
-        env=environment(server),
-        timeout=60,
-        check=False,
-    )
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
-
-
-def ok(*words: str, server: RunningBroker, given: str | bytes = b"") -> str:
-    done = tidelog(*words, server=server, given=given)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
 
 
 def parsed(*words: str, server: RunningBroker) -> Any:
@@ -200,7 +171,10 @@ def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> 
     move = ("group", "reset", "g", "--to-time", "2013-07-04")
     moved = parsed(*move, "--dry-run", server=server)["positions"][0]
     assert (moved["from"], moved["to"]) == (2, 0)
-    ok(*move, server=server)
+    shown = tidelog(*move, server=server)
+    assert shown.stderr == "Nothing was changed; add --execute to do it.\n"
+    assert parsed("group", "describe", "g", server=server)["positions"][0]["lag"] == 0
+    ok(*move, "--execute", server=server)
     assert parsed("group", "describe", "g", server=server)["positions"][0]["lag"] == 2
     ok("group", "delete", "g", "-y", server=server)
     assert tidelog("group", "describe", "g", server=server).returncode == ExitCode.NOT_FOUND

@@ -135,4 +135,4 @@ def test_spark_submit_runs_a_job_on_standalone_workers_out_of_the_zip(
     assert first.returncode == 0, first.stderr[-3000:]
     assert json.loads(first.stdout.splitlines()[-1])["rows"] == 1000
     again = submit()
-    assert again.returncode == 3, again.stderr[-3000:]
+    assert again.returncode == 7, again.stderr[-3000:]

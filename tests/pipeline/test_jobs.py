@@ -328,8 +328,8 @@ def test_offsets_are_translated_by_time(broker: Broker) -> None:
 def test_the_command_line_speaks_json_and_codes(
     broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["lag", "-b", broker.bootstrap, "--group", "nobody", "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["code"] == 3
+    assert main(["lag", "-b", broker.bootstrap, "--group", "nobody", "--json"]) == 7
+    assert json.loads(capsys.readouterr().out)["code"] == 7
 
 
 def test_flights_are_streamed_archived_queried_and_restored(

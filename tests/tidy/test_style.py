@@ -10,10 +10,11 @@ from tests.tidy.tree import PACKAGES, ROOT, body_lines, python_files, source, tr
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
-BOUNDARIES = {  # where anything may arrive: of a request, of a job, of a command
+BOUNDARIES = {  # where anything may arrive: of a request, of a job, of a command, of a listener
     "broker/dispatch.py",
     "broker/housekeeping.py",
     "cli/main.py",
+    "client/rebalance.py",
     "pipeline/launch.py",
 }
 LONG_LOOPS = {  # compiled loops in which a call for each step would cost more than the step
@@ -145,4 +146,15 @@ def test_text_files_end_with_one_newline_and_have_no_trailing_space() -> None:
             for number, line in enumerate(text.splitlines(), 1)
             if line != line.rstrip()
         ]
+    assert wrong == []
+
+
+def test_loggers_have_the_same_name_in_the_wheel_and_in_the_checkout() -> None:
+    """Made from __name__ they would not: in the wheel every package lives under tidelog."""
+    wrong = [
+        f"{path}: {argument}"
+        for path in _CODE
+        for argument in re.findall(r"^logger = logging\.getLogger\((.*)\)$", source(path), re.M)
+        if argument != f'"tidelog.{".".join(path.with_suffix("").parts)}"'
+    ]
     assert wrong == []

@@ -3,7 +3,8 @@
 import click
 import pytest
 
-from cli.consume import Reading, Start, StartType
+from cli.consume import StartType
+from cli.reading import Reading, Start
 from client.types import ConsumerRecord
 from protocol.records.layout import TimestampType
 
@@ -30,7 +31,9 @@ def test_a_start_is_a_word_an_offset_or_a_time(text: str, expected: Start) -> No
     ("text", "sentence"),
     [
         ("1372953600", "looks like seconds.*for an offset write offset:1372953600"),
-        ("newest", "is not a time"),
+        ("newest", "did you mean latest"),
+        ("Beginning", "did you mean earliest"),
+        ("soon", "is not a time.*or write earliest or latest; for an offset write offset:N"),
     ],
 )
 def test_what_is_neither_is_refused(text: str, sentence: str) -> None:

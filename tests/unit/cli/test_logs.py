@@ -2,7 +2,9 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,16 @@ def test_a_json_line_holds_everything(tmp_path: Path) -> None:
     assert (first["level"], first["logger"], first["message"]) == ("info", "tides", "high water")
     assert first["time"].endswith("Z")
     assert "ValueError: ebb" in second["traceback"]
+
+
+def test_a_text_line_has_its_time_with_the_zone(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    set_up(level="info", form="text", file=str(file))
+    logger.info("high water")
+    time, level, name, *words = file.read_text().split()
+    assert datetime.fromisoformat(time).utcoffset() is not None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", time)
+    assert (level, name, words) == ("INFO", "tides:", ["high", "water"])
 
 
 def test_a_moved_file_is_opened_anew(tmp_path: Path) -> None:

@@ -28,4 +28,4 @@ def test_a_pair_without_a_key_or_value_is_refused(pair: str) -> None:
 def test_a_missing_configuration_is_one_sentence() -> None:
     with pytest.raises(CommandFailed, match="cannot read the configuration /nope") as caught:
         read_config("/nope")
-    assert caught.value.code is ExitCode.CONFIG
+    assert caught.value.code is ExitCode.NOT_FOUND

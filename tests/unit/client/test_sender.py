@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from client.batches import Batch, Delivery
-from client.errors import BrokerRefused, BrokerUnreachable, ClientError
+from client.errors import BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
 from client.identity import ProducerIdentity
 from client.sender import Sender, SenderOptions
 from client.types import TopicPartition
@@ -246,3 +246,116 @@ async def test_closing_fails_what_is_unsettled() -> None:
         await asyncio.sleep(0.01)
     with pytest.raises(ClientError, match="closed"):
         await delivery
+
+
+class SilentBroker(FakeBroker):
+    """Answers nothing; whatever `stuck` names never returns."""
+
+    def __init__(self, stuck: str) -> None:
+        super().__init__()
+        self.stuck = stuck
+
+    async def _wait(self, what: str) -> None:
+        if self.stuck == what:
+            await asyncio.Event().wait()
+
+    async def leader(self, partition: TopicPartition) -> int:
+        await self._wait("leader")
+        return await super().leader(partition)
+
+    async def connection(self, node_id: int) -> FakeBroker:
+        await self._wait("connection")
+        return self
+
+    async def drained(self) -> None:
+        await self._wait("drained")
+
+    async def send(
+        self, request: ProduceRequest, key: int, version: int, *, timeout_ms: int
+    ) -> ProduceResponse:
+        await self._wait("answer")
+        return await super().send(request, key, version, timeout_ms=timeout_ms)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("stuck", ["leader", "connection", "drained", "answer"])
+async def test_no_record_waits_longer_than_its_time_whatever_is_stuck(
+    stuck: str, idempotent: bool
+) -> None:
+    """A request that was under way used to be waited for until it timed out by itself."""
+    broker = SilentBroker(stuck)
+    async with sending(broker, idempotent=idempotent, delivery_timeout_ms=50) as send:
+        async with asyncio.timeout(10):
+            with pytest.raises(BrokerUnreachable, match="not acknowledged within 50 ms"):
+                await send(b"a")
+        if stuck != "leader":
+            # The sender is not stuck with it.
+            broker.stuck = ""
+            async with asyncio.timeout(10):
+                await send(b"b")
+            assert values(broker)[-1] == b"b"
+
+
+async def test_a_late_answer_to_what_was_given_up_changes_nothing() -> None:
+    broker = FakeBroker()
+    release = asyncio.Event()
+    send_now = broker.send
+
+    async def send_late(*args: Any, **options: Any) -> ProduceResponse:
+        await release.wait()
+        return await send_now(*args, **options)
+
+    broker.send = send_late  # type: ignore[method-assign]
+    async with sending(broker, delivery_timeout_ms=50) as send:
+        with pytest.raises(BrokerUnreachable, match="may or may not be stored"):
+            await send(b"a")
+        release.set()
+        while len(broker.sent) < 1:
+            await asyncio.sleep(0.01)
+        # Its answer comes 5 ms after it was sent.
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            await send(b"b")
+    assert broker.sent[-1] == (101, 0, [b"b"])
+
+
+@pytest.mark.parametrize("place", ["leader", "send"])
+async def test_a_defect_fails_what_waits_and_every_later_record(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to end the task in silence, and everybody waited for ever."""
+    broker = FakeBroker()
+
+    async def planted(*_: object, **__: object) -> None:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(broker, place, planted)
+    async with sending(broker) as send, asyncio.timeout(10):
+        first, second = send(b"a"), send(b"b")
+        for delivery in (first, second):
+            with pytest.raises(ClientBroken, match="KeyError: 'planted'") as caught:
+                await delivery
+            assert isinstance(caught.value.__cause__, KeyError)
+        with pytest.raises(ClientBroken):
+            send(b"c")
+
+
+async def test_a_refusal_for_size_says_the_sizes() -> None:
+    broker = FakeBroker(ErrorCode.MESSAGE_TOO_LARGE)
+    async with sending(broker) as send:
+        with pytest.raises(BrokerRefused, match=r"the batch has \d+ bytes, its largest .* about 5"):
+            await send(b"12345")
+
+
+async def test_a_refusal_for_times_says_how_many_and_the_first_ones_time() -> None:
+    broker = FakeBroker(ErrorCode.INVALID_TIMESTAMP)
+    broker.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message="a year ahead")
+    ]
+    async with sending(broker) as send:
+        delivery = send(b"a")
+        async with asyncio.timeout(10):
+            await delivery._batch.settled()
+    words = "1 of 1 records in the batch are refused, the first, which has the time 19"
+    assert words in str(delivery._batch.error)
+    assert str(delivery._batch.error).count("a year ahead") == 1

@@ -1,12 +1,21 @@
 """The grammar of times: what is understood, and how mistakes are named."""
 
-from datetime import UTC, timedelta, timezone
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from client.errors import InvalidTime
-from client.times import find_unit_mistake, format_duration, format_time, parse_time
+from client.errors import InvalidTime, InvalidType
+from client.times import (
+    datetime_of,
+    find_unit_mistake,
+    format_duration,
+    format_time,
+    parse_time,
+    to_ms,
+)
 
 NEW_YORK = ZoneInfo("America/New_York")
 NOW_MS = 1_372_953_600_000  # 2013-07-04T16:00:00Z, noon in New York
@@ -146,3 +155,63 @@ def test_what_is_written_reads_back() -> None:
 )
 def test_durations_show_their_two_largest_units(duration_ms: int, expected: str) -> None:
     assert format_duration(duration_ms) == expected
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo", "Pacific/Kiritimati"])
+def test_the_calendars_last_day_is_a_time_in_every_local_zone(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the usual way to say that there is no end."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        last_day_ms = parse_time("9999-12-31", now_ms=NOW_MS)
+        assert format_time(last_day_ms).startswith("9999-12-31T00:00:00.000")
+        assert to_ms(last_day_ms, now_ms=NOW_MS) == last_day_ms
+        with pytest.raises(InvalidTime, match="before 1970"):
+            parse_time("0001-01-01", now_ms=NOW_MS)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"), [("-1M", "write -1m"), ("today+2M", r"write \+2m"), ("-1h30M", "write -30m")]
+)
+def test_a_capital_m_is_refused_because_it_may_mean_months(text: str, cure: str) -> None:
+    with pytest.raises(InvalidTime, match=f"minutes or months: for minutes {cure}"):
+        parse(text)
+    assert parse("-1H") == NOW_MS - HOUR_MS
+
+
+@pytest.mark.parametrize("text", ["+99999999999999w", "9" * 5000, "9" * 19 + "s"])
+def test_no_text_is_a_number_that_the_wire_cannot_hold(text: str) -> None:
+    with pytest.raises(InvalidTime, match=r"beyond the largest timestamp|is no time"):
+        parse(text)
+
+
+def test_an_aware_datetime_is_a_time_and_comes_back() -> None:
+    moment = datetime(2013, 7, 4, 12, 0, 0, 250_999, tzinfo=NEW_YORK)
+    assert to_ms(moment, now_ms=0) == NOW_MS + 250
+    assert datetime_of(NOW_MS + 250) == moment.replace(microsecond=250_000)
+    assert datetime_of(-1) is None
+    assert datetime_of(-2) == datetime(1969, 12, 31, 23, 59, 59, 998_000, tzinfo=UTC)
+    assert datetime_of(2**62) is None
+
+
+@pytest.mark.parametrize(
+    ("when", "kind", "sentence"),
+    [
+        (datetime(2013, 7, 4), InvalidTime, "2013-07-04T00:00:00 has no zone"),
+        (datetime(1960, 1, 1, tzinfo=UTC), InvalidTime, "before 1970"),
+        (1372953600, InvalidTime, "looks like seconds"),
+        (-5, InvalidTime, "before 1970"),
+        (10**25, InvalidTime, "beyond the largest timestamp"),
+        (1372953600.5, InvalidType, "whole milliseconds"),
+        (True, InvalidType, "True is not a time"),
+        (None, InvalidType, "None is not a time"),
+    ],
+)
+def test_what_names_no_instant_is_refused(when: Any, kind: type[Exception], sentence: str) -> None:
+    with pytest.raises(kind, match=sentence):
+        to_ms(when, now_ms=NOW_MS)

@@ -12,7 +12,14 @@ pa = pytest.importorskip("pyarrow")
 from pipeline import launch  # noqa: E402
 from pipeline.batches import COLUMN_TYPES  # noqa: E402
 from pipeline.cluster import Cluster, FoundOffset  # noqa: E402
-from pipeline.errors import BadOptions, BrokerRefused, CorruptData, Fenced, NoJava  # noqa: E402
+from pipeline.errors import (  # noqa: E402
+    BadOptions,
+    BrokerRefused,
+    BrokerUnreachable,
+    CorruptData,
+    Fenced,
+    NoJava,
+)
 from pipeline.jobs.archive import (  # noqa: E402
     ArchiveSettings,
     Plan,
@@ -126,9 +133,11 @@ def test_a_checkpoint_of_either_source_tells_its_offsets(tmp_path: Path) -> None
 def test_errors_have_the_codes_that_the_documentation_lists() -> None:
     assert code_of(BadOptions(["x"])) == JobCode.USAGE
     assert code_of(NoJava("x")) == JobCode.USAGE
-    assert code_of(CorruptData("x")) == JobCode.DATA_LOSS
+    assert code_of(CorruptData("x")) == JobCode.DAMAGED
     assert code_of(Fenced("x")) == JobCode.FENCED
-    assert code_of(BrokerRefused("x", 3)) == JobCode.FAILED
+    assert code_of(BrokerRefused("x", 3)) == JobCode.NOT_FOUND
+    assert code_of(BrokerRefused("x", 87)) == JobCode.FAILED
+    assert code_of(BrokerUnreachable("x")) == JobCode.UNREACHABLE
 
 
 def test_bad_words_end_with_a_sentence_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:

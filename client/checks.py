@@ -1,0 +1,193 @@
+"""What callers hand in, checked before anything is queued or sent.
+
+A value of the wrong type that gets as far as the encoder fails far from the call that gave it, in a
+task that others depend on. Each check names the argument, the value, what is allowed and the cure.
+It knows types and ranges, and nothing of brokers.
+"""
+
+from collections.abc import Iterable
+
+from client.errors import InvalidType, InvalidUse
+from client.types import Header, OffsetAndMetadata, TopicPartition
+from protocol.records.layout import INT64_MAX
+
+INT32_MAX = 2**31 - 1
+
+_TEXT_BYTES_MAX = 32_767
+"""The longest text that a Kafka request can hold."""
+
+_BYTES_LIKE = (bytearray, memoryview)
+
+
+def check_number(name: str, value: object, least: int, most: int = INT32_MAX) -> None:
+    """Refuse what is not a whole number from `least` to `most`.
+
+    Raises:
+        InvalidType: it is no whole number.
+        InvalidUse: it is out of the range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidType(f"{name}={value!r} is not a whole number: give {least} to {most}")
+    if not least <= value <= most:
+        raise InvalidUse(f"{name}={value} is out of range: give {least} to {most}")
+
+
+def check_numbers(least: int, **values: object) -> None:
+    """Each named value is a whole number from `least` to what 32 bits hold, as `check_number`."""
+    for name, value in values.items():
+        check_number(name, value, least)
+
+
+def check_offset(name: str, value: object) -> None:
+    """Refuse what is no offset; raises as `check_number`."""
+    check_number(name, value, 0, INT64_MAX)
+
+
+def check_flags(**values: object) -> None:
+    """Each named value is True or False.
+
+    Raises:
+        InvalidType: one is something else.
+    """
+    for name, value in values.items():
+        if not isinstance(value, bool):
+            raise InvalidType(f"{name}={value!r} is neither True nor False")
+
+
+def check_text(name: str, value: object, *, errors: str = "strict") -> None:
+    """Refuse what a request cannot hold as a name: other types, nothing, too much, no Unicode.
+
+    Raises:
+        InvalidType: it is no str.
+        InvalidUse: it is empty, too long, or holds what UTF-8 cannot encode.
+    """
+    if not isinstance(value, str):
+        hint = f": decode it, {value!r}.decode()" if isinstance(value, bytes) else ""
+        raise InvalidType(f"{name}={value!r} is {_kind(value)}, and a str is wanted{hint}")
+    if not value:
+        raise InvalidUse(f"{name} is empty: give a name")
+    try:
+        size = len(value.encode("utf-8", errors))
+    except UnicodeEncodeError:
+        raise InvalidUse(f"{name}={value!r} holds half a character: UTF-8 has no such") from None
+    if size > _TEXT_BYTES_MAX:
+        raise InvalidUse(f"{name} has {size} bytes in UTF-8: give {_TEXT_BYTES_MAX} at most")
+
+
+def check_texts(**values: object) -> None:
+    """Each named value is None or passes `check_text`."""
+    for name, value in values.items():
+        if value is not None:
+            check_text(name, value)
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse what is not one of `choices`.
+
+    Raises:
+        InvalidUse: it is something else; a str or not.
+    """
+    known = list(choices)
+    if value not in known:
+        raise InvalidUse(f"there is no {name} {value!r}: choose {', '.join(known)}")
+
+
+def check_sharing(
+    topics: Iterable[object], group_id: object, instance_id: object, *, wait_for_topics: bool
+) -> None:
+    """Refuse what names no topics or no group; a list of topics is the usual slip.
+
+    Raises:
+        InvalidType: a name is no str.
+        InvalidUse: a name is no usable text, or what needs a group has none.
+    """
+    for topic in topics:
+        if isinstance(topic, list | tuple | set | frozenset):
+            names = ", ".join(repr(name) for name in topic)
+            raise InvalidType(
+                f"topics are given one by one, not as a {type(topic).__name__}: "
+                f"write Consumer({names}) or Consumer(*topics)"
+            )
+        check_text("topic", topic)
+    check_texts(group_id=group_id, group_instance_id=instance_id)
+    if group_id is None and (instance_id is not None or wait_for_topics):
+        name = "wait_for_topics" if wait_for_topics else "group_instance_id"
+        raise InvalidUse(f"{name} needs a group_id")
+
+
+def partition_of(value: object) -> TopicPartition:
+    """A `TopicPartition`, which may be given as any pair of a topic and a number.
+
+    Raises:
+        InvalidType: it is no pair, or of other types.
+        InvalidUse: the name or the number is out of its range.
+    """
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise InvalidType(f"{value!r} is not a partition: write TopicPartition(topic, number)")
+    topic, number = value
+    check_text("topic", topic)
+    check_number("partition", number, 0)
+    return TopicPartition(topic, number)
+
+
+def position_of(name: str, value: object) -> OffsetAndMetadata:
+    """A position to commit, which may be given as a bare offset.
+
+    Raises:
+        InvalidType: it is neither.
+        InvalidUse: the offset is negative or too large.
+    """
+    if isinstance(value, OffsetAndMetadata):
+        check_offset(name, value.offset)
+        if value.metadata:
+            check_text(f"{name}.metadata", value.metadata)
+        return value
+    check_offset(name, value)
+    assert isinstance(value, int)
+    return OffsetAndMetadata(value)
+
+
+def content_of(name: str, value: object) -> bytes | None:
+    """The bytes of a key, a value or a header; buffers are copied, since they may change.
+
+    Raises:
+        InvalidType: it is neither bytes nor None.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, _BYTES_LIKE):
+        return bytes(value)
+    hint = f"encode it, {_shortened(value)}.encode()" if isinstance(value, str) else "encode it"
+    raise InvalidType(f"the {name} is {_kind(value)}, and bytes or None are wanted: {hint}")
+
+
+def headers_of(headers: object) -> tuple[Header, ...]:
+    """Headers as pairs of a str and bytes; a mapping will do.
+
+    Raises:
+        InvalidType: they are no pairs, or of other types.
+        InvalidUse: a name is no usable text.
+    """
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+        raise InvalidType(f"headers={headers!r} are no pairs: write [('name', b'value'), ...]")
+    checked = []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidType(f"the header {pair!r} is no pair: write ('name', b'value')")
+        name, content = pair
+        if name != "":
+            # What is no UTF-8 is read with escapes, and may go where it came from.
+            check_text("header name", name, errors="surrogateescape")
+        checked.append((name, content_of(f"value of header {name!r}", content)))
+    return tuple(checked)
+
+
+def _kind(value: object) -> str:
+    """What a value is, for a sentence, such as ``a str``."""
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
+
+
+def _shortened(value: str) -> str:
+    return repr(value if len(value) <= 20 else f"{value[:20]}...")

@@ -1,0 +1,74 @@
+"""What a group's sharing means for one consumer: what is let go and taken, and who hears of it.
+
+The bridge between `client.group`, which knows when, and `client.fetching` and `client.positions`,
+which know what is read and how far. A user's listener that fails is reported and keeps no partition
+from the member it goes to.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+
+from client.errors import ListenerFailed
+from client.fetching import Fetcher
+from client.positions import Positions
+from client.types import TopicPartition
+
+Listener = Callable[[frozenset[TopicPartition]], Awaitable[None] | None]
+"""What a user may want to hear of assignments, as a function or a coroutine function."""
+
+
+class Rebalance:
+    """Made for one start of a consumer; its two methods are what a `GroupMember` calls."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        positions: Positions,
+        *,
+        on_assigned: Listener | None,
+        on_revoked: Listener | None,
+        is_auto_commit: bool,
+    ) -> None:
+        """`is_auto_commit`: what was dealt with is committed before partitions go."""
+        self._fetcher = fetcher
+        self._positions = positions
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._is_auto_commit = is_auto_commit
+
+    async def revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Commit and stop reading these.
+
+        Raises:
+            ListenerFailed: `on_revoked` raised; the partitions are gone all the same.
+        """
+        fetcher = self._fetcher
+        readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]
+        try:
+            await _tell("on_revoked", self._on_revoked, partitions)
+        finally:
+            if self._is_auto_commit:
+                await self._positions.commit_consumed(readers)
+            fetcher.set_partitions(fetcher.readers.keys() - partitions)
+
+    async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Read exactly these.
+
+        Raises:
+            ListenerFailed: `on_assigned` raised; the partitions are read all the same.
+        """
+        self._fetcher.set_partitions(partitions)
+        await _tell("on_assigned", self._on_assigned, partitions)
+
+
+async def _tell(
+    name: str, listener: Listener | None, partitions: frozenset[TopicPartition]
+) -> None:
+    if listener is None:
+        return
+    try:
+        answer = listener(partitions)
+        if inspect.isawaitable(answer):
+            await answer
+    except Exception as error:
+        raise ListenerFailed(f"{name} raised {type(error).__name__}: {error}") from error

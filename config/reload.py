@@ -1,0 +1,51 @@
+"""What of a configuration that was read again can be taken over by a running broker.
+
+The same settings may change as through the protocol (``dynamic`` in `config.broker_keys`); the
+others are named, because they wait for a restart.
+"""
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from config.broker_keys import BROKER_KEYS
+from config.model import BrokerConfig, Setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadPlan:
+    """`config` is what shall be in force, without what was set at run time.
+
+    Its fields are as before: `config.load.with_dynamic` makes them from its settings. `changed` and
+    `needs_restart` are names of settings.
+    """
+
+    config: BrokerConfig
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+
+
+def plan_reload(running: BrokerConfig, given: BrokerConfig, fresh: BrokerConfig) -> ReloadPlan:
+    """What changes from `running` to `fresh`; `given` is what the broker was started with."""
+    settings = dict(running.settings)
+    changed, needs_restart = [], []
+    for name, key in BROKER_KEYS.items():
+        setting = fresh.settings.get(name)
+        before = running if key.dynamic else given
+        if _text(setting) == _text(before.settings.get(name)):
+            continue
+        if not key.dynamic:
+            needs_restart.append(name)
+            continue
+        changed.append(name)
+        settings.pop(name, None)
+        if setting is not None:
+            settings[name] = setting
+    return ReloadPlan(
+        config=replace(running, settings=MappingProxyType(settings), notices=fresh.notices),
+        changed=tuple(changed),
+        needs_restart=tuple(needs_restart),
+    )
+
+
+def _text(setting: Setting | None) -> str | None:
+    return None if setting is None else setting.text

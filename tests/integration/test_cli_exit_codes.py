@@ -1,0 +1,196 @@
+"""One table of exit codes for all commands: what a code means does not depend on the command.
+
+For each command every kind of failure that it can meet stands here with its words. `test_every_...`
+holds that no command is left out, so a new one has to say what its failures are.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.exit_codes import ExitCode
+from cli.main import COMMANDS, command, run
+from pipeline.jobs.outcome import JobCode
+from tests.support.cli import tidelog
+from tidelog.testing import RunningBroker, running_broker
+
+NOWHERE = ["-b", "127.0.0.1:1"]
+
+USAGE, UNREACHABLE, NOT_FOUND = ExitCode.USAGE, ExitCode.UNREACHABLE, ExitCode.NOT_FOUND
+
+CASES: list[tuple[list[str], ExitCode]] = [
+    # Two options that contradict each other, a value that is none, a word too many.
+    (["serve", "--listen", "nowhere"], USAGE),
+    (["topic", "create", "t", "-p", "0"], USAGE),
+    (["topic", "list", "t"], USAGE),
+    (["topic", "describe"], USAGE),
+    (["topic", "alter", "t", "--set", "a=1", "--unset", "a"], USAGE),
+    (["topic", "alter", "t"], USAGE),
+    (["topic", "partitions", "t", "0"], USAGE),
+    (["topic", "delete", "t"], USAGE),
+    (["produce", "t", "--timestamp", "now", "--timestamp-field", "t"], USAGE),
+    (["produce", "t", "-K", ":", "--format", "json"], USAGE),
+    (["consume", "t", "--from", "now", "--until", "-1h"], USAGE),
+    (["consume", "t", "--until", "-1h"], USAGE),
+    (["consume", "t", "--json", "--format", "{value}"], USAGE),
+    (["consume", "t", "-p", "0", "-g", "g"], USAGE),
+    (["offsets", "t", "--earliest", "--latest"], USAGE),
+    (["offsets", "t", "--at", "now", "--max-timestamp"], USAGE),
+    (["offsets", "t", "--at", "-1M"], USAGE),
+    (["group", "list", "x"], USAGE),
+    (["group", "describe"], USAGE),
+    (["group", "delete", "g"], USAGE),
+    (["group", "reset", "g"], USAGE),
+    (["group", "reset", "g", "--to-earliest", "--to-latest", "-t", "t"], USAGE),
+    (["group", "reset", "g", "--to-earliest", "--execute", "--dry-run"], USAGE),
+    (["dump-segment", "README.md"], USAGE),
+    (["fsck", "docs"], USAGE),
+    (["export-kraft", "docs", "TARGET"], USAGE),
+    (["import", "docs", "TARGET"], USAGE),
+    (["config", "check"], USAGE),
+    (["config", "list", "a", "b"], USAGE),
+    (["doctor", "x", "y"], USAGE),
+    (["version", "x"], USAGE),
+    (["spark", "archive"], USAGE),
+    # No broker at the address.
+    (["topic", "create", "t", *NOWHERE], UNREACHABLE),
+    (["topic", "list", *NOWHERE], UNREACHABLE),
+    (["topic", "describe", "t", *NOWHERE], UNREACHABLE),
+    (["topic", "alter", "t", "--set", "a=1", *NOWHERE], UNREACHABLE),
+    (["topic", "partitions", "t", "2", *NOWHERE], UNREACHABLE),
+    (["topic", "delete", "t", "-y", *NOWHERE], UNREACHABLE),
+    (["produce", "t", *NOWHERE], UNREACHABLE),
+    (["consume", "t", *NOWHERE], UNREACHABLE),
+    (["consume", "t", "-g", "g", *NOWHERE], UNREACHABLE),
+    (["offsets", "t", *NOWHERE], UNREACHABLE),
+    (["group", "list", *NOWHERE], UNREACHABLE),
+    (["group", "describe", "g", *NOWHERE], UNREACHABLE),
+    (["group", "delete", "g", "-y", *NOWHERE], UNREACHABLE),
+    (["group", "reset", "g", "--to-earliest", *NOWHERE], UNREACHABLE),
+    (["spark", "lag", *NOWHERE], UNREACHABLE),
+    # What is named does not exist: a topic, a partition, a group, a setting, a file.
+    (["serve", "--config", "nowhere.properties"], NOT_FOUND),
+    (["topic", "describe", "nope"], NOT_FOUND),
+    (["topic", "alter", "nope", "--set", "retention.ms=1"], NOT_FOUND),
+    (["topic", "alter", "there", "--unset", "nope"], NOT_FOUND),
+    (["topic", "partitions", "nope", "2"], NOT_FOUND),
+    (["topic", "delete", "nope", "-y"], NOT_FOUND),
+    (["produce", "there", "-p", "9"], NOT_FOUND),
+    (["produce", "there", "nowhere.txt"], NOT_FOUND),
+    (["consume", "nope"], NOT_FOUND),
+    (["consume", "nope", "-g", "g"], NOT_FOUND),
+    (["consume", "there", "-p", "9"], NOT_FOUND),
+    (["offsets", "nope"], NOT_FOUND),
+    (["offsets", "there", "-p", "9"], NOT_FOUND),
+    (["group", "describe", "nope"], NOT_FOUND),
+    (["group", "delete", "nope", "-y"], NOT_FOUND),
+    (["group", "reset", "nope", "--to-earliest", "-t", "there"], NOT_FOUND),
+    (["dump-segment", "nowhere.log"], NOT_FOUND),
+    (["fsck", "nowhere"], NOT_FOUND),
+    (["export-kraft", "nowhere", "TARGET"], NOT_FOUND),
+    (["import", "nowhere", "TARGET"], NOT_FOUND),
+    (["config", "check", "nowhere.properties"], NOT_FOUND),
+    (["config", "list", "nosuchword"], NOT_FOUND),
+    # Wrong settings, and what the broker refuses.
+    (["serve", "--set", "nope=1"], ExitCode.CONFIG),
+    (["config", "check", "README.md"], ExitCode.CONFIG),
+    (["topic", "create", "a b"], ExitCode.FAILED),
+    (["topic", "create", "there"], ExitCode.FAILED),
+    (["topic", "alter", "there", "--set", "nope=1"], ExitCode.FAILED),
+    (["consume", "there", "--from", "offset:99"], ExitCode.FAILED),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningBroker]:
+    with running_broker() as running:
+        assert tidelog("topic", "create", "there", server=running).returncode == 0
+        yield running
+
+
+@pytest.mark.parametrize(("words", "code"), CASES, ids=lambda value: str(value))
+def test_a_failure_has_its_code_and_one_sentence(
+    server: RunningBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: list[str],
+    code: ExitCode,
+) -> None:
+    target = tmp_path / "target"
+    given = [str(target) if word == "TARGET" else word for word in words]
+    if words[0] == "serve":
+        # It sets up logging for the whole process.
+        done = tidelog(*given, server=server)
+        returned, out, err = done.returncode, done.stdout, done.stderr
+    else:
+        monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", server.bootstrap)
+        returned = run(given)
+        out, err = capfd.readouterr()
+    assert returned == code, err
+    assert "Traceback" not in err
+    assert err != ""
+    assert out == ""
+    assert not target.exists()
+
+
+def leaves(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command that does something by itself."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        member = group.get_command(context, name)
+        assert member is not None
+        if isinstance(member, click.Group):
+            yield from leaves(member, (*words, name))
+        else:
+            yield (*words, name)
+
+
+def test_every_command_is_in_the_table() -> None:
+    every = set(leaves(command))
+    assert {words[0] for words in every} == set(COMMANDS)
+    for kind in (USAGE, UNREACHABLE, NOT_FOUND):
+        covered = {
+            leaf
+            for leaf in every
+            for words, code in CASES
+            if code == kind and tuple(words[: len(leaf)]) == leaf
+        }
+        missing = every - covered
+        if kind == USAGE:
+            assert missing == set()
+        else:
+            # These ask no broker, or name nothing that could be missing.
+            assert missing <= CANNOT[kind], missing - CANNOT[kind]
+            assert not covered & CANNOT[kind]
+
+
+CANNOT: dict[ExitCode, set[tuple[str, ...]]] = {
+    UNREACHABLE: {
+        ("serve",),
+        ("dump-segment",),
+        ("fsck",),
+        ("export-kraft",),
+        ("import",),
+        ("config", "check"),
+        ("config", "list"),
+        ("doctor",),
+        ("version",),
+    },
+    NOT_FOUND: {
+        ("topic", "create"),
+        ("topic", "list"),
+        ("group", "list"),
+        ("doctor",),
+        ("version",),
+        ("spark",),
+    },
+}
+
+
+def test_the_jobs_of_spark_have_the_same_table() -> None:
+    names = {"DONE": "OK"}
+    for code in JobCode:
+        assert ExitCode[names.get(code.name, code.name)].value == code.value

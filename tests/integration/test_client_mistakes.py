@@ -1,0 +1,359 @@
+"""Whatever a caller gets wrong is an error of the client's family, at once; nothing hangs.
+
+Every call runs under a time limit, because the defect that this file is about was waiting for ever.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from client import sender as sender_module
+from client.admin import Admin
+from client.consumer import Consumer
+from client.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientBroken,
+    ClientError,
+    InvalidType,
+    InvalidUse,
+    ListenerFailed,
+    NotThere,
+)
+from client.producer import Producer
+from client.types import TopicPartition
+from protocol.error_codes import ErrorCode
+from tests.support.broker import RunningBroker
+
+LIMIT_S = 20
+NOON_MS = 1_372_953_600_000
+NOON = datetime(2013, 7, 4, 12, tzinfo=UTC) + timedelta(hours=4)
+
+
+async def poll_for_ever(consumer: Consumer) -> None:
+    while True:
+        await consumer.getmany(timeout_ms=100)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"value": "text"}, r"the value is a str.*encode it, 'text'\.encode\(\)"),
+        ({"key": 5}, "the key is an int"),
+        ({"headers": [("h", "text")]}, "the value of header 'h' is a str"),
+        ({"headers": [(b"h", b"v")]}, "header name=b'h' is a bytes"),
+        ({"headers": "ab"}, "are no pairs"),
+        ({"topic": b"t"}, "topic=b't' is a bytes, and a str is wanted"),
+        ({"topic": ["t"]}, "is a list, and a str is wanted"),
+        ({"topic": ""}, "topic is empty"),
+        ({"partition": "0"}, "partition='0' is not a whole number"),
+        ({"partition": True}, "partition=True is not a whole number"),
+        ({"partition": 7}, "t has no partition 7: it has 0 to 0"),
+        ({"timestamp_ms": 1.5}, "1.5 is not a time"),
+        ({"timestamp_ms": "now"}, "timestamp_ms='now' is text"),
+        ({"timestamp_ms": -2}, "lies before 1970"),
+        ({"timestamp_ms": 1_372_953_600}, "looks like seconds.*check_timestamps=False"),
+        ({"timestamp_ms": datetime(2013, 7, 4)}, "has no zone"),
+    ],
+)
+async def test_a_bad_argument_of_send_is_refused_and_the_producer_goes_on(
+    broker: RunningBroker, arguments: dict[str, Any], sentence: str
+) -> None:
+    """It used to end the sender's task: this record, all later ones and `close` hung for ever."""
+    async with asyncio.timeout(LIMIT_S), Producer(broker.bootstrap) as producer:
+        await producer.send_and_wait("t", b"first")
+        with pytest.raises(InvalidUse, match=sentence) as caught:
+            await producer.send(**{"topic": "t", "value": b"", **arguments})
+        is_of_type = "whole number" in sentence or "wanted" in sentence
+        assert isinstance(caught.value, TypeError) >= is_of_type
+        assert (await producer.send_and_wait("t", b"last")).offset == 1
+
+
+@pytest.mark.parametrize("timestamp_ms", [-2, 2**63 - 1, "x", True])
+async def test_without_the_check_of_units_a_timestamp_still_has_to_fit(
+    broker: RunningBroker, timestamp_ms: Any
+) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        async with Producer(broker.bootstrap, check_timestamps=False) as producer:
+            with pytest.raises(InvalidUse):
+                await producer.send("t", b"", timestamp_ms=timestamp_ms)
+            await producer.send_and_wait("t", b"", timestamp_ms=1_372_953_600)
+
+
+async def test_a_defect_of_the_sender_fails_everything_instead_of_hanging(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        producer = Producer(broker.bootstrap)
+        await producer.start()
+        await producer.send_and_wait("t", b"good")
+
+        def planted(*_: object, **__: object) -> bytes:
+            raise ZeroDivisionError("planted")
+
+        monkeypatch.setattr(sender_module, "build_batch", planted)
+        delivery = await producer.send("t", b"bad")
+        with pytest.raises(ClientBroken, match="ZeroDivisionError: planted"):
+            await delivery
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: producer.send("t", b"later"),
+            producer.flush,
+            producer.close,
+        ]
+        for call in calls:
+            with pytest.raises(ClientBroken):
+                await call()
+
+
+async def test_a_broker_that_falls_silent_keeps_no_record_beyond_its_time(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request's own timeout, 30 s, used to decide."""
+    async with asyncio.timeout(LIMIT_S):
+        producer = Producer(broker.bootstrap, delivery_timeout_ms=300)
+        await producer.start()
+        await producer.send_and_wait("t", b"first")
+        connection = await producer._cluster.connection(1)
+        monkeypatch.setattr(connection, "_answer", lambda frame: None)
+        delivery = await producer.send("t", b"unheard")
+        with pytest.raises(BrokerUnreachable, match="within 300 ms; it may or may not be stored"):
+            await delivery
+        await producer.close(flush=False)
+
+
+OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
+    (Producer, {"linger_ms": -1}, "linger_ms=-1 is out of range: give 0 to"),
+    (Producer, {"linger_ms": 500, "delivery_timeout_ms": 500}, "leaves no time to send"),
+    (Producer, {"batch_bytes": 0}, "batch_bytes=0 is out of range: give 1 to"),
+    (Producer, {"buffer_bytes": -1}, "buffer_bytes=-1 is out of range"),
+    (Producer, {"request_timeout_ms": "x"}, "request_timeout_ms='x' is not a whole number"),
+    (Producer, {"delivery_timeout_ms": 0}, "delivery_timeout_ms=0 is out of range"),
+    (Producer, {"transaction_timeout_ms": 0}, "transaction_timeout_ms=0"),
+    (Producer, {"bootstrap": 5}, "bootstrap=5 is no broker address: write 'host:port'"),
+    (Producer, {"bootstrap": ["a:1", 5]}, "is no broker address"),
+    (Producer, {"bootstrap": b"a:1"}, "is no broker address"),
+    (Producer, {"compression": "zip"}, "choose none, gzip, snappy, lz4, zstd"),
+    (Producer, {"compression": 3}, "there is no compression 3"),
+    (Producer, {"acks": 2}, "choose 'all', 1 or 0"),
+    (Producer, {"idempotent": "no"}, "idempotent='no' is neither True nor False"),
+    (Producer, {"check_timestamps": 1}, "check_timestamps=1 is neither"),
+    (Producer, {"transactional_id": b"x"}, "transactional_id=b'x' is a bytes"),
+    (Producer, {"client_id": 5}, "client_id=5 is an int"),
+    (Consumer, {"fetch_max_bytes": 0}, "fetch_max_bytes=0 is out of range"),
+    (Consumer, {"fetch_max_wait_ms": -1}, "fetch_max_wait_ms=-1"),
+    (Consumer, {"prefetch_bytes": "1"}, "prefetch_bytes='1' is not a whole number"),
+    (Consumer, {"heartbeat_interval_ms": 45_000}, "is not below session_timeout_ms=45000"),
+    (Consumer, {"isolation": "dirty"}, "choose read_uncommitted, read_committed"),
+    (Consumer, {"start": "soon"}, "start: 'soon' is not a time.*or give earliest, latest, none"),
+    (Consumer, {"start": 1_372_953_600}, "looks like seconds"),
+    (Consumer, {"start": datetime(2013, 7, 4)}, "has no zone"),
+    (Consumer, {"start": None}, "None is not a time"),
+    (Consumer, {"group_id": b"g"}, "group_id=b'g' is a bytes"),
+    (Consumer, {"group_id": ""}, "group_id is empty"),
+    (Consumer, {"group_instance_id": "i"}, "needs a group_id"),
+    (Consumer, {"wait_for_topics": True}, "needs a group_id"),
+    (Consumer, {"assignors": "rang"}, "there is no assignor 'rang': choose range"),
+    (Consumer, {"assignors": []}, "no assignor is given"),
+    (Consumer, {"auto_commit": "yes"}, "auto_commit='yes'"),
+    (Consumer, {"auto_commit_interval_ms": 0}, "auto_commit_interval_ms=0"),
+    (Consumer, {"timeout_ms": -1}, "timeout_ms=-1"),
+    (Admin, {"request_timeout_ms": 0}, "request_timeout_ms=0"),
+    (Admin, {"bootstrap": "h:70000"}, "a port below 65536"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "sentence"), OPTIONS)
+async def test_an_option_is_checked_where_it_is_given(
+    kind: Callable[..., object], options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InvalidUse, match=sentence):
+        kind(**options)
+
+
+async def test_a_list_of_topics_says_how_to_write_them() -> None:
+    with pytest.raises(InvalidType, match=r"write Consumer\('a', 'b'\)"):
+        Consumer(["a", "b"])  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        Consumer(b"a")  # type: ignore[arg-type]
+
+
+async def test_a_host_that_is_no_name_is_unreachable() -> None:
+    with pytest.raises(BrokerUnreachable, match=r"a\.\.b:9092: this is no host name"):
+        async with Admin("a..b:9092"):
+            pass
+
+
+async def test_a_group_says_that_its_topic_is_missing(broker: RunningBroker) -> None:
+    """`getmany` used to return nothing for ever."""
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(BrokerRefused, match="topic nope: UNKNOWN_TOPIC") as caught:
+            async with Consumer("nope", bootstrap=broker.bootstrap, group_id="g"):
+                pass
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_group_may_wait_for_a_topic_that_comes_later(broker: RunningBroker) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        async with Consumer(
+            "late",
+            bootstrap=broker.bootstrap,
+            group_id="g",
+            start="earliest",
+            wait_for_topics=True,
+            heartbeat_interval_ms=50,
+        ) as consumer:
+            assert await consumer.getmany(timeout_ms=100) == {}
+            async with Producer(broker.bootstrap) as producer:
+                await producer.send_and_wait("late", b"here")
+            async for record in consumer:
+                assert record.value == b"here"
+                break
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda consumer: consumer.getmany(max_records=0),
+        lambda consumer: consumer.getmany(timeout_ms=-1),
+        lambda consumer: consumer.getmany(timeout_ms="1"),
+        lambda consumer: consumer.seek_to_time(None),
+        lambda consumer: consumer.seek_to_time(-1),
+        lambda consumer: consumer.seek_to_time(datetime(2013, 7, 4)),
+        lambda consumer: consumer.offsets_for_times({TopicPartition("t", 0): "x"}),
+        lambda consumer: consumer.offsets_for_times({"t": 5}),
+        lambda consumer: consumer.end_offsets(["t"]),
+        lambda consumer: consumer.partitions(b"t"),
+        lambda consumer: consumer.commit({TopicPartition("t", 0): "5"}),
+        lambda consumer: consumer.commit({TopicPartition("t", 0): -5}),
+        lambda consumer: consumer.commit({"t": 5}),
+        lambda consumer: consumer.start(),
+    ],
+)
+async def test_a_bad_argument_of_a_consumer_is_refused(
+    broker: RunningBroker, call: Callable[[Any], Awaitable[object]]
+) -> None:
+    async with Producer(broker.bootstrap) as producer:
+        await producer.send_and_wait("t", b"")
+    async with asyncio.timeout(LIMIT_S):
+        async with Consumer("t", bootstrap=broker.bootstrap, group_id="g") as consumer:
+            with pytest.raises(InvalidUse):
+                await call(consumer)
+
+
+async def test_a_bad_partition_or_offset_is_refused(broker: RunningBroker) -> None:
+    async with Producer(broker.bootstrap) as producer:
+        await producer.send_and_wait("t", b"")
+    async with Consumer("t", bootstrap=broker.bootstrap) as consumer:
+        wrong: list[Any] = ["t", ("t",), ("t", "0"), (b"t", 0), ("t", -1)]
+        for partition in wrong:
+            with pytest.raises(InvalidUse):
+                consumer.assign([partition])
+            with pytest.raises(InvalidUse):
+                consumer.position(partition)
+        offsets: list[Any] = [-1, "0", 1.0, 2**63]
+        for offset in offsets:
+            with pytest.raises(InvalidUse, match="offset="):
+                consumer.seek(TopicPartition("t", 0), offset)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.create_topic(b"t"),
+        lambda admin: admin.create_topic("t", partitions="4"),
+        lambda admin: admin.create_topic("t", configs={"retention.ms": 5}),
+        lambda admin: admin.delete_topic(["t"]),
+        lambda admin: admin.describe_topic(5),
+        lambda admin: admin.create_partitions(["t"], 3),
+        lambda admin: admin.alter_topic_configs("t", {"retention.ms": 5}),
+        lambda admin: admin.alter_group_offsets("g", {TopicPartition("t", 0): "5"}),
+        lambda admin: admin.describe_group(b"g"),
+        lambda admin: admin.offsets_for_time("t", 1.5),
+        lambda admin: admin.list_offsets({TopicPartition("t", 0): "x"}),
+    ],
+)
+async def test_a_bad_argument_of_an_admin_call_is_of_the_clients_family(
+    broker: RunningBroker, call: Callable[[Any], Awaitable[object]]
+) -> None:
+    """The encoder's own exceptions used to come out: MalformedRequest, TypeError."""
+    async with asyncio.timeout(LIMIT_S), Admin(broker.bootstrap) as admin:
+        await admin.create_topic("t")
+        with pytest.raises(ClientError):
+            await call(admin)
+        assert "t" in await admin.topics()
+
+
+async def test_datetimes_go_in_and_come_out(broker: RunningBroker) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        async with Producer(broker.bootstrap) as producer:
+            for minute in range(3):
+                await producer.send("t", b"", timestamp_ms=NOON + timedelta(minutes=minute))
+            placed = await producer.send_and_wait("t", b"", timestamp_ms=-1)
+        assert (placed.timestamp_ms, placed.time) == (-1, None)
+        partition = TopicPartition("t", 0)
+        when = NOON + timedelta(seconds=30)
+        async with Consumer("t", bootstrap=broker.bootstrap, start=when) as consumer:
+            record = await anext(aiter(consumer))
+            assert (record.offset, record.time) == (1, NOON + timedelta(minutes=1))
+            found = (await consumer.seek_to_time(when))[partition]
+            assert found is not None
+            assert found.time == record.time
+            assert await consumer.offsets_for_times({partition: when}) == {partition: found}
+        async with Admin(broker.bootstrap) as admin:
+            assert await admin.offsets_for_time("t", when) == {partition: found}
+        async with Consumer("t", bootstrap=broker.bootstrap, start="9999-12-31") as consumer:
+            assert await consumer.getmany(timeout_ms=200) == {}
+            assert consumer.position(partition) == 4
+
+
+async def test_a_listener_that_raises_is_heard_of_and_the_member_goes_on(
+    broker: RunningBroker,
+) -> None:
+    """It used to end the membership in silence."""
+
+    def planted(_: object) -> None:
+        raise KeyError("planted")
+
+    async with Producer(broker.bootstrap) as producer:
+        await producer.send_and_wait("t", b"here")
+    async with asyncio.timeout(LIMIT_S):
+        async with Consumer(
+            "t", bootstrap=broker.bootstrap, group_id="g", start="earliest", on_assigned=planted
+        ) as consumer:
+            with pytest.raises(ListenerFailed, match="on_assigned raised KeyError"):
+                await poll_for_ever(consumer)
+            records: list[bytes | None] = []
+            while not records:
+                found = await consumer.getmany(timeout_ms=100)
+                records = [record.value for group in found.values() for record in group]
+    assert records == [b"here"]
+
+
+@pytest.mark.parametrize("place", ["_start_fetches", "_fetch", "_find_positions"])
+async def test_a_defect_of_the_consumer_is_raised_by_every_poll(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    async with Producer(broker.bootstrap) as producer:
+        await producer.send_and_wait("t", b"")
+
+    async def planted(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    async with asyncio.timeout(LIMIT_S):
+        consumer = Consumer(bootstrap=broker.bootstrap, start="earliest")
+        await consumer.start()
+        monkeypatch.setattr(consumer._fetcher, place, planted)
+        consumer.assign([TopicPartition("t", 0)])
+        for _ in range(2):
+            with pytest.raises(ClientBroken, match="ZeroDivisionError: planted"):
+                await poll_for_ever(consumer)
+        await consumer.close()
+
+
+async def test_a_partition_that_is_not_there_has_a_class_of_its_own(broker: RunningBroker) -> None:
+    async with Producer(broker.bootstrap) as producer:
+        with pytest.raises(NotThere, match="t has no partition 9: it has 0 to 0"):
+            await producer.send("t", b"", partition=9)

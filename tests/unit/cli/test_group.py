@@ -1,0 +1,58 @@
+"""Moving a group whose positions outlived a topic."""
+
+from typing import Any
+
+import pytest
+
+from cli import group
+from client.descriptions import GroupInfo
+from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition
+
+STAYS, GOES = TopicPartition("stays", 0), TopicPartition("goes", 0)
+
+
+class FakeAdmin:
+    """A cluster with one topic, and a group with positions in two."""
+
+    moved: dict[TopicPartition, int] | None = None
+
+    def __init__(self, bootstrap: str) -> None:
+        assert bootstrap == "h:1"
+
+    async def __aenter__(self) -> "FakeAdmin":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    async def describe_group(self, group_id: str) -> GroupInfo:
+        return GroupInfo(
+            group_id=group_id, state="Empty", protocol_type="", assignor="", members=()
+        )
+
+    async def group_offsets(self, _: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {STAYS: OffsetAndMetadata(5), GOES: OffsetAndMetadata(5)}
+
+    async def topics(self, *, internal: bool) -> dict[str, TopicInfo]:
+        partitions: Any = {0: None}
+        info = TopicInfo(name="stays", topic_id=b"", is_internal=False, partitions=partitions)
+        return {"stays": info}
+
+    async def list_offsets(self, wanted: dict[TopicPartition, int]) -> Any:
+        # A broker is asked for a minute whether a missing partition comes to be.
+        assert list(wanted) == [STAYS]
+        return {STAYS: OffsetAndTimestamp(0 if wanted[STAYS] == group.EARLIEST else 9, -1, 0)}
+
+    async def alter_group_offsets(self, _: str, positions: dict[TopicPartition, int]) -> None:
+        FakeAdmin.moved = positions
+
+
+async def test_positions_in_a_deleted_topic_are_left_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(group, "Admin", FakeAdmin)
+    options: dict[str, Any] = {"execute": True, "may_be_new": False}
+    moves = await group._reset("h:1", "g", (), group.EARLIEST, **options)
+    assert moves == [(STAYS, 5, 0)]
+    assert FakeAdmin.moved == {STAYS: 0}
+    assert "they do not exist any more: goes-0" in capsys.readouterr().err
