@@ -24,6 +24,7 @@ from pipeline.errors import (
     Fenced,
     JournalConflict,
     NoJava,
+    NotShared,
     PipelineError,
 )
 
@@ -59,7 +60,7 @@ def silent(_: str) -> None:
 def code_of(error: PipelineError) -> JobCode:
     """The code for an error that ended a job."""
     table: tuple[tuple[tuple[type[PipelineError], ...], JobCode], ...] = (
-        ((BadOptions, NoJava), JobCode.USAGE),
+        ((BadOptions, NoJava, NotShared), JobCode.USAGE),
         ((DataLoss, CorruptData), JobCode.DATA_LOSS),
         ((Fenced, JournalConflict), JobCode.FENCED),
     )

@@ -15,14 +15,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from client.times import UTC, format_time
 from pipeline.cluster import Cluster, check
-from pipeline.errors import BadOptions
+from pipeline.errors import BadOptions, DataLoss
+from pipeline.jobs.files import WrittenFile, parse_file
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.journal import Journal
 from pipeline.marks import committed
+from pipeline.option_reader import is_address, local_path
 from pipeline.options import SinkOptions, TopicChoice, parse_sink_options
 from pipeline.session import by_partition
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -167,17 +170,54 @@ def _chosen(spark: SparkSession, settings: RestoreSettings) -> DataFrame:
 def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataFrame:
     """The records of an archive; with its state directory exactly the committed files.
 
+    Files are looked for below `source`, so a lake that was moved is read where it is now.
+
     Raises:
         BadOptions: nothing was archived there.
+        DataLoss: a committed file is not below `source`, or has another size.
     """
     if not state_dir:
-        return spark.read.parquet(source)
+        return spark.read.parquet(source if is_address(source) else _archived_folder(source))
+    folder = local_path(source)
     journal = Journal(state_dir)
     commits = [journal.get(f"commits/{name}") for name in journal.names("commits")]
-    paths = [file["path"] for commit in commits for file in commit["files"]]
-    if not paths:
+    files = [parse_file(file) for commit in commits for file in commit["files"]]
+    if not files:
         raise BadOptions([f"state directory {state_dir} lists no archived file"])
-    return spark.read.option("basePath", source).parquet(*paths)
+    # The file system is named: executors and drivers may have another one as their default.
+    paths = [f"file://{_committed_path(folder, file)}" for file in files]
+    return spark.read.option("basePath", f"file://{folder}").parquet(*paths)
+
+
+def _archived_folder(source: str) -> str:
+    """The address of a directory that holds an archive; raises BadOptions."""
+    folder = local_path(source)
+    if next(folder.glob("event_date=*"), None) is None:
+        what = "holds no event_date=... directories" if folder.exists() else "does not exist"
+        raise BadOptions(
+            [
+                f"source {source!r}: {folder} {what}; give the directory that was the archive's "
+                "target"
+            ]
+        )
+    return f"file://{folder}"
+
+
+def _committed_path(folder: Path, file: WrittenFile) -> Path:
+    written = Path(file.path)
+    path = folder / written.parent.name / written.name
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        size = -1
+    if size != file.size_bytes:
+        seen = "not there" if size < 0 else f"of {size} bytes"
+        raise DataLoss(
+            f"the archive lists {path} with {file.rows} records in {file.size_bytes} bytes, and it "
+            f"is {seen}: give the directory that was the archive's target, or bring the file back "
+            "(without the state directory whatever is there is restored)"
+        )
+    return path
 
 
 def topic_settings(cluster: Cluster, topic: str) -> dict[str, str]:

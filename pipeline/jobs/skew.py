@@ -25,6 +25,7 @@ from pipeline.batches import DecodeRules
 from pipeline.cluster import Cluster
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.plan import describe_plan
+from pipeline.jobs.spreading import run_tasks
 from pipeline.offsets import plan_batch
 from pipeline.options import SourceOptions, parse_source_options
 from pipeline.segments import read_range
@@ -70,10 +71,10 @@ def skew(spark: SparkSession, settings: SkewSettings, progress: Progress = silen
         return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no records")
     progress("read")
     newest_ms = now_ms + settings.future_ms
-    spread = spark.sparkContext.parallelize(ranges, len(ranges))
+    judged = run_tasks(spark, lambda one: judge_range(options, one, newest_ms), ranges)
     rows = [
         row
-        for found in spread.map(lambda one: judge_range(options, one, newest_ms)).collect()
+        for found in judged
         for row in found
         if row["max_timestamp_ms"] >= plan.oldest_ms and row["min_timestamp_ms"] < plan.newest_ms
     ]
