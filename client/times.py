@@ -31,6 +31,9 @@ from client.errors import InvalidTime
 
 UTC = timezone.utc  # noqa: UP017 - the alias datetime.UTC reads worse next to timezone(...)
 
+NO_TIME = -1
+"""The timestamp of a record that carries none."""
+
 MS_PER_SECOND = 1000
 MS_PER_DAY = 86_400_000
 
@@ -57,10 +60,14 @@ _NAMED_ZONE = re.compile(
 _EXAMPLES = "2013-07-04T12:00Z, 2013-07-04, 1372939200000, -15m, now, today or yesterday"
 
 
-def parse_time(text: str, *, now_ms: int, zone: tzinfo | None = None) -> int:
+def parse_time(
+    text: str, *, now_ms: int, zone: tzinfo | None = None, before_1970: bool = False
+) -> int:
     """The instant that `text` names, in milliseconds since the epoch.
 
-    `zone` is where times without a zone are; None means this machine's local zone.
+    `zone` is where times without a zone are; None means this machine's local zone. Times before
+    1970 are refused unless `before_1970` says that the caller can do with negative numbers: a
+    broker cannot be asked for them, although records may have them.
 
     Raises:
         InvalidTime: the text is no time, its unit is wrong, or a clock change makes it
@@ -69,6 +76,16 @@ def parse_time(text: str, *, now_ms: int, zone: tzinfo | None = None) -> int:
     word = text.strip()
     if not word:
         raise InvalidTime(f"an empty text is no time: write for example {_EXAMPLES}")
+    timestamp_ms = _parse(word, now_ms, zone)
+    if timestamp_ms < 0 and not before_1970:
+        raise InvalidTime(
+            f"'{word}' lies before 1970, which a broker cannot be asked for: "
+            "use 'earliest' for the oldest record"
+        )
+    return timestamp_ms
+
+
+def _parse(word: str, now_ms: int, zone: tzinfo | None) -> int:
     if _NUMBER.fullmatch(word):
         return _parse_number(word)
     if spelled := _EPOCH_WITH_UNIT.fullmatch(word):
@@ -82,10 +99,10 @@ def parse_time(text: str, *, now_ms: int, zone: tzinfo | None = None) -> int:
 def format_time(timestamp_ms: int, zone: tzinfo | None = None) -> str:
     """ISO 8601 with milliseconds and the offset of `zone` (None: this machine's zone).
 
-    A negative timestamp means that a record carries none, and reads ``-``; a number beyond the
-    calendar's end is given as it is.
+    -1 means that a record carries none, and reads ``-``; a number beyond the calendar's ends is
+    given as it is.
     """
-    if timestamp_ms < 0:
+    if timestamp_ms == NO_TIME:
         return "-"
     try:
         moment = datetime.fromtimestamp(timestamp_ms // MS_PER_SECOND, UTC).astimezone(zone)
@@ -153,7 +170,7 @@ def _parse_number(word: str) -> int:
     if word[0] in "+-" and number != 0:
         raise InvalidTime(
             f"{word} lacks a unit: for a time relative to now write {word}m or {word}s "
-            f"(units: ms, s, m, h, d, w); times before 1970 cannot be stored"
+            f"(units: ms, s, m, h, d, w); a time before 1970 is written as a date"
         )
     if mistake := find_unit_mistake(number):
         raise InvalidTime(mistake)
@@ -182,11 +199,6 @@ def _parse_relative(anchor: str | None, distances: str, now_ms: int, zone: tzinf
     for sign, steps in _DISTANCE.findall(distances):
         length = sum(int(n) * _UNIT_MS[unit.lower()] for n, unit in _STEP.findall(steps))
         start += length if sign == "+" else -length
-    if start < 0:
-        raise InvalidTime(
-            f"{anchor or ''}{distances} lies before 1970, where no record can be: "
-            "use 'earliest' for the oldest record"
-        )
     return start
 
 
@@ -209,7 +221,7 @@ def _parse_calendar(word: str, zone: tzinfo | None) -> int:
     except ValueError:
         raise InvalidTime(f"'{word}' is not a time: write for example {_EXAMPLES}") from None
     if moment.tzinfo is not None:
-        return _epoch_ms(moment, word)
+        return _epoch_ms(moment)
     return _resolve(moment, _zone_named(zone_name, word) if zone_name else zone, word)
 
 
@@ -235,7 +247,7 @@ def _resolve(naive: datetime, zone: tzinfo | None, word: str, *, lenient: bool =
     """
     first = _localised(naive.replace(fold=0), zone)
     second = _localised(naive.replace(fold=1), zone)
-    first_ms, second_ms = _epoch_ms(first, word), _epoch_ms(second, word)
+    first_ms, second_ms = _epoch_ms(first), _epoch_ms(second)
     if first_ms == second_ms or lenient:
         return min(first_ms, second_ms)
     offsets = f"{naive.isoformat()}{first:%z} or {naive.isoformat()}{second:%z}"
@@ -250,13 +262,7 @@ def _localised(naive: datetime, zone: tzinfo | None) -> datetime:
     return naive.astimezone() if zone is None else naive.replace(tzinfo=zone)
 
 
-def _epoch_ms(moment: datetime, word: str) -> int:
+def _epoch_ms(moment: datetime) -> int:
     # Whole numbers throughout: a float of today's microseconds cannot hold every millisecond.
     distance = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    milliseconds = distance // timedelta(milliseconds=1)
-    if milliseconds < 0:
-        raise InvalidTime(
-            f"'{word}' lies before 1970, where no record can be: "
-            "use 'earliest' for the oldest record"
-        )
-    return milliseconds
+    return distance // timedelta(milliseconds=1)

@@ -31,14 +31,16 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from client.times import MS_PER_DAY
 from pipeline.cluster import EARLIEST, Cluster, FoundOffset
-from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict
+from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict, NotShared
 from pipeline.jobs.files import (
     WrittenFile,
     check_files,
+    find_unshared,
     later,
     parse_file,
     probing,
@@ -138,6 +140,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
         BadOptions: settings that cannot be carried out.
         DataLoss: offsets between the last commit and now are gone.
         JournalConflict: the state directory belongs to another cluster or target.
+        NotShared: the target is not the same directory for the driver and all executors.
         Fenced: another run has planned or committed the batch meanwhile.
     """
     options = parse_source_options({"includeHeaders": "true", **settings.options}, is_stream=False)
@@ -170,8 +173,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
     progress("write")
     listed = journal.find(f"files/{plan.number:08d}")
     if listed is None:
-        written = _write(spark, options, lake, plan)
-        check_files(written)
+        written = _write(spark, options, lake, plan, journal)
         listed = journal.put(f"files/{plan.number:08d}", [asdict(file) for file in written])
     files = [parse_file(one) for one in listed]
     progress("commit")
@@ -199,19 +201,33 @@ def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
 
 
 def _write(
-    spark: SparkSession,
-    options: SourceOptions,
-    lake: Lake,
-    plan: Plan,
+    spark: SparkSession, options: SourceOptions, lake: Lake, plan: Plan, journal: Journal
 ) -> list[WrittenFile]:
-    """Have the workers write the files of `plan`."""
+    """Have the workers write the files of `plan`, and see them.
+
+    Raises:
+        NotShared: a worker writes elsewhere. The plan is given up, so that the next run may have
+            another target.
+    """
     folder, number, digest, topic_ids = lake.folder, plan.number, plan.digest, plan.topic_ids
     with probing(folder, digest) as probe:
 
-        def work(ranges: tuple[OffsetRange, ...]) -> list[WrittenFile]:
-            return write_ranges(options, ranges, folder, number, digest, topic_ids, probe)
+        def work(ranges: tuple[OffsetRange, ...]) -> list[WrittenFile] | str:
+            unshared = find_unshared(folder, probe)
+            return unshared or write_ranges(options, ranges, folder, number, digest, topic_ids)
 
-        return sorted(file for files in run_tasks(spark, work, plan.tasks) for file in files)
+        found = run_tasks(spark, work, plan.tasks)
+    files = sorted(file for one in found if isinstance(one, list) for file in one)
+    try:
+        if unshared := next((one for one in found if isinstance(one, str)), None):
+            raise NotShared(unshared)
+        check_files(files)
+    except NotShared:
+        for file in files:
+            Path(file.path).unlink(missing_ok=True)
+        journal.remove(f"plans/{number:08d}")
+        raise
+    return files
 
 
 def _pending(journal: Journal) -> Plan | None:

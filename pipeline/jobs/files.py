@@ -64,6 +64,10 @@ _STALE_S: Final = 86_400
 _LOOKS: Final = 6
 _LOOK_AGAIN_S: Final = 0.5
 _SHOWN: Final = 3
+_SHARE: Final = (
+    "Mount one shared file system under the same path on the driver and all executors, and give "
+    "that path"
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -133,24 +137,11 @@ def write_ranges(
     number: int,
     digest: str,
     topic_ids: Mapping[str, str],
-    probe: str,
 ) -> list[WrittenFile]:
     """Write the records of `ranges`, all of one topic, below `folder`; the files, in no order.
 
-    `probe` is the name of the file that the driver has left in `folder`.
-
     Raises as `RangeReader.batches`, and OSError when the folder cannot be written.
-
-    Raises:
-        NotShared: the probe is not there, so this is another directory than the driver's.
     """
-    if not _appears(Path(folder) / probe):
-        raise NotShared(
-            f"target {folder!r} is not the driver's directory for the executor on "
-            f"{socket.gethostname()}: the file {probe}, which the driver has made in it, is not "
-            "there. Mount one shared file system under the same path on the driver and all "
-            "executors, and give that path; nothing was archived"
-        )
     rules = DecodeRules(
         columns=tuple(COLUMN_TYPES),
         read_committed=options.read_committed,
@@ -185,7 +176,7 @@ def file_name(ranges: Sequence[OffsetRange], topic_id: str, digest: str) -> str:
 
 @contextlib.contextmanager
 def probing(folder: str, digest: str) -> Iterator[str]:
-    """Make a file in `folder` for `write_ranges` to look for; its name. It is gone afterwards."""
+    """Make a file in `folder` for `find_unshared` to look for; its name. It is gone afterwards."""
     directory = Path(folder)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"_probe-{digest}-{secrets.token_hex(4)}.tmp"
@@ -194,6 +185,17 @@ def probing(folder: str, digest: str) -> Iterator[str]:
         yield path.name
     finally:
         path.unlink(missing_ok=True)
+
+
+def find_unshared(folder: str, probe: str) -> str | None:
+    """Why a worker must not write to `folder`: the driver's file `probe` is not there. Or None."""
+    if _appears(Path(folder) / probe):
+        return None
+    return (
+        f"target {folder!r} is not the driver's directory for the executor on "
+        f"{socket.gethostname()}: the file {probe}, which the driver has made in it, is not there. "
+        f"{_SHARE}; nothing was archived"
+    )
 
 
 def check_files(files: Sequence[WrittenFile]) -> None:
@@ -211,9 +213,7 @@ def check_files(files: Sequence[WrittenFile]) -> None:
     if wrong:
         raise NotShared(
             f"{len(wrong)} of {len(files)} archived files are not as the executors wrote them, "
-            f"seen from the driver: {'; '.join(wrong[:_SHOWN])}. Mount one shared file system "
-            "under the same path on the driver and all executors, give it as the target, and run "
-            "again; nothing was committed"
+            f"seen from the driver: {'; '.join(wrong[:_SHOWN])}. {_SHARE}; nothing was committed"
         )
 
 

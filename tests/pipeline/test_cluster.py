@@ -176,7 +176,6 @@ def test_a_target_that_executors_do_not_share_fails_before_the_state_advances(
     assert not (state / "commits").exists()
     assert not list(submit.folder.parent.rglob("*.parquet"))
     assert not list(submit.folder.rglob("_probe*"))
-    (state / "plans" / "00000000.json").unlink()
     shared = submit(*archive, "lake")
     assert shared.returncode == 0, shared.stderr[-3000:]
     assert json.loads(shared.stdout.splitlines()[-1])["rows"] == 500
