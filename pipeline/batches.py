@@ -28,7 +28,7 @@ Read next: `source`, `segments`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -88,6 +88,9 @@ LOG_APPEND_TIME: Final = 1
 
 ROWS_PER_BATCH: Final = 16_384
 BYTES_PER_BATCH: Final = 4 << 20
+
+_MICROS_MS_MAX: Final = 9_223_372_036_854_775
+"""The last ms of Spark's 64-bit microseconds, as in `arrow_loops`."""
 
 _Run = tuple[int, int, int, int, int, int]
 
@@ -292,19 +295,24 @@ class PartitionDecoder:
             raise CorruptData(self._at(f"near offset {runs[0][3]}: {error}")) from error
         if not columns.rows:
             return
-        if columns.misfits and rules.on_malformed == "error":
-            raise MalformedTimestamp(
-                self._at(
-                    f"{columns.misfits} records from offset {columns.first_misfit()} on have "
-                    "timestamps beyond Spark's microseconds; they were probably written in "
-                    "nanoseconds or microseconds instead of milliseconds. Set "
-                    "onMalformedTimestamp to null or clamp to read them"
-                )
-            )
+        if columns.misfits:
+            self._judge_misfits(columns.misfits, columns.first_misfit)
         batch = self._assemble(columns, stamped)
         step = min(rules.rows_per_batch, max(1, rules.bytes_per_batch * columns.rows // payload))
         for start in range(0, columns.rows, step):
             yield batch.slice(start, step)
+
+    def _judge_misfits(self, count: int, find_first: Callable[[], int]) -> None:
+        """Nothing, unless the times are read and have to fit; raises MalformedTimestamp."""
+        if TIMESTAMP in self._rules.columns and self._rules.on_malformed == "error":
+            raise MalformedTimestamp(
+                self._at(
+                    f"{count} records from offset {find_first()} on have timestamps beyond Spark's "
+                    "microseconds; they were probably written in nanoseconds or microseconds "
+                    "instead of milliseconds. Set onMalformedTimestamp to null or clamp to read "
+                    "them, or leave the column timestamp out (option columns)"
+                )
+            )
 
     def _assemble(self, columns: _Columns, stamped: int) -> pa.RecordBatch:
         arrays = []
@@ -349,14 +357,17 @@ class PartitionDecoder:
         except RecordsError as error:
             raise CorruptData(self._at(str(error))) from error
         self.next_offset = max(self.next_offset, entry.last_offset + 1)
+        misfits = [one.offset for one in records if abs(one.timestamp) > _MICROS_MS_MAX]
+        if misfits:
+            self._judge_misfits(len(misfits), lambda: misfits[0])
         if records:
-            rows = {
+            rows: dict[str, list[Any]] = {
                 KEY: [record.key for record in records],
                 VALUE: [record.value for record in records],
                 TOPIC: [self.topic] * len(records),
                 PARTITION: [self.partition] * len(records),
                 OFFSET: [record.offset for record in records],
-                TIMESTAMP: [record.timestamp * 1000 for record in records],
+                TIMESTAMP: [_micros(one.timestamp, rules.on_malformed) for one in records],
                 TIMESTAMP_TYPE: [int(entry.timestamp_type)] * len(records),
                 HEADERS: [None] * len(records),
             }
@@ -364,6 +375,14 @@ class PartitionDecoder:
                 [pa.array(rows[name], COLUMN_TYPES[name]) for name in rules.columns],
                 schema=self._schema,
             )
+
+
+def _micros(timestamp_ms: int, on_malformed: str) -> int | None:
+    """What `fill_rows` and `_Columns.timestamps` make of one time."""
+    fits = abs(timestamp_ms) <= _MICROS_MS_MAX
+    if on_malformed == "null" and (timestamp_ms == NO_TIMESTAMP or not fits):
+        return None
+    return 1000 * max(-_MICROS_MS_MAX, min(timestamp_ms, _MICROS_MS_MAX))
 
 
 class _Columns:

@@ -327,9 +327,7 @@ def _check_loss(
             )
 
 
-def _check_owner(
-    cluster: Cluster, journal: Journal, settings: ArchiveSettings, lake: Lake
-) -> None:
+def _check_owner(cluster: Cluster, journal: Journal, settings: ArchiveSettings, lake: Lake) -> None:
     """Whether the last plan in the state directory, if any, is one of this archive.
 
     Raises:

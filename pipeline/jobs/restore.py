@@ -12,6 +12,7 @@ Read next: `pipeline.sink`, `archive`.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.files import WrittenFile, parse_file
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.journal import Journal
-from pipeline.marks import committed
+from pipeline.marks import MARK_PREFIX, committed
 from pipeline.option_reader import is_address, local_path
 from pipeline.options import SinkOptions, TopicChoice, parse_sink_options
 from pipeline.session import by_partition
@@ -84,7 +85,9 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
     progress("read")
     frame = _chosen(spark, settings)
     facts = frame.agg(
-        F.count("*").alias("rows"), F.unix_millis(F.min("timestamp")).alias("oldest_ms")
+        F.count("*").alias("rows"),
+        F.unix_millis(F.min("timestamp")).alias("oldest_ms"),
+        F.max("partition").alias("highest"),
     ).first()
     assert facts is not None
     if not facts["rows"]:
@@ -95,6 +98,14 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
         tasks = len(cluster.partitions(TopicChoice(names=(settings.topic,))))
     if problems and not settings.force:
         raise BadOptions([f"topic {settings.topic}: {one} (or --force)" for one in problems])
+    if settings.keep_partitions and facts["highest"] >= tasks:
+        raise BadOptions(
+            [
+                f"topic {settings.topic} has {tasks} partitions, and the archive has records of "
+                f"partition {facts['highest']}: add partitions until it has "
+                f"{facts['highest'] + 1}, or let the keys decide (--by-key)"
+            ]
+        )
     if settings.name and settings.rows_per_second:
         _check_duration(facts["rows"], tasks, settings.rows_per_second, options)
     if settings.dry_run:
@@ -107,14 +118,16 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
         frame = frame.withColumn("partition", F.lit(None).cast("int"))
     bootstrap = settings.options["kafka.bootstrap.servers"]
     frame = frame.withColumnRenamed("partition", "was").withColumn("partition", F.col("was"))
-    spread = by_partition(frame, bootstrap, settings.topic, settings.options)
+    before = _marks(options, tasks)
+    # A restore that died is ended as it began, also where partitions were added meanwhile.
+    count = next((mark["partitions"] for mark in before if "partitions" in mark), None)
+    spread = by_partition(frame, bootstrap, settings.topic, settings.options, partitions=count)
     spread = spread.sortWithinPartitions("was", "offset")
     if settings.rows_per_second:
         sink["maxRowsPerSecond"] = str(settings.rows_per_second)
     columns = ("key", "value", "headers", "timestamp", "partition")
-    before = _marks_count(options, tasks)
     spread.select(*columns).write.format("tidelog").mode("append").options(**sink).save()
-    if before and before == _marks_count(options, tasks):
+    if before and len(before) == len(_marks(options, tasks)):
         return Outcome(
             code=JobCode.NOTHING_TO_DO,
             sentence=f"restore {settings.name} was done before: nothing was written",
@@ -126,13 +139,17 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
     )  # fmt: skip
 
 
-def _marks_count(options: SinkOptions, partitions: int) -> int:
-    """How many partitions have a mark under the name of this restore."""
+def _marks(options: SinkOptions, partitions: int) -> list[dict[str, Any]]:
+    """The marks that partitions have under the name of this restore."""
     if options.delivery != "exactly-once":
-        return 0
+        return []
     prefix = f"{options.transactional_id_prefix}-{options.topic}"
     with Cluster(options.connection) as cluster:
-        return sum(bool(committed(cluster, f"{prefix}-{index}")) for index in range(partitions))
+        found = [committed(cluster, f"{prefix}-{index}") for index in range(partitions)]
+    texts = [mark.metadata for marks in found for mark in marks.values()]
+    return [
+        json.loads(text.removeprefix(MARK_PREFIX)) for text in texts if text.startswith(MARK_PREFIX)
+    ]
 
 
 def _check_duration(rows: int, tasks: int, rate: int, options: SinkOptions) -> None:

@@ -89,7 +89,7 @@ def test_times_before_1970_are_times() -> None:
     assert resolve(log.cluster, strict, strict.starting, [TP], 0) == {TP: 0}
     ended = _end_by_lateness(log.cluster, strict, [OffsetRange(*TP, 0, 4)], YEAR_1949_MS)
     assert ended == [OffsetRange(*TP, 0, 1)]
-    by_partition = options(startingOffsetsByTimestamp='{"t":{"0":%d}}' % YEAR_1949_MS)
+    by_partition = options(startingOffsetsByTimestamp=f'{{"t":{{"0":{YEAR_1949_MS}}}}}')
     assert resolve(log.cluster, by_partition, by_partition.starting, [TP], 0) == {TP: 1}
 
 
@@ -128,7 +128,7 @@ STEPS = st.lists(
 def test_no_lateness_that_is_true_ever_loses_a_row(
     steps: list[Step], oldest: int, length: int, is_committed: bool, spare: int, shift: int
 ) -> None:
-    """Any disorder, any transactions, the truest lateness that can be promised: brute force agrees."""
+    """Any disorder and transactions, the least lateness that is true: brute force agrees."""
     log = PartitionDouble()
     for kind, batches, producer in steps:
         moved = [[when + shift for when in times] for times in batches]
