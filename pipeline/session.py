@@ -152,9 +152,7 @@ def by_partition(
         count = len(cluster.partitions(TopicChoice(names=(topic,))))
     if partitions is not None and not 1 <= partitions <= count:
         raise BadOptions(
-            [
-                f"partitions={partitions}: topic {topic} has {count}, so write a number of 1 to {count}"
-            ]
+            [f"partitions={partitions}: topic {topic} has {count}, so 1 to {count} are allowed"]
         )
     choose = chooser(partitions or count)
     basis = F.col("value").cast("binary")

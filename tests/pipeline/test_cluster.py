@@ -108,7 +108,7 @@ def master(spark_home: Path, tmp_path: Path) -> Iterator[str]:
 
 
 class Submit:
-    """spark-submit of the jobs out of the zip, from a directory of its own; as docs/spark.md has it."""
+    """spark-submit of jobs out of the zip, in a directory of its own, as docs/spark.md has it."""
 
     def __init__(self, broker: Broker, spark_home: Path, master: str, folder: Path) -> None:
         self.folder = folder

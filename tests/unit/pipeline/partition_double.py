@@ -1,4 +1,4 @@
-"""One partition as a Kafka broker answers for it: real batches, markers with the wall clock's time."""
+"""One partition as a Kafka broker answers for it: real batches, markers with today's time."""
 
 from __future__ import annotations
 

@@ -79,6 +79,24 @@ def test_without_a_window_or_statistics_nothing_is_pruned(folder: Path) -> None:
     assert prune(options(), [WHOLE], 910, 1000)[0] == [WHOLE]
 
 
+def test_a_maximum_that_is_a_markers_keeps_no_segment(tmp_path: Path) -> None:
+    """The broker's clock in a segment of 2013 once had every segment of transactions read."""
+    folder = write_partition(tmp_path, [(800, 904)])
+    hybrid = options(readFrom="hybrid", segments__path=str(tmp_path))
+    one = OffsetRange("t", 0, 0, 10)
+    facts = {"base_offset": 0, "next_offset": 10, "size_bytes": 100, "min_timestamp": 800}
+    for data_max, kept in ((904, []), (INT64_MAX, [one])):
+        known = {**facts, "max_timestamp": 10**12, "data_max_timestamp": data_max}
+        heading = b"tidelog segment manifest 1\n"
+        (folder / MANIFEST).write_bytes(heading + line("segment", **known))
+        assert prune(hybrid, [one], 910, 1000)[0] == kept
+    told = {**facts, "max_timestamp": 10**12, "data_max_timestamp": None}
+    for data_max_told, youngest in ((None, 10**12), (904, 904)):
+        told["data_max_timestamp"] = data_max_told
+        document = {"partitions": [{"partition": 0, "segments": [told]}]}
+        assert parse_segments("t", document)["t", 0][0].youngest_ms == youngest
+
+
 def test_a_minimum_that_nobody_measured_prunes_no_end(tmp_path: Path) -> None:
     write_partition(tmp_path, [(INT64_MIN, 904), (INT64_MIN, 2000)])
     hybrid = options(readFrom="hybrid", segments__path=str(tmp_path))
