@@ -220,7 +220,7 @@ async def _reset(
             partitions = sorted({tp for tp in partitions if tp.topic in topics})
         if not partitions:
             raise InvalidUse(f"group {group_id} has no positions to move: name a topic with -t")
-        found = await admin.list_offsets(dict.fromkeys(partitions, target))
+        found = await admin.first_records(dict.fromkeys(partitions, target))
         ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
         new = {tp: hit.offset for tp in partitions if (hit := found[tp] or ends[tp]) is not None}
         if not dry_run:

@@ -26,6 +26,7 @@ from client.offsets import (
     list_offsets,
 )
 from client.positions import Positions, consumed_positions, start_timestamp, to_timestamp
+from client.record_times import first_records
 from client.types import (
     ConsumerRecord,
     OffsetAndMetadata,
@@ -341,7 +342,7 @@ class Consumer:
         """
         readers = self._readers(partitions)
         wanted = dict.fromkeys((reader.partition for reader in readers), to_timestamp(when))
-        found = await list_offsets(self._cluster, wanted, self._isolation)
+        found = await first_records(self._cluster, wanted, self._isolation)
         ends = await self.end_offsets(tp for tp, hit in found.items() if hit is None)
         for reader in readers:
             hit = found[reader.partition]
@@ -377,7 +378,7 @@ class Consumer:
         """
         for timestamp_ms in times_ms.values():
             to_timestamp(timestamp_ms)
-        return await list_offsets(self._cluster, times_ms, self._isolation)
+        return await first_records(self._cluster, times_ms, self._isolation)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
