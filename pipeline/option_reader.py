@@ -182,3 +182,12 @@ def local_path(address: str) -> Path:
 def is_address(text: str) -> bool:
     """Whether `text` is a URL such as `s3://bucket/lake`."""
     return re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", text) is not None
+
+
+def spark_path(address: str) -> str:
+    """What Spark's own readers and writers are given for a path or an address of the user's.
+
+    A path is one of the local or mounted file system, whatever Spark's default is.
+    """
+    is_other = is_address(address) and not address.startswith("file:")
+    return address if is_other else f"file://{local_path(address)}"

@@ -26,7 +26,7 @@ from pipeline.jobs.files import WrittenFile, parse_file
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.journal import Journal
 from pipeline.marks import MARK_PREFIX, committed
-from pipeline.option_reader import is_address, local_path
+from pipeline.option_reader import is_address, local_path, spark_path
 from pipeline.options import SinkOptions, TopicChoice, parse_sink_options
 from pipeline.session import by_partition
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -194,7 +194,8 @@ def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataF
         DataLoss: a committed file is not below `source`, or has another size.
     """
     if not state_dir:
-        return spark.read.parquet(source if is_address(source) else _archived_folder(source))
+        _check_archived(source)
+        return spark.read.parquet(spark_path(source))
     folder = local_path(source)
     journal = Journal(state_dir)
     commits = [journal.get(f"commits/{name}") for name in journal.names("commits")]
@@ -206,8 +207,10 @@ def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataF
     return spark.read.option("basePath", f"file://{folder}").parquet(*paths)
 
 
-def _archived_folder(source: str) -> str:
-    """The address of a directory that holds an archive; raises BadOptions."""
+def _check_archived(source: str) -> None:
+    """Whether a directory holds an archive; of other addresses Spark knows more. BadOptions."""
+    if is_address(source) and not source.startswith("file:"):
+        return
     folder = local_path(source)
     if next(folder.glob("event_date=*"), None) is None:
         what = "holds no event_date=... directories" if folder.exists() else "does not exist"
@@ -217,7 +220,6 @@ def _archived_folder(source: str) -> str:
                 "target"
             ]
         )
-    return f"file://{folder}"
 
 
 def _committed_path(folder: Path, file: WrittenFile) -> Path:

@@ -27,6 +27,7 @@ from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.plan import describe_plan
 from pipeline.jobs.spreading import run_tasks
 from pipeline.offsets import plan_batch
+from pipeline.option_reader import spark_path
 from pipeline.options import SourceOptions, parse_source_options
 from pipeline.segments import read_range
 from pipeline.splits import OffsetRange
@@ -79,9 +80,8 @@ def skew(spark: SparkSession, settings: SkewSettings, progress: Progress = silen
         if row["max_timestamp_ms"] >= plan.oldest_ms and row["min_timestamp_ms"] < plan.newest_ms
     ]
     if settings.output:
-        spark.createDataFrame(pa.Table.from_pylist(rows)).write.mode("overwrite").parquet(
-            settings.output
-        )
+        table = spark.createDataFrame(pa.Table.from_pylist(rows))
+        table.write.mode("overwrite").parquet(spark_path(settings.output))
     doubtful = sum(row["future"] for row in rows)
     disordered = sum(row["out_of_order"] for row in rows)
     total = sum(row["records"] for row in rows)
