@@ -32,9 +32,9 @@ async def committed(broker: RunningBroker, count: int) -> list[bytes | None]:
     return values
 
 
-async def abort(producer: Producer, value: bytes) -> None:
+async def abort(producer: Producer, value: bytes, timestamp_ms: int | None = None) -> None:
     async with producer.transaction():
-        await producer.send("t", value)
+        await producer.send("t", value, timestamp_ms=timestamp_ms)
         await producer.flush()
         raise RuntimeError("changed my mind")
 
@@ -99,10 +99,7 @@ async def test_a_time_never_means_a_marker(broker: RunningBroker) -> None:
             async with producer.transaction():
                 await producer.send("t", b"%d" % hour, timestamp_ms=JULY_4_MS + hour * HOUR_MS)
         with pytest.raises(RuntimeError):
-            async with producer.transaction():
-                await producer.send("t", b"never", timestamp_ms=JULY_4_MS + 9 * HOUR_MS)
-                await producer.flush()
-                raise RuntimeError("changed my mind")
+            await abort(producer, b"never", JULY_4_MS + 9 * HOUR_MS)
     async with Admin(broker.bootstrap) as admin:
         for hour, offset in ((0, 0), (1, 2), (2, 4), (3, 6)):
             when = JULY_4_MS + hour * HOUR_MS
