@@ -356,12 +356,7 @@ class Admin:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """As `list_offsets`, and a time never means a transaction's marker.
-
-        Raises:
-            BadRecords: a batch that has to be read is damaged.
-            BrokerRefused: an unknown partition.
-        """
+        """As `list_offsets`, and a time never means a marker; raises as `record_times` does."""
         return await first_records(self._cluster, timestamps, isolation)
 
     async def offsets_for_time(

@@ -89,9 +89,6 @@ LOG_APPEND_TIME: Final = 1
 ROWS_PER_BATCH: Final = 16_384
 BYTES_PER_BATCH: Final = 4 << 20
 
-_MICROS_MS_MAX: Final = 9_223_372_036_854_775
-"""The last ms of Spark's 64-bit microseconds, as in `arrow_loops`."""
-
 _Run = tuple[int, int, int, int, int, int]
 
 
@@ -341,48 +338,21 @@ class PartitionDecoder:
     def _legacy(self, data: memoryview, position: int, end: int) -> Iterator[pa.RecordBatch]:
         """The records of a magic 0 or 1 entry, by way of Python objects."""
         # Needs the compression packages of the full install, which no log of today asks for.
-        from protocol.errors import RecordsError
-        from protocol.records.scan import iter_records, scan_entries
+        from pipeline.old_formats import read_entry
 
         rules = self._rules
-        entry_bytes = bytes(data[position:end])
-        try:
-            (entry,) = scan_entries(entry_bytes)
-            records = [
-                record
-                for record in iter_records(entry_bytes)
-                if self.next_offset <= record.offset < self._end
-                and rules.oldest_ms <= record.timestamp <= self._newest_ms
-            ]
-        except RecordsError as error:
-            raise CorruptData(self._at(str(error))) from error
+        limits = (self.next_offset, self._end, rules.oldest_ms, self._newest_ms)
+        entry = read_entry(self._at(""), bytes(data[position:end]), limits)
         self.next_offset = max(self.next_offset, entry.last_offset + 1)
-        misfits = [one.offset for one in records if abs(one.timestamp) > _MICROS_MS_MAX]
+        misfits = entry.misfits()
         if misfits:
             self._judge_misfits(len(misfits), lambda: misfits[0])
-        if records:
-            rows: dict[str, list[Any]] = {
-                KEY: [record.key for record in records],
-                VALUE: [record.value for record in records],
-                TOPIC: [self.topic] * len(records),
-                PARTITION: [self.partition] * len(records),
-                OFFSET: [record.offset for record in records],
-                TIMESTAMP: [_micros(one.timestamp, rules.on_malformed) for one in records],
-                TIMESTAMP_TYPE: [int(entry.timestamp_type)] * len(records),
-                HEADERS: [None] * len(records),
-            }
+        if entry.records:
+            rows = entry.rows(self.topic, self.partition, rules.on_malformed)
             yield pa.RecordBatch.from_arrays(
                 [pa.array(rows[name], COLUMN_TYPES[name]) for name in rules.columns],
                 schema=self._schema,
             )
-
-
-def _micros(timestamp_ms: int, on_malformed: str) -> int | None:
-    """What `fill_rows` and `_Columns.timestamps` make of one time."""
-    fits = abs(timestamp_ms) <= _MICROS_MS_MAX
-    if on_malformed == "null" and (timestamp_ms == NO_TIMESTAMP or not fits):
-        return None
-    return 1000 * max(-_MICROS_MS_MAX, min(timestamp_ms, _MICROS_MS_MAX))
 
 
 class _Columns:
