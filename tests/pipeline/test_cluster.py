@@ -18,8 +18,10 @@ import pytest
 
 from pipeline.launch import main
 from tests.pipeline.conftest import Broker
+from tests.pipeline.test_documentation import blocks, submission
 from tests.support.kafka_peer import answers, free_ports
 
+LAUNCHER = "tidelog-spark-job.py"
 SCRIPT = """
 import json, sys
 from pipeline.jobs.archive import ArchiveSettings, archive
@@ -108,22 +110,31 @@ def master(spark_home: Path, tmp_path: Path) -> Iterator[str]:
 
 
 class Submit:
-    """spark-submit of jobs out of the zip, in a directory of its own, as docs/spark.md has it."""
+    """The commands of docs/spark.md, run in a directory of their own."""
 
     def __init__(self, broker: Broker, spark_home: Path, master: str, folder: Path) -> None:
         self.folder = folder
         self._broker, self._home, self._master = broker, spark_home, master
         assert main(["bundle", "--output", str(folder / "tidelog-spark.zip")]) == 0
 
-    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def job(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A job of the launcher that is written beside the zip."""
+        words = submission(LAUNCHER)
+        words = [*words[: words.index(LAUNCHER) + 1], *arguments]
+        return self.run(*words, "-b", self._broker.bootstrap, "--json")
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A spark-submit: the page's, with the address of this cluster and less memory."""
         environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
         environment.pop("PYTHONPATH", None)
+        program, *rest = [self._master if one == "spark://host:7077" else one for one in words]
+        settings = {
+            "spark.executor.memory": "700m", "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR",
+        }  # fmt: skip
+        named = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
         return subprocess.run(
-            [str(self._home / "bin" / "spark-submit"), "--master", self._master,
-             "--py-files", "tidelog-spark.zip", "--conf", "spark.executor.memory=700m",
-             "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
-             "--conf", "spark.log.level=ERROR", "tidelog-spark-job.py", *arguments,
-             "-b", self._broker.bootstrap, "--json"],
+            [str(self._home / "bin" / program), *named, *rest],
             capture_output=True, text=True, timeout=400, check=False, cwd=self.folder,
             env=environment,
         )  # fmt: skip
@@ -144,19 +155,25 @@ def test_the_example_of_the_docs_archives_and_restores_on_standalone_workers_out
     topic, again = broker.topic(2), broker.topic(2)
     for partition in range(2):
         broker.produce(topic, partition, 500, first=500 * partition)
-    archive = ("archive", "--topic", topic, "--target", "lake", "--state-dir", "state")
-    first = submit(*archive)
+    words = submission(LAUNCHER)
+    archive = [topic if one == "flights" else one for one in words[words.index(LAUNCHER) + 1 :]]
+    first = submit.job(*archive)
     assert first.returncode == 0, first.stderr[-3000:]
     assert json.loads(first.stdout.splitlines()[-1])["rows"] == 1000
-    assert submit(*archive).returncode == 3
+    assert submit.job(*archive).returncode == 3
     files = list((submit.folder / "lake").rglob("*.parquet"))
     assert sum(pq.read_metadata(file).num_rows for file in files) == 1000
-    restored = submit(
+    restored = submit.job(
         "restore", "--source", "lake", "--state-dir", "state", "--topic", again, "--name", "r1",
     )  # fmt: skip
     assert restored.returncode == 0, restored.stderr[-3000:]
     assert json.loads(restored.stdout.splitlines()[-1])["rows"] == 1000
     assert [end >= 500 for end in broker.ends(again)] == [True, True]
+    query = blocks("python")[0].replace("127.0.0.1:9092", broker.bootstrap)
+    query = query.replace('"flights")', f'"{topic}")').replace("2013-07-0", "2023-11-1")
+    (submit.folder / "your_query.py").write_text(f"{query}\nprint('rows', flights.count())\n")
+    read = submit.run(*submission("your_query.py"))
+    assert read.stdout.splitlines()[-1] == "rows 1000", read.stderr[-3000:]
 
 
 @pytest.mark.slow
@@ -167,7 +184,7 @@ def test_a_target_that_executors_do_not_share_fails_before_the_state_advances(
     topic = broker.topic(2)
     broker.produce(topic, 0, 500)
     archive = ("archive", "--topic", topic, "--state-dir", "state", "--target")
-    lost = submit(*archive, "/proc/self/cwd/lake")
+    lost = submit.job(*archive, "/proc/self/cwd/lake")
     assert lost.returncode == 2, lost.stderr[-3000:]
     # Spark prints both of a Python driver's outputs as its own output.
     assert "target '/proc/self/cwd/lake' is not the driver's directory" in lost.stdout
@@ -177,6 +194,6 @@ def test_a_target_that_executors_do_not_share_fails_before_the_state_advances(
     assert not (state / "commits").exists()
     assert not list(submit.folder.parent.rglob("*.parquet"))
     assert not list(submit.folder.rglob("_probe*"))
-    shared = submit(*archive, "lake")
+    shared = submit.job(*archive, "lake")
     assert shared.returncode == 0, shared.stderr[-3000:]
     assert json.loads(shared.stdout.splitlines()[-1])["rows"] == 500

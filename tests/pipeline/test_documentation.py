@@ -25,6 +25,13 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
+def submission(application: str) -> list[str]:
+    """The words of the command that submits `application` to a cluster."""
+    joined = re.sub(r" \\\n\s+", " ", "".join(blocks("sh")))
+    lines = [line for line in joined.splitlines() if line.startswith("spark-submit")]
+    return next(shlex.split(line) for line in lines if f" {application}" in line)
+
+
 def job_examples() -> list[str]:
     """The commands in the table of jobs."""
     text = PAGE.read_text(encoding="utf-8")
