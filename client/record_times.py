@@ -28,6 +28,8 @@ from protocol.error_codes import ErrorCode
 
 _LOOK_BYTES = 64 * 1024
 _READ_BYTES = 4 * 1024 * 1024
+_WAIT_MS = 500
+_EMPTY_MAX = 4
 
 
 async def first_records(
@@ -57,22 +59,32 @@ async def _first_from(
     isolation: Isolation,
 ) -> OffsetAndTimestamp | None:
     assert bound is not None, "there is nothing to look at"
-    size = _LOOK_BYTES
+    size, wait_ms, empty = _LOOK_BYTES, 0, 0
     reader = PartitionReader(partition, FetchOptions(isolation=isolation), oldest_ms=timestamp)
     reader.seek(bound.offset)
     while True:
         before = reader.fetch_offset
         options = FetchOptions(
-            isolation=isolation, max_wait_ms=0, max_bytes=size, partition_max_bytes=size
+            isolation=isolation, max_wait_ms=wait_ms, max_bytes=size, partition_max_bytes=size
         )
         reader.add(await _fetch(cluster, reader, options))
         while (record := reader.take_one()) is not None:
             if record.timestamp_ms >= timestamp:
                 epoch = bound.leader_epoch if record.offset == bound.offset else reader.leader_epoch
                 return OffsetAndTimestamp(record.offset, record.timestamp_ms, epoch)
-        if reader.fetch_offset == before:
+        if reader.fetch_offset >= _visible_end(reader, isolation):
             return None
-        size = _READ_BYTES
+        # Below the end there is something, unless compaction has left nothing there.
+        empty = empty + 1 if reader.fetch_offset == before else 0
+        if empty == _EMPTY_MAX:
+            return None
+        size, wait_ms = _READ_BYTES, _WAIT_MS
+
+
+def _visible_end(reader: PartitionReader, isolation: Isolation) -> int:
+    """Where the last answer says that the reader's records end."""
+    is_committed = isolation is Isolation.READ_COMMITTED
+    return reader.last_stable_offset if is_committed else reader.high_watermark
 
 
 async def _fetch(cluster: Cluster, reader: PartitionReader, options: FetchOptions) -> Any:
