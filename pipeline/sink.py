@@ -324,6 +324,9 @@ def _open(
             f"rows of {options.topic}-{partition} come from tasks {mark['task']} and {batch.task} "
             "of one batch: bring them together with by_partition, or repartition('partition')"
         )
+    # Asked now: partitions may have been added since the topic was last looked at.
+    cluster.topics([options.topic])
+    partitions = cluster.count_partitions(options.topic)
     was = mark.get("partitions", partitions)
     return None, Tally(written=(mark["rows"], mark["sum"]), partitions=partitions, was=was)
 
