@@ -14,7 +14,14 @@ import pyarrow.parquet as pq  # noqa: E402
 from pipeline import launch  # noqa: E402
 from pipeline.batches import COLUMN_TYPES  # noqa: E402
 from pipeline.cluster import Cluster, FoundOffset  # noqa: E402
-from pipeline.errors import BadOptions, BrokerRefused, CorruptData, Fenced, NoJava  # noqa: E402
+from pipeline.errors import (  # noqa: E402
+    BadOptions,
+    BrokerRefused,
+    CorruptData,
+    Fenced,
+    NoJava,
+    NotShared,
+)
 from pipeline.jobs import files  # noqa: E402
 from pipeline.jobs.archive import (  # noqa: E402
     ArchiveSettings,
@@ -322,3 +329,31 @@ def test_a_relative_path_is_made_absolute_where_it_is_said(
     assert spark_path("s3a://b/last") == "s3a://b/last"
     with pytest.raises(BadOptions, match="'' is no path"):
         Journal("")
+
+
+def test_a_directory_of_the_executors_own_is_noticed_before_and_after_the_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files lay in disposable directories of the executors, and the state had advanced."""
+    monkeypatch.setattr(files, "_LOOK_AGAIN_S", 0)
+    drivers, executors = tmp_path / "driver" / "lake", tmp_path / "executor" / "lake"
+    with files.probing(str(drivers), "beef") as probe:
+        assert files.find_unshared(str(drivers), probe) is None
+        complaint = files.find_unshared(str(executors), probe)
+    assert complaint is not None
+    assert f"target {str(executors)!r} is not the driver's directory" in complaint
+    assert "Mount one shared file system" in complaint
+    assert list(drivers.iterdir()) == []
+    assert not executors.exists()
+    one = WrittenFile(
+        path=str(drivers / "x.parquet"), event_date="", topic="t", youngest=(), rows=1,
+        size_bytes=4, first_offset=0, last_offset=0, min_timestamp_ms=0, max_timestamp_ms=0,
+    )  # fmt: skip
+    with pytest.raises(NotShared, match=r"1 of 1 .*x.parquet \(4 bytes .*\) is not there"):
+        files.check_files([one])
+    Path(one.path).write_bytes(b"abc")
+    with pytest.raises(NotShared, match="is of 3 bytes"):
+        files.check_files([one])
+    Path(one.path).write_bytes(b"abcd")
+    files.check_files([one])
+    assert code_of(NotShared("x")) == JobCode.USAGE
