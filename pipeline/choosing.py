@@ -20,7 +20,7 @@ def chooser(count: int) -> Any:
 
     A null goes where an empty key goes: any place is good that is always the same.
     """
-    from pyspark.sql.functions import arrow_udf
+    from pyspark.sql import functions
 
     def choose(keys: pa.Array) -> pa.Array:
         distinct = keys.dictionary_encode(null_encoding="encode")
@@ -29,4 +29,6 @@ def chooser(count: int) -> Any:
 
     # Spark looks at the types themselves, which are only text in this module.
     choose.__annotations__ = {"keys": pa.Array, "return": pa.Array}
-    return arrow_udf(choose, "int")
+    # Spark's own hints leave this function out.
+    untyped: Any = functions
+    return untyped.arrow_udf(choose, "int")
