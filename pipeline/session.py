@@ -44,10 +44,10 @@ def register(spark: SparkSession, *, pushdown: bool = True) -> None:
     With `pushdown`, filters on time, offset, partition and topic narrow what is read; that turns
     on Spark's setting for it, which concerns other Python sources of the session too.
 
-    A local session whose workers would run another Python than this process gets this one.
+    A local session gets the Python of this process for its workers, unless PYSPARK_PYTHON names one.
 
     Raises:
-        BadOptions: a session of a cluster would run another Python that has no such package.
+        BadOptions: the workers would run a Python that has no such package.
     """
     from pipeline.source import TidelogPushdownSource, TidelogSource
 
@@ -64,7 +64,7 @@ def _check_python(spark: SparkSession) -> None:
     program = None if context is None else shutil.which(context.pythonExec)
     if context is None or (program and Path(program).absolute() == Path(sys.executable).absolute()):
         return
-    if str(context.master).startswith("local"):
+    if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
         return
     package = __name__.rpartition(".")[0]

@@ -18,6 +18,11 @@ def session_of(master: str, program: str) -> Any:
     return SimpleNamespace(_sc=SimpleNamespace(master=master, pythonExec=program))
 
 
+@pytest.fixture(autouse=True)
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+
 def link_to(folder: Path, program: str) -> str:
     """A Python of the same name elsewhere, which has other packages."""
     path = folder / "python3"
@@ -39,6 +44,15 @@ def test_a_cluster_whose_python_lacks_the_package_is_refused_with_the_cure(tmp_p
         with pytest.raises(BadOptions, match=f"set PYSPARK_PYTHON={sys.executable}"):
             _check_python(session)
         assert session._sc.pythonExec == program
+
+
+def test_a_python_that_was_named_is_not_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = link_to(tmp_path, os.path.realpath(sys.executable))
+    monkeypatch.setenv("PYSPARK_PYTHON", program)
+    with pytest.raises(BadOptions, match=f"Spark starts {program}"):
+        _check_python(session_of("local[2]", program))
 
 
 def test_another_python_that_has_the_package_is_left_alone(tmp_path: Path) -> None:
