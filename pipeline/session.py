@@ -44,7 +44,7 @@ def register(spark: SparkSession, *, pushdown: bool = True) -> None:
     With `pushdown`, filters on time, offset, partition and topic narrow what is read; that turns
     on Spark's setting for it, which concerns other Python sources of the session too.
 
-    A local session gets the Python of this process for its workers, unless PYSPARK_PYTHON names one.
+    A local session gets this Python for its workers too, unless PYSPARK_PYTHON names another one.
 
     Raises:
         BadOptions: the workers would run a Python that has no such package.
