@@ -3,17 +3,20 @@
     GET /segments?topic=flights&partition=0        without partition: all of them
 
 A reader that wants a span of time skips the segments that cannot hold any of it: those whose
-`max_timestamp` is below its start, or whose `min_timestamp` is at or above its end. Readers that
-see the files have the same numbers in `segment-manifest`; this is for those over the network.
+`data_max_timestamp` is below its start, or whose `min_timestamp` is at or above its end. Readers
+that see the files have the same numbers in `segment-manifest`; this is for those over the network.
 Kafka's protocol has no request for it (docs/adr/0014).
 
     {"topic": "flights", "partitions": [{"partition": 0, "segments": [
         {"base_offset": 0, "next_offset": 9000, "size_bytes": 1048301, "records": 9000,
-         "min_timestamp": 1372636800000, "max_timestamp": 1372723199000, "active": false}, ...]}]}
+         "min_timestamp": 1372636800000, "max_timestamp": 1372723199000,
+         "data_max_timestamp": 1372723199000, "active": false}, ...]}]}
 
 With `partition` the segments stand at the top, beside "topic" and "partition". Timestamps are ms.
-`min_timestamp` is -1 when a record has no time, `max_timestamp` when none has; `min_timestamp` and
-`records` are null while nobody has counted. The last segment is the active one and may grow: its
+`min_timestamp` is -1 when a record has no time, `max_timestamp` when none has. `max_timestamp`
+counts the markers of transactions, as lookups by time do, and `data_max_timestamp` does not: it
+bounds what readers see. `min_timestamp`, `data_max_timestamp` and `records` are null while they are
+not known. The last segment is the active one and may grow: its
 numbers hold for what lies below `next_offset`.
 
 Read next: `storage.manifest`, `broker.metrics_server`.
@@ -24,7 +27,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from broker.errors import BrokerError
-from storage.manifest import UNKNOWN, UNKNOWN_MINIMUM
+from storage.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
 
 if TYPE_CHECKING:
     from broker.topics import TopicRegistry
@@ -64,6 +67,7 @@ def _document(log: "Log") -> Document:
 
 def _segment(segment: "Segment", is_active: bool) -> Document:
     is_known = segment.min_timestamp != UNKNOWN_MINIMUM and not segment.is_empty
+    is_unbounded = segment.data_max_timestamp == UNKNOWN_MAXIMUM
     return {
         "base_offset": segment.base_offset,
         "next_offset": segment.next_offset,
@@ -71,6 +75,7 @@ def _segment(segment: "Segment", is_active: bool) -> Document:
         "records": None if segment.records == UNKNOWN else segment.records,
         "min_timestamp": segment.min_timestamp if is_known else None,
         "max_timestamp": segment.max_timestamp,
+        "data_max_timestamp": None if is_unbounded else segment.data_max_timestamp,
         "active": is_active,
     }
 

@@ -253,7 +253,7 @@ async def _reset(
         gone = sorted({str(tp) for tp in partitions if tp not in ends})
         if gone:
             note(f"Left as they are, because they do not exist any more: {', '.join(gone)}")
-        found = await admin.list_offsets(dict.fromkeys(ends, target))
+        found = await admin.first_records(dict.fromkeys(ends, target))
         new = {tp: hit.offset if (hit := found[tp]) else ends[tp] for tp in ends}
         if execute:
             await admin.alter_group_offsets(group_id, new)

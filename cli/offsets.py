@@ -97,7 +97,7 @@ def _special(which: str | None) -> int:
 async def _lookup(bootstrap: str, topic: str, partition: int | None, timestamp: int) -> Hits:
     async with Admin(bootstrap) as admin:
         partitions = await _partitions(admin, topic, partition)
-        return await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+        return await admin.first_records(dict.fromkeys(partitions, timestamp))
 
 
 async def _explain(

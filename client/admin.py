@@ -39,6 +39,7 @@ from client.offsets import (
     list_offsets,
 )
 from client.positions import to_timestamp
+from client.record_times import first_records
 from client.types import (
     Broker,
     OffsetAndMetadata,
@@ -355,6 +356,15 @@ class Admin:
             )
         return await explain_lookup(metrics_url, partition.topic, partition.partition, timestamp_ms)
 
+    async def first_records(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """As `list_offsets`, and a time never means a marker; raises as `record_times` does."""
+        return await first_records(self._cluster, timestamps, isolation)
+
     async def offsets_for_time(
         self, topic: str, when: int | str | datetime
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -387,7 +397,7 @@ class Admin:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         info = await self._cluster.topic(topic)
         wanted = {TopicPartition(topic, number): timestamp for number in info.partitions}
-        return await list_offsets(self._cluster, wanted)
+        return await first_records(self._cluster, wanted)
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]

@@ -36,6 +36,7 @@ from client.offsets import (
 )
 from client.positions import Positions, consumed_positions, start_timestamp, to_timestamp
 from client.rebalance import Listener, Rebalance
+from client.record_times import first_records
 from client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
@@ -345,7 +346,7 @@ class Consumer:
         """
         readers = self._readers(partitions)
         wanted = dict.fromkeys((reader.partition for reader in readers), to_timestamp(when))
-        found = await list_offsets(self._cluster, wanted, self._isolation)
+        found = await first_records(self._cluster, wanted, self._isolation)
         ends = await self.end_offsets(tp for tp, hit in found.items() if hit is None)
         for reader in readers:
             hit = found[reader.partition]
@@ -380,7 +381,7 @@ class Consumer:
             BrokerRefused: an unknown partition.
         """
         wanted = {partition_of(tp): to_timestamp(when) for tp, when in times_ms.items()}
-        return await list_offsets(self._cluster, wanted, self._isolation)
+        return await first_records(self._cluster, wanted, self._isolation)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]

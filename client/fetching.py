@@ -31,14 +31,14 @@ from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
 from protocol.records.batch import RecordBatch
-from protocol.records.layout import MAGIC_V2, ControlType
+from protocol.records.layout import INT64_MIN, MAGIC_V2, ControlType
 from protocol.records.scan import Entry, iter_records, scan_entries
 
 logger = logging.getLogger("tidelog.client.fetching")
 
 # The last version in which topics are fetched by name.
-_FETCH_VERSION = 12
-_FETCH_MIN_VERSION = 4
+FETCH_VERSION = 12
+FETCH_MIN_VERSION = 4
 
 _STALE_LEADER = frozenset(
     {
@@ -97,8 +97,12 @@ class PartitionReader:
     what was committed last.
     """
 
-    def __init__(self, partition: TopicPartition, options: FetchOptions) -> None:
-        """Nothing fetched, position unknown."""
+    def __init__(
+        self, partition: TopicPartition, options: FetchOptions, *, oldest_ms: int = INT64_MIN
+    ) -> None:
+        """Nothing fetched, position unknown. Batches without a record from `oldest_ms` on are left
+        out; of others all records are handed out.
+        """
         self.partition = partition
         self.position: int | None = None
         self.consumed: int | None = None
@@ -113,6 +117,7 @@ class PartitionReader:
         self.log_start_offset = -1
         self.buffered_bytes = 0
         self._options = options
+        self._oldest_ms = oldest_ms
         self._chunks: deque[_Chunk] = deque()
         self._records: list[ConsumerRecord] = []
         self._next = 0
@@ -225,6 +230,8 @@ class PartitionReader:
                     raise self._bad(entry.base_offset, "its check sum does not match")
                 if self._is_hidden(batch, view, chunk):
                     return []
+                if entry.max_timestamp < self._oldest_ms:
+                    return []
                 leader_epoch = batch.partition_leader_epoch
             self.leader_epoch = leader_epoch
             topic, number = self.partition
@@ -272,6 +279,26 @@ def _control_type(view: memoryview) -> int:
         if record.key is not None and len(record.key) >= 4:
             return int.from_bytes(record.key[2:4], "big")
     return -1
+
+
+def fetch_request(readers: Iterable[PartitionReader], options: FetchOptions) -> FetchRequest:
+    """What asks one broker for all that `readers` want next."""
+    topics: dict[str, list[FetchPartition]] = {}
+    for reader in readers:
+        topics.setdefault(reader.partition.topic, []).append(
+            FetchPartition(
+                partition=reader.partition.partition,
+                fetch_offset=reader.fetch_offset,
+                partition_max_bytes=options.partition_max_bytes,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=options.max_wait_ms,
+        min_bytes=options.min_bytes,
+        max_bytes=options.max_bytes,
+        isolation_level=options.isolation,
+        topics=[FetchTopic(topic=name, partitions=items) for name, items in topics.items()],
+    )
 
 
 class Fetcher:
@@ -422,9 +449,9 @@ class Fetcher:
         try:
             connection = await self._cluster.connection(node_id, Role.FETCH)
             response = await connection.call(
-                self._request(readers),
-                max_version=_FETCH_VERSION,
-                min_version=_FETCH_MIN_VERSION,
+                fetch_request(readers, self._options),
+                max_version=FETCH_VERSION,
+                min_version=FETCH_MIN_VERSION,
                 timeout_ms=self._cluster.options.request_timeout_ms + self._options.max_wait_ms,
             )
         except BrokerUnreachable as error:
@@ -449,24 +476,6 @@ class Fetcher:
             self._backoff.reset()
         else:
             await self._backoff.pause()
-
-    def _request(self, readers: list[PartitionReader]) -> FetchRequest:
-        topics: dict[str, list[FetchPartition]] = {}
-        for reader in readers:
-            topics.setdefault(reader.partition.topic, []).append(
-                FetchPartition(
-                    partition=reader.partition.partition,
-                    fetch_offset=reader.fetch_offset,
-                    partition_max_bytes=self._options.partition_max_bytes,
-                )
-            )
-        return FetchRequest(
-            max_wait_ms=self._options.max_wait_ms,
-            min_bytes=self._options.min_bytes,
-            max_bytes=self._options.max_bytes,
-            isolation_level=self._options.isolation,
-            topics=[FetchTopic(topic=name, partitions=items) for name, items in topics.items()],
-        )
 
     def _take(self, reader: PartitionReader, data: Any, address: str) -> bool:
         """Keep one partition's answer; False if it was an error."""

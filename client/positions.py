@@ -22,6 +22,7 @@ from client.offsets import (
     fetch_committed,
     list_offsets,
 )
+from client.record_times import first_records
 from client.times import to_ms
 from client.types import OffsetAndMetadata, TopicPartition
 from protocol.error_codes import ErrorCode
@@ -136,7 +137,7 @@ async def find_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int, isolation: Isolation
 ) -> dict[TopicPartition, int]:
     """The offset of the first record at or after a time, or the end where there is none."""
-    found = await list_offsets(cluster, dict.fromkeys(partitions, timestamp), isolation)
+    found = await first_records(cluster, dict.fromkeys(partitions, timestamp), isolation)
     missing = [partition for partition, hit in found.items() if hit is None]
     ends = await list_offsets(cluster, dict.fromkeys(missing, LATEST), isolation)
     hits = {partition: hit or ends[partition] for partition, hit in found.items()}

@@ -32,6 +32,9 @@ from protocol.records.layout import NO_TIMESTAMP
 
 UTC = timezone.utc  # noqa: UP017 - the alias datetime.UTC reads worse next to timezone(...)
 
+NO_TIME = -1
+"""The timestamp of a record that carries none."""
+
 MS_PER_SECOND = 1000
 MS_PER_DAY = 86_400_000
 
@@ -73,10 +76,14 @@ TIMESTAMP_MS_MAX = 2**63 - 1
 _EXAMPLES = "2013-07-04T12:00Z, 2013-07-04, 1372939200000, -15m, now, today or yesterday"
 
 
-def parse_time(text: str, *, now_ms: int, zone: tzinfo | None = None) -> int:
+def parse_time(
+    text: str, *, now_ms: int, zone: tzinfo | None = None, before_1970: bool = False
+) -> int:
     """The instant that `text` names, in milliseconds since the epoch.
 
-    `zone` is where times without a zone are; None means this machine's local zone.
+    `zone` is where times without a zone are; None means this machine's local zone. Times before
+    1970 are refused unless `before_1970` says that the caller can do with negative numbers: a
+    broker cannot be asked for them, although records may have them.
 
     Raises:
         InvalidTime: the text is no time, its unit is wrong, or a clock change makes it
@@ -90,6 +97,11 @@ def parse_time(text: str, *, now_ms: int, zone: tzinfo | None = None) -> int:
     timestamp_ms = _parse_word(word, now_ms, zone)
     if timestamp_ms > TIMESTAMP_MS_MAX:
         raise InvalidTime(f"'{word}' is beyond the largest timestamp, {TIMESTAMP_MS_MAX} ms")
+    if timestamp_ms < 0 and not before_1970:
+        raise InvalidTime(
+            f"'{word}' lies before 1970, which a broker cannot be asked for: "
+            "use 'earliest' for the oldest record"
+        )
     return timestamp_ms
 
 
@@ -140,7 +152,13 @@ def datetime_to_ms(moment: datetime) -> int:
             f"the datetime {moment.isoformat()} has no zone, so it may be anywhere: give an aware "
             "one, such as datetime.now(timezone.utc) or moment.astimezone()"
         )
-    return _epoch_ms(moment, moment.isoformat())
+    timestamp_ms = _epoch_ms(moment)
+    if timestamp_ms < 0:
+        raise InvalidTime(
+            f"'{moment.isoformat()}' lies before 1970, which a broker cannot be asked for: "
+            "use 'earliest' for the oldest record"
+        )
+    return timestamp_ms
 
 
 def datetime_of(timestamp_ms: int) -> datetime | None:
@@ -159,10 +177,10 @@ def datetime_of(timestamp_ms: int) -> datetime | None:
 def format_time(timestamp_ms: int, zone: tzinfo | None = None) -> str:
     """ISO 8601 with milliseconds and the offset of `zone` (None: this machine's zone).
 
-    A negative timestamp means that a record carries none, and reads ``-``; a number beyond the
-    calendar's end is given as it is.
+    -1 means that a record carries none, and reads ``-``; a number beyond the calendar's ends is
+    given as it is.
     """
-    if timestamp_ms < 0:
+    if timestamp_ms == NO_TIME:
         return "-"
     try:
         moment = datetime.fromtimestamp(timestamp_ms // MS_PER_SECOND, UTC).astimezone(zone)
@@ -230,7 +248,7 @@ def _parse_number(word: str) -> int:
     if word[0] in "+-" and number != 0:
         raise InvalidTime(
             f"{word} lacks a unit: for a time relative to now write {word}m or {word}s "
-            f"(units: ms, s, m, h, d, w); times before 1970 cannot be stored"
+            f"(units: ms, s, m, h, d, w); a time before 1970 is written as a date"
         )
     if mistake := find_unit_mistake(number):
         raise InvalidTime(mistake)
@@ -266,11 +284,6 @@ def _parse_relative(anchor: str | None, distances: str, now_ms: int, zone: tzinf
                 )
             length += int(count) * _UNIT_MS[unit.lower()]
         start += length if sign == "+" else -length
-    if start < 0:
-        raise InvalidTime(
-            f"{anchor or ''}{distances} lies before 1970, where no record can be: "
-            "use 'earliest' for the oldest record"
-        )
     return start
 
 
@@ -293,7 +306,7 @@ def _parse_calendar(word: str, zone: tzinfo | None) -> int:
     except ValueError:
         raise InvalidTime(f"'{word}' is not a time: write for example {_EXAMPLES}") from None
     if moment.tzinfo is not None:
-        return _epoch_ms(moment, word)
+        return _epoch_ms(moment)
     return _resolve(moment, _zone_named(zone_name, word) if zone_name else zone, word)
 
 
@@ -319,7 +332,7 @@ def _resolve(naive: datetime, zone: tzinfo | None, word: str, *, lenient: bool =
     """
     first = _localised(naive.replace(fold=0), zone)
     second = _localised(naive.replace(fold=1), zone)
-    first_ms, second_ms = _epoch_ms(first, word), _epoch_ms(second, word)
+    first_ms, second_ms = _epoch_ms(first), _epoch_ms(second)
     if first_ms == second_ms or lenient:
         return min(first_ms, second_ms)
     offsets = f"{naive.isoformat()}{first:%z} or {naive.isoformat()}{second:%z}"
@@ -342,13 +355,6 @@ def _localised(naive: datetime, zone: tzinfo | None) -> datetime:
         return naive.replace(tzinfo=beside.astimezone().tzinfo)
 
 
-def _epoch_ms(moment: datetime, word: str) -> int:
+def _epoch_ms(moment: datetime) -> int:
     # Whole numbers throughout: a float of today's microseconds cannot hold every millisecond.
-    distance = moment - _EPOCH
-    milliseconds = distance // timedelta(milliseconds=1)
-    if milliseconds < 0:
-        raise InvalidTime(
-            f"'{word}' lies before 1970, where no record can be: "
-            "use 'earliest' for the oldest record"
-        )
-    return milliseconds
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

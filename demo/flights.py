@@ -13,35 +13,28 @@ before it is older, so a reader who starts there misses nothing.
 
 import argparse
 import contextlib
-import json
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from demo.answerers import ANSWERERS, Answer, CannotAsk, Question, read_between
 from demo.flight_data import DataMissing, Flight, describe, load_flights
+from demo.stage import PARTITIONS, Disagreement, console, own_broker, step
 
 TOPIC = "flights"
-PARTITIONS = 4
 NEW_YORK = ZoneInfo("America/New_York")
 ASKED = datetime(2013, 7, 4, 12, 0, tzinfo=NEW_YORK)
 HOUR_MS = 3_600_000
-
-console = Console(highlight=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +45,6 @@ class Seen:
     offset: int
     timestamp: int
     value: bytes
-
-
-class Disagreement(AssertionError):
-    """Two ways to the same fact gave different answers."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,51 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     console.print(f"\n[bold]Done in {time.perf_counter() - started:.1f} s.[/]")
     return 0
-
-
-@contextlib.contextmanager
-def own_broker() -> Iterator[str]:
-    """A Tidelog on a free port; its data directory is gone afterwards. Yields its address."""
-    program = Path(sys.executable).parent / "tidelog"
-    with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as folder:
-        serve = [str(program), "serve", "--data-dir", f"{folder}/data", "--json"]
-        with open(f"{folder}/broker.log", "w+") as log, step("start a broker") as done:
-            broker = subprocess.Popen(
-                [*serve, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=log, text=True
-            )
-            assert broker.stdout is not None
-            line = broker.stdout.readline()
-            if not line:
-                log.seek(0)
-                raise RuntimeError(f"the broker did not start: {log.read().strip()[-500:]}")
-            ready = json.loads(line)
-            done(f"listening on {ready['host']}:{ready['port']}")
-        try:
-            yield f"{ready['host']}:{ready['port']}"
-        finally:
-            broker.terminate()
-            broker.wait(20)
-            broker.stdout.close()
-
-
-class _Done:
-    """What a step reports when it is over."""
-
-    def __init__(self) -> None:
-        self.result = ""
-
-    def __call__(self, result: str) -> None:
-        self.result = result
-
-
-@contextlib.contextmanager
-def step(title: str) -> Iterator[_Done]:
-    """Prints a finished step with its result and its time."""
-    report = _Done()
-    started = time.perf_counter()
-    yield report
-    elapsed = f"{(time.perf_counter() - started) * 1000:,.0f} ms"
-    console.print(f"[green]✓[/] {title:<29} {report.result:<36} [dim]{elapsed:>9}[/]")
 
 
 def tell_story(bootstrap: str) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from demo.flight_data import DataMissing, Flight, load_flights
-from demo.flights import PARTITIONS, Disagreement, console, own_broker, step
+from demo.stage import PARTITIONS, Disagreement, console, own_broker, step
 from pipeline.cluster import Cluster, check
 from pipeline.errors import PipelineError
 from pipeline.jobs.archive import ArchiveSettings, archive

@@ -28,7 +28,7 @@ Read next: `source`, `segments`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -292,19 +292,24 @@ class PartitionDecoder:
             raise CorruptData(self._at(f"near offset {runs[0][3]}: {error}")) from error
         if not columns.rows:
             return
-        if columns.misfits and rules.on_malformed == "error":
-            raise MalformedTimestamp(
-                self._at(
-                    f"{columns.misfits} records from offset {columns.first_misfit()} on have "
-                    "timestamps beyond Spark's microseconds; they were probably written in "
-                    "nanoseconds or microseconds instead of milliseconds. Set "
-                    "onMalformedTimestamp to null or clamp to read them"
-                )
-            )
+        if columns.misfits:
+            self._judge_misfits(columns.misfits, columns.first_misfit)
         batch = self._assemble(columns, stamped)
         step = min(rules.rows_per_batch, max(1, rules.bytes_per_batch * columns.rows // payload))
         for start in range(0, columns.rows, step):
             yield batch.slice(start, step)
+
+    def _judge_misfits(self, count: int, find_first: Callable[[], int]) -> None:
+        """Nothing, unless the times are read and have to fit; raises MalformedTimestamp."""
+        if TIMESTAMP in self._rules.columns and self._rules.on_malformed == "error":
+            raise MalformedTimestamp(
+                self._at(
+                    f"{count} records from offset {find_first()} on have timestamps beyond Spark's "
+                    "microseconds; they were probably written in nanoseconds or microseconds "
+                    "instead of milliseconds. Set onMalformedTimestamp to null or clamp to read "
+                    "them, or leave the column timestamp out (option columns)"
+                )
+            )
 
     def _assemble(self, columns: _Columns, stamped: int) -> pa.RecordBatch:
         arrays = []
@@ -333,33 +338,17 @@ class PartitionDecoder:
     def _legacy(self, data: memoryview, position: int, end: int) -> Iterator[pa.RecordBatch]:
         """The records of a magic 0 or 1 entry, by way of Python objects."""
         # Needs the compression packages of the full install, which no log of today asks for.
-        from protocol.errors import RecordsError
-        from protocol.records.scan import iter_records, scan_entries
+        from pipeline.old_formats import read_entry
 
         rules = self._rules
-        entry_bytes = bytes(data[position:end])
-        try:
-            (entry,) = scan_entries(entry_bytes)
-            records = [
-                record
-                for record in iter_records(entry_bytes)
-                if self.next_offset <= record.offset < self._end
-                and rules.oldest_ms <= record.timestamp <= self._newest_ms
-            ]
-        except RecordsError as error:
-            raise CorruptData(self._at(str(error))) from error
+        limits = (self.next_offset, self._end, rules.oldest_ms, self._newest_ms)
+        entry = read_entry(self._at(""), bytes(data[position:end]), limits)
         self.next_offset = max(self.next_offset, entry.last_offset + 1)
-        if records:
-            rows = {
-                KEY: [record.key for record in records],
-                VALUE: [record.value for record in records],
-                TOPIC: [self.topic] * len(records),
-                PARTITION: [self.partition] * len(records),
-                OFFSET: [record.offset for record in records],
-                TIMESTAMP: [record.timestamp * 1000 for record in records],
-                TIMESTAMP_TYPE: [int(entry.timestamp_type)] * len(records),
-                HEADERS: [None] * len(records),
-            }
+        misfits = entry.misfits()
+        if misfits:
+            self._judge_misfits(len(misfits), lambda: misfits[0])
+        if entry.records:
+            rows = entry.rows(self.topic, self.partition, rules.on_malformed)
             yield pa.RecordBatch.from_arrays(
                 [pa.array(rows[name], COLUMN_TYPES[name]) for name in rules.columns],
                 schema=self._schema,

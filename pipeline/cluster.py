@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
-from pipeline.errors import BrokerRefused, BrokerUnreachable
+from pipeline.errors import BadOptions, BrokerRefused, BrokerUnreachable
 from pipeline.options import ConnectionOptions, TopicChoice, TopicPartition
 from pipeline.wire import Connection
 from protocol.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -186,6 +186,40 @@ class Cluster:
                 int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             )
         return sorted(choice.assigned)
+
+    def count_partitions(self, topic: str) -> int:
+        """How many partitions a topic has, by the metadata last seen.
+
+        Raises:
+            BrokerRefused: the topic does not exist.
+        """
+        info = self._topics.get(topic) or self.topics([topic]).get(topic)
+        if info is None:
+            raise BrokerRefused(
+                f"topic {topic} does not exist at {self._where()}: create it before writing to it",
+                int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            )
+        return len(info.leaders)
+
+    def check_partition(self, topic: str, partition: int) -> None:
+        """Whether a row's partition is one of its topic's.
+
+        Raises:
+            BadOptions: it is not.
+            BrokerRefused: the topic does not exist.
+        """
+        if not 0 <= partition < self.count_partitions(topic):
+            # It may have been made since.
+            self._topics.pop(topic, None)
+            count = self.count_partitions(topic)
+            if not 0 <= partition < count:
+                raise BadOptions(
+                    [
+                        f"column partition={partition}: topic {topic} has {count} partitions, so 0 "
+                        f"to {count - 1} are allowed: add partitions to the topic, or change the "
+                        "column; where it is null or left out the key decides"
+                    ]
+                )
 
     def topic_id(self, topic: str) -> str:
         """The id of a topic already asked for, as hexadecimal text."""

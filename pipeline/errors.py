@@ -60,6 +60,10 @@ class MalformedTimestamp(PipelineError):
     """A record's time does not fit into Spark's microseconds."""
 
 
+class NotShared(PipelineError):
+    """A directory is not the same one for the driver and the executors."""
+
+
 class JournalConflict(PipelineError):
     """A journal already holds another decision under the same name."""
 

@@ -63,6 +63,12 @@ class Journal:
         self._write_fresh(target, document).replace(target)
         sync_directory(target.parent)
 
+    def remove(self, name: str) -> None:
+        """Take back the document `name`, on which nothing was built yet."""
+        target = self.directory / f"{name}{_SUFFIX}"
+        target.unlink(missing_ok=True)
+        sync_directory(target.parent)
+
     def find(self, name: str) -> Any | None:
         """The document `name`, or None."""
         return self.get(name) if (self.directory / f"{name}{_SUFFIX}").exists() else None

@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from client.errors import InvalidTime
-from client.times import UTC, parse_time
 from pipeline.errors import BadOptions, PipelineError
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, code_of, silent
+from pipeline.options import time_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -397,7 +397,7 @@ def _time(name: str, text: str | None) -> int | None:
     if not text:
         return None
     try:
-        return parse_time(text, now_ms=time.time_ns() // 1_000_000, zone=UTC)
+        return time_of(text, time.time_ns() // 1_000_000)
     except InvalidTime as error:
         raise BadOptions([f"{name}: {error}"]) from error
 

@@ -15,9 +15,10 @@ option `timeWindow`:
 With `strict` a partition without records from T1 on has nothing to say, which is no error. Two
 things spare it the way to the end of the partition: the statistics that Tidelog keeps of segments
 (`pruning`), and the user's word that no record is older than another before it by more than
-`maxLateness`; then the first record at or after T2 plus that lateness is a sound end.
+`maxLateness`; then a record at or after T2 plus that lateness is a sound end. Records are those
+that the reader sees, not the markers of transactions (`by_time`).
 
-Source: Spark `KafkaOffsetReaderAdmin`. Read next: `pruning`, `reading`.
+Source: Spark `KafkaOffsetReaderAdmin`. Read next: `by_time`, `pruning`, `reading`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from client.times import UTC, format_time, parse_time
+from client.times import UTC, format_time
+from pipeline.by_time import bounds_of, first_bounds, first_offsets, is_record
 from pipeline.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster, describe_partitions
 from pipeline.errors import BadOptions, BrokerRefused, DataLoss, NoOffsetMatched
 from pipeline.options import (
@@ -35,6 +37,7 @@ from pipeline.options import (
     Boundary,
     SourceOptions,
     TopicPartition,
+    time_of,
 )
 from pipeline.pruning import Pruned, prune
 from pipeline.splits import PACK_ABOVE, OffsetRange, cut_by_bytes, cut_ranges, pack
@@ -200,7 +203,7 @@ def resolve(
     if boundary.place:
         return _at_place(cluster, options, boundary.place, partitions)
     if boundary.timestamp_text:
-        when = parse_time(boundary.timestamp_text, now_ms=now_ms, zone=UTC)
+        when = time_of(boundary.timestamp_text, now_ms)
         return _at_times(cluster, options, boundary, dict.fromkeys(partitions, when), is_start)
     if boundary.timestamps:
         _check_assigned(boundary.option, boundary.timestamps, partitions)
@@ -221,8 +224,8 @@ def window_of(options: SourceOptions, now_ms: int) -> tuple[int, int]:
     if not options.strict_window:
         return NO_LOWER_TIME, NO_UPPER_TIME
     start, end = options.starting.timestamp_text, options.ending.timestamp_text
-    oldest = parse_time(start, now_ms=now_ms, zone=UTC) if start else NO_LOWER_TIME
-    newest = parse_time(end, now_ms=now_ms, zone=UTC) if end else NO_UPPER_TIME
+    oldest = time_of(start, now_ms) if start else NO_LOWER_TIME
+    newest = time_of(end, now_ms) if end else NO_UPPER_TIME
     if newest < oldest:
         raise BadOptions(
             [f"option endingTimestamp={end!r}: the window would end before it starts at {start!r}"]
@@ -280,8 +283,11 @@ def _at_times(
         strategy = "latest"
     # Before the times: a record that comes in between is behind the end that is known here.
     fallback = {} if strategy == "error" else _at_place(cluster, options, strategy, list(times))
-    found = cluster.list_offsets(times, read_committed=options.read_committed)
-    offsets = {tp: answer.offset for tp, answer in found.items()}
+    if options.strict_window:
+        # The window drops what is older: a bound is as good as the place itself, and costs less.
+        offsets = first_bounds(cluster, times, read_committed=options.read_committed)
+    else:
+        offsets = first_offsets(cluster, options, times)
     unmatched = sorted(tp for tp, offset in offsets.items() if offset < 0)
     if unmatched and strategy == "error":
         raise NoOffsetMatched(_explain_unmatched(cluster, boundary.option, times, unmatched))
@@ -304,7 +310,9 @@ def _explain_unmatched(
         answer = youngest.get((topic, index))
         what = "the partition is empty"
         if answer is not None and answer.offset >= 0:
-            what = f"its youngest record is of {format_time(answer.timestamp, UTC)}"
+            what = "no record is that young"
+            if is_record(cluster, (topic, index), answer.offset):
+                what = f"its youngest record is of {format_time(answer.timestamp, UTC)}"
         parts.append(f"{topic}-{index} from {format_time(times[topic, index], UTC)} on ({what})")
     side = "starting" if option.startswith("starting") else "ending"
     return (
@@ -349,13 +357,14 @@ def _narrow(
     narrowed = [one for one in narrowed if one.size > 0]
     if narrowing.oldest_ms <= 0 or not narrowed:
         return narrowed
-    found = cluster.list_offsets(
+    found = first_bounds(
+        cluster,
         {one.topic_partition: narrowing.oldest_ms for one in narrowed},
         read_committed=options.read_committed,
     )
     by_time = []
     for one in narrowed:
-        first = found[one.topic_partition].offset
+        first = found[one.topic_partition]
         # No record is young enough: the whole range is older.
         start = one.end if first < 0 else min(max(one.start, first), one.end)
         by_time.append(OffsetRange(one.topic, one.partition, start, one.end))
@@ -367,20 +376,15 @@ def _end_by_lateness(
 ) -> list[OffsetRange]:
     """`ranges` without what comes too late to hold a record before `newest_ms`, by the user's word.
 
-    A record older than `newest_ms` lies before the first one that is `maxLateness` younger.
+    A record older than `newest_ms` lies before the first one that is `maxLateness` younger, and so
+    before any such record.
     """
     lateness_ms = options.max_lateness_ms
     if lateness_ms is None or newest_ms == NO_UPPER_TIME or not ranges:
         return list(ranges)
-    found = cluster.list_offsets(
-        {one.topic_partition: newest_ms + lateness_ms for one in ranges},
-        read_committed=options.read_committed,
-    )
-    ended = []
-    for one in ranges:
-        reached = found[one.topic_partition].offset
-        if reached >= 0:
-            end = max(min(one.end, reached), one.start)
-            one = OffsetRange(one.topic, one.partition, one.start, end)
-        ended.append(one)
+    ends = bounds_of(cluster, options, ranges, newest_ms + lateness_ms)
+    ended = [
+        OffsetRange(one.topic, one.partition, one.start, max(min(one.end, end), one.start))
+        for one, end in zip(ranges, ends, strict=True)
+    ]
     return [one for one in ended if one.size > 0]

@@ -159,17 +159,35 @@ class OptionReader:
 
 
 def local_path(address: str) -> Path:
-    """The path of a directory that is given as a path or a `file:` URL.
+    """The absolute path of a directory that is given as a path or a `file:` URL.
+
+    A relative path means the same as for the user's shell: it is made absolute here, in the driver,
+    because executors have working directories of their own.
 
     Raises:
-        BadOptions: it is an address of another kind, which would be taken for a relative path.
+        BadOptions: it is empty, or an address of another kind, which would be taken for a relative
+            path.
     """
     text = address.removeprefix("file://").removeprefix("file:")
-    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", text):
+    if not text or is_address(text):
         raise BadOptions(
             [
                 f"directory {address!r} is no path of a file system: mount the store where the "
                 "driver and all executors see it under the same path, and give that path"
             ]
         )
-    return Path(text)
+    return Path(text).absolute()
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is a URL such as `s3://bucket/lake`."""
+    return re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", text) is not None
+
+
+def spark_path(address: str) -> str:
+    """What Spark's own readers and writers are given for a path or an address of the user's.
+
+    A path is one of the local or mounted file system, whatever Spark's default is.
+    """
+    is_other = is_address(address) and not address.startswith("file:")
+    return address if is_other else f"file://{local_path(address)}"

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 from client.errors import InvalidTime
 from client.times import UTC, parse_time
 from pipeline.option_reader import OptionReader
+from protocol.records.layout import NO_TIMESTAMP
 
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
@@ -152,6 +153,15 @@ _SINK_NAMES: Final = (
     "topic", "delivery", "transactionalIdPrefix", "acks", "compression", "batchBytes",
     "maxRowsPerSecond", "verifyRepeats", "includeHeaders",
 )  # fmt: skip
+
+
+def time_of(text: str, now_ms: int) -> int:
+    """The time (ms) that a user's text names in UTC; before 1970 it is negative.
+
+    Raises:
+        InvalidTime: it is no time.
+    """
+    return parse_time(text, now_ms=now_ms, zone=UTC, before_1970=True)
 
 
 def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
@@ -384,7 +394,7 @@ def _global_time(reader: OptionReader, name: str) -> Boundary:
     text = reader.text(name)
     try:
         # Whether it can be understood; what a relative time means is for the plan to say, once.
-        parse_time(text, now_ms=4_000_000_000_000, zone=UTC)
+        time_of(text, 4_000_000_000_000)
     except InvalidTime as error:
         reader.refuse(name, str(error))
     return Boundary(option=name, timestamp_text=text)
@@ -414,12 +424,13 @@ def _time_value(value: object) -> int:
     Raises:
         InvalidTime: it is no time, or a relative one, which would mean something else each day.
     """
-    # Long.MaxValue and its like ask for "no such record": Spark's own tests do.
-    if isinstance(value, int) and value >= 1 << 62:
+    # Long.MaxValue and its like ask for "no such record": Spark's own tests do. Below -1 there are
+    # only times before 1970, whatever the unit.
+    if isinstance(value, int) and (value >= 1 << 62 or value < NO_TIMESTAMP):
         return value
     text = str(value)
-    first = parse_time(text, now_ms=4_000_000_000_000, zone=UTC)
-    if parse_time(text, now_ms=5_000_000_000_000, zone=UTC) != first:
+    first = time_of(text, 4_000_000_000_000)
+    if time_of(text, 5_000_000_000_000) != first:
         raise InvalidTime(f"'{text}' is relative: write the time itself, or use startingTimestamp")
     return first
 

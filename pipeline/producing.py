@@ -92,7 +92,6 @@ class TaskProducer:
         self._in_transaction: set[TopicPartition] = set()
         self._producer_id: int
         self._epoch: int
-        self._partitions_count: dict[str, int] = {}
         self._round = itertools.count()
         self._started_s = time.monotonic()
         self.records_count = 0
@@ -127,6 +126,7 @@ class TaskProducer:
         tp = (topic, partition)
         builder = self._builders.get(tp)
         if builder is None:
+            self._cluster.check_partition(topic, partition)
             builder = self._builders[tp] = BatchBuilder()
         builder.add(timestamp_ms, key, value, headers)
         self.records_count += 1
@@ -187,15 +187,7 @@ class TaskProducer:
     # --- sending -----------------------------------------------------------------------------
 
     def _choose(self, topic: str, key: bytes | None) -> int:
-        count = self._partitions_count.get(topic)
-        if count is None:
-            info = self._cluster.topics([topic]).get(topic)
-            if info is None:
-                raise BrokerRefused(
-                    f"topic {topic} does not exist: create it before writing to it",
-                    int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-                )
-            count = self._partitions_count[topic] = len(info.leaders)
+        count = self._cluster.count_partitions(topic)
         if key is None:
             return next(self._round) // 1024 % count
         return partition_for_key(key, count)

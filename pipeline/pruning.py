@@ -9,6 +9,9 @@ timestamps say where none does:
     largest       09:04  09:40  10:10  11:00  12:00
                   before   read   read  after  after
 
+The largest is that of the records that readers see: the markers of transactions carry the time at
+which they were written, and count for neither end (releases that do not say so prune less).
+
 They come from two places, whichever the options name: the `segment-manifest` beside the files of
 `segments.path`, or `GET /segments` on the broker's metrics port (`segments.statistics`). Both are
 hints. What is missing, damaged or about a segment that is no longer the same prunes nothing, and
@@ -142,7 +145,7 @@ def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
                 base_offset=base,
                 next_offset=facts["next_offset"],
                 oldest_ms=facts.get("min_timestamp", INT64_MIN),
-                youngest_ms=facts["max_timestamp"],
+                youngest_ms=min(facts["max_timestamp"], facts.get("data_max_timestamp", INT64_MAX)),
             )
 
 
@@ -197,7 +200,10 @@ def _times_of(one: Mapping[str, Any]) -> SegmentTimes:
         base_offset=one["base_offset"],
         next_offset=one["next_offset"],
         oldest_ms=INT64_MIN if one["min_timestamp"] is None else one["min_timestamp"],
-        youngest_ms=INT64_MAX if one["max_timestamp"] is None else one["max_timestamp"],
+        youngest_ms=min(
+            INT64_MAX if known is None else known
+            for known in (one["max_timestamp"], one.get("data_max_timestamp"))
+        ),
     )
 
 

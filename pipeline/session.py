@@ -10,10 +10,14 @@ Read next: `java`, `bundle`, `source`.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pipeline.errors import BadOptions
 from pipeline.java import find_java
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
 }
 """For masters that start with `local`; event dates are days of UTC whatever the machine's zone."""
 
+_IMPORT_TIMEOUT_S: Final = 120
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -38,12 +43,47 @@ def register(spark: SparkSession, *, pushdown: bool = True) -> None:
 
     With `pushdown`, filters on time, offset, partition and topic narrow what is read; that turns
     on Spark's setting for it, which concerns other Python sources of the session too.
+
+    A local session gets this Python for its workers too, unless PYSPARK_PYTHON names another one.
+
+    Raises:
+        BadOptions: the workers would run a Python that has no such package.
     """
     from pipeline.source import TidelogPushdownSource, TidelogSource
 
+    _check_python(spark)
     if pushdown:
         spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(TidelogPushdownSource if pushdown else TidelogSource)
+
+
+def _check_python(spark: SparkSession) -> None:
+    """Whether Spark starts a Python that has this package: by default the first of the PATH."""
+    context = getattr(spark, "_sc", None)
+    # A session of Spark Connect has none, and its workers are the server's.
+    program = None if context is None else shutil.which(context.pythonExec)
+    if context is None or (program and Path(program).absolute() == Path(sys.executable).absolute()):
+        return
+    if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+        return
+    package = __name__.rpartition(".")[0]
+    # What comes with the job by --py-files is a zip on the path of the driver too.
+    zips = [entry for entry in sys.path if entry.endswith((".zip", ".egg"))]
+    path = os.pathsep.join(filter(None, [*zips, os.environ.get("PYTHONPATH", "")]))
+    works = program is not None and not subprocess.run(
+        [program, "-c", f"import pyarrow, {package}"], env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, check=False, timeout=_IMPORT_TIMEOUT_S,
+    ).returncode  # fmt: skip
+    if not works:
+        raise BadOptions(
+            [
+                f"Spark starts {program or context.pythonExec} for its workers, which cannot "
+                f"import {package} and pyarrow, and this process is {sys.executable}: set "
+                f"PYSPARK_PYTHON={sys.executable} (or activate its environment) before the "
+                "session is made, or bring the package by --py-files (tidelog spark bundle)"
+            ]
+        )
 
 
 def session(
@@ -81,29 +121,40 @@ def session(
 
 
 def by_partition(
-    frame: DataFrame, bootstrap: str, topic: str, options: Mapping[str, str] | None = None
+    frame: DataFrame,
+    bootstrap: str,
+    topic: str,
+    options: Mapping[str, str] | None = None,
+    *,
+    partitions: int | None = None,
 ) -> DataFrame:
     """`frame` with a target partition for every row, and all rows of one in one task.
 
     A `partition` that is there is kept; otherwise the key decides as in every Kafka client, and a
     row without a key goes by its value. This is what exactly-once delivery asks for. `options` are
-    further `kafka.*` options that the broker asks for, such as those of TLS.
+    further `kafka.*` options that the broker asks for, such as those of TLS. `partitions` is how
+    many the keys are spread over, by default as many as the topic has: a batch that is repeated
+    after partitions were added needs the number that it was written with.
 
     Raises:
+        BadOptions: `partitions` is not one of 1 to the number that the topic has.
         BrokerRefused: the topic does not exist.
         BrokerUnreachable: no broker answers at `bootstrap`.
     """
     from pyspark.sql import functions as F
 
-    from client.partitioner import partition_for_key
+    from pipeline.choosing import chooser
     from pipeline.cluster import Cluster
     from pipeline.options import TopicChoice, parse_sink_options
 
     named = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "topic": topic}
     with Cluster(parse_sink_options(named).connection) as cluster:
         count = len(cluster.partitions(TopicChoice(names=(topic,))))
-    # A row with neither goes where an empty key goes: any place is good that is always the same.
-    choose = F.udf(lambda key: partition_for_key(bytes(key or b""), count), "int")
+    if partitions is not None and not 1 <= partitions <= count:
+        raise BadOptions(
+            [f"partitions={partitions}: topic {topic} has {count}, so 1 to {count} are allowed"]
+        )
+    choose = chooser(partitions or count)
     basis = F.col("value").cast("binary")
     if "key" in frame.columns:
         basis = F.coalesce(F.col("key").cast("binary"), basis)

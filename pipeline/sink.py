@@ -92,12 +92,15 @@ class Tally:
     """How many rows, and the sum of their checksums modulo 2^32, in whatever order they come.
 
     `written` are these two numbers of the transaction that a mark stands for. Times are not
-    counted: a null one becomes the moment of writing.
+    counted: a null one becomes the moment of writing. `partitions` is how many the topic has, `was`
+    how many it had when the mark was written.
     """
 
     rows: int = 0
     sum: int = 0
     written: tuple[int, int] | None = None
+    partitions: int = 0
+    was: int = 0
 
     def count(self, record: RecordFields) -> None:
         """Count one more row, by its key and value."""
@@ -263,6 +266,14 @@ def _commit(
 
 def _explain_difference(options: SinkOptions, batch: Batch, partition: int, tally: Tally) -> str:
     written = tally.written or (0, 0)
+    if tally.was != tally.partitions:
+        return (
+            f"batch {batch.number} of {options.transactional_id_prefix} wrote {written[0]} rows to "
+            f"{options.topic}-{partition}, and repeats with {tally.rows} that are not the same: "
+            f"topic {options.topic} had {tally.was} partitions then and has {tally.partitions} "
+            f"now, so keys fall elsewhere. Repeat the batch with by_partition(..., "
+            f"partitions={tally.was}); once it is done, later ones may use all partitions"
+        )
     return (
         f"batch {batch.number} of {options.transactional_id_prefix} wrote {written[0]} rows to "
         f"{options.topic}-{partition}, and repeats with {tally.rows} that are not the same: its "
@@ -284,10 +295,12 @@ def _open(
         Fenced: a later batch is written already.
     """
     name = _name(options, partition)
+    cluster.check_partition(options.topic, partition)
+    partitions = cluster.count_partitions(options.topic)
     producer = TaskProducer(cluster, options, transactional_id=name)
     found = committed(cluster, name, [(options.topic, 0)]).get((options.topic, 0))
     if found is None:
-        return producer, Tally()
+        return producer, Tally(partitions=partitions)
     prefix = options.transactional_id_prefix
     if not found.metadata.startswith(MARK_PREFIX):
         raise JournalConflict(
@@ -303,7 +316,7 @@ def _open(
         )
     written = batch.number + 1
     if found.offset < written:
-        return producer, Tally()
+        return producer, Tally(partitions=partitions)
     if found.offset > written:
         raise Fenced(f"batch {batch.number} of {prefix} is past: {found.offset} are written")
     if mark["run"] == batch.run and mark["task"] != batch.task:
@@ -311,7 +324,11 @@ def _open(
             f"rows of {options.topic}-{partition} come from tasks {mark['task']} and {batch.task} "
             "of one batch: bring them together with by_partition, or repartition('partition')"
         )
-    return None, Tally(written=(mark["rows"], mark["sum"]))
+    # Asked now: partitions may have been added since the topic was last looked at.
+    cluster.topics([options.topic])
+    partitions = cluster.count_partitions(options.topic)
+    was = mark.get("partitions", partitions)
+    return None, Tally(written=(mark["rows"], mark["sum"]), partitions=partitions, was=was)
 
 
 def _name(options: SinkOptions, partition: int) -> str:
@@ -320,7 +337,9 @@ def _name(options: SinkOptions, partition: int) -> str:
 
 def _mark(options: SinkOptions, batch: Batch, partition: int, tally: Tally) -> Mark:
     names = {"query": batch.query, "run": batch.run, "task": batch.task}
-    text = MARK_PREFIX + json.dumps({**names, "rows": tally.rows, "sum": tally.sum})
+    text = MARK_PREFIX + json.dumps(
+        {**names, "rows": tally.rows, "sum": tally.sum, "partitions": tally.partitions}
+    )
     name = _name(options, partition)
     return Mark(group=name, topic=options.topic, offset=batch.number + 1, metadata=text)
 
@@ -351,6 +370,13 @@ def records_of(topic: str, rows: Iterator[pa.RecordBatch]) -> Iterator[RecordFie
 def _headers_of(headers: list[dict[str, Any]] | None) -> Headers:
     if not headers:
         return ()
+    if None in headers:
+        raise BadOptions(
+            [
+                "column headers holds an array with a null element, which is no header: leave "
+                "nulls out, for example by filter(headers, one -> one is not null)"
+            ]
+        )
     return [((header["key"] or "").encode(), header["value"]) for header in headers]
 
 

@@ -34,7 +34,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from client.times import UTC, parse_time
 from pipeline.cluster import LATEST, Cluster, describe_partitions
 from pipeline.errors import BadOptions, BrokerRefused, DataLoss, JournalConflict
 from pipeline.journal import Journal
@@ -45,7 +44,7 @@ from pipeline.offsets import (
     plan_tasks,
     resolve_starts,
 )
-from pipeline.options import SourceOptions, TopicPartition
+from pipeline.options import SourceOptions, TopicPartition, time_of
 from pipeline.source import Task, read_task
 from pipeline.splits import OffsetRange, limit_ends
 
@@ -101,7 +100,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = resolve_starts(cluster, options, partitions, now_ms)
         oldest = None
         if options.strict_window and options.starting.timestamp_text:
-            oldest = parse_time(options.starting.timestamp_text, now_ms=now_ms, zone=UTC)
+            oldest = time_of(options.starting.timestamp_text, now_ms)
         offset = self._offset(starts, oldest)
         if journal is None:
             return offset

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
 import secrets
 import socket
 import ssl
@@ -250,8 +251,9 @@ def _tls_context(options: ConnectionOptions) -> ssl.SSLContext | None:
     except OSError as error:
         raise BadOptions(
             [
-                f"option kafka.ssl.{name}.location={path!r}: {error}; give a PEM file that is at "
-                "this path on the driver and on every executor"
+                f"option kafka.ssl.{name}.location={path!r}: {error}, looked for as "
+                f"{os.path.abspath(path)}; give a PEM file that is at this path on the driver and "
+                "on every executor, or the name of one that --files brings to both"
             ]
         ) from error
     return context

@@ -264,6 +264,8 @@ class PartitionAudit:
         newest = max(newest, NO_TIMESTAMP)
         segment.min_timestamp = min((segment.min_timestamp, *timestamps))
         segment.records += len(records)
+        if records and not entry.is_control:
+            segment.data_max_timestamp = max(segment.data_max_timestamp, entry.max_timestamp)
         is_own = entry.timestamp_type is TimestampType.CREATE_TIME
         if is_own and records and newest != entry.max_timestamp:
             expected = f"max timestamp {newest}"
@@ -372,6 +374,10 @@ class PartitionAudit:
         if self._deep and facts.min_timestamp != UNKNOWN_MINIMUM:
             expected["min_timestamp"] = segment.min_timestamp
         found = {name: getattr(facts, name) for name in expected}
+        if self._deep and facts.data_max_timestamp < segment.data_max_timestamp:
+            # A bound: what was cut off since may have been younger.
+            expected["data_max_timestamp"] = segment.data_max_timestamp
+            found["data_max_timestamp"] = facts.data_max_timestamp
         if found != expected:
             path = f"{self._directory}/{MANIFEST_NAME}"
             what = f"of segment {segment.base_offset}: {expected}"

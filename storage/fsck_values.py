@@ -62,6 +62,7 @@ class SegmentSummary:
     max_timestamp: int = NO_TIMESTAMP
     # of all records, or INT64_MAX; known of a deep audit only, as is their number
     min_timestamp: int = INT64_MAX
+    data_max_timestamp: int = NO_TIMESTAMP
     records: int = 0
     batches: int = 0
     # last offset -> position, for the offset index

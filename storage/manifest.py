@@ -24,8 +24,8 @@ The file is a cache: facts are believed only while the sizes of the segment's fi
 they say, and everything but `appended_ms` can be found again in the log.
 
 Of a closed segment it has the statistics by which both ends of a time range prune: with
-`min_timestamp` at or above the end of the range, or `max_timestamp` below its start, no record of
-the segment is in it. Whoever reads the file beside a running broker believes a line only while
+`min_timestamp` at or above the end of the range, or `data_max_timestamp` below its start, no record
+of the segment is in it. Whoever reads the file beside a running broker believes a line only while
 `size_bytes` is the size of the `.log` and `next_offset` the base of the next segment, since
 compaction rewrites segments. `storage.measure` finds a minimum that is not known.
 
@@ -39,7 +39,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from protocol.records.checksums import crc32c
-from protocol.records.layout import INT64_MIN, NO_OFFSET
+from protocol.records.layout import INT64_MAX, INT64_MIN, NO_OFFSET
 from storage.file_names import MANIFEST_NAME
 from storage.files import File, Files
 
@@ -53,6 +53,9 @@ OUTDATED_AT_START_MAX: Final = 64
 UNKNOWN: Final = -1
 UNKNOWN_MINIMUM: Final = INT64_MIN
 """The smallest timestamp of records that nobody has looked at: it prunes nothing."""
+
+UNKNOWN_MAXIMUM: Final = INT64_MAX
+"""The same for the largest timestamp of records without the markers among them."""
 
 _SEGMENT: Final = "segment"
 _START: Final = "start"
@@ -77,6 +80,9 @@ class SegmentFacts:
         offset_index_crc: CRC-32C of the `.index`; likewise `time_index_crc`.
         min_timestamp: the smallest timestamp of its records as readers see them, so NO_TIMESTAMP if
             one has none; 2^63-1 when it holds no record; UNKNOWN_MINIMUM when nobody has looked.
+        data_max_timestamp: no record that a reader sees is younger: the markers of transactions,
+            which have the broker's time, do not count. NO_TIMESTAMP when there is none;
+            UNKNOWN_MAXIMUM when nobody has looked, and then `max_timestamp` bounds it.
     """
 
     base_offset: int
@@ -93,10 +99,11 @@ class SegmentFacts:
     offset_index_crc: int
     time_index_crc: int
     min_timestamp: int = UNKNOWN_MINIMUM
+    data_max_timestamp: int = UNKNOWN_MAXIMUM
 
 
 _FIELDS: Final = tuple(field.name for field in fields(SegmentFacts))
-_LATER_FIELDS: Final = frozenset({"min_timestamp"})
+_LATER_FIELDS: Final = frozenset({"min_timestamp", "data_max_timestamp"})
 """Fields that lines of earlier releases lack."""
 _FIRST_FIELDS: Final = tuple(name for name in _FIELDS if name not in _LATER_FIELDS)
 

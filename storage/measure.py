@@ -49,11 +49,13 @@ class Measure(NamedTuple):
         records: how many records, those inside wrappers and markers included.
         min_timestamp: the smallest timestamp that a reader sees (ms), NO_TIMESTAMP if a record has
             none; 2^63-1 without records.
+        data_max_timestamp: none of the records that are no markers is younger (ms).
         size: bytes of whole entries.
     """
 
     records: int
     min_timestamp: int
+    data_max_timestamp: int
     size: int
 
 
@@ -63,13 +65,15 @@ def measure_entries(data: Bytes) -> Measure:
     Raises:
         RecordsError: an entry, its compression or a record is broken.
     """
-    records, least, size = 0, INT64_MAX, 0
+    records, least, most, size = 0, INT64_MAX, NO_TIMESTAMP, 0
     for entry in scan_entries(data):
         count, timestamp = _measure_entry(entry, data)
         records += count
         least = min(least, timestamp)
+        if count and not entry.is_control:
+            most = max(most, entry.max_timestamp)
         size += entry.size
-    return Measure(records, least, size)
+    return Measure(records, least, most, size)
 
 
 def _measure_entry(entry: Entry, data: Bytes) -> tuple[int, int]:
@@ -114,7 +118,9 @@ def measure_log(log: ReadableLog, given_up: set[int]) -> Steps[int]:
                 given_up.add(segment.base_offset)
                 continue
             if found is not None:
-                log.local.remember_measured(segment, found.records, found.min_timestamp)
+                log.local.remember_measured(
+                    segment, found.records, found.min_timestamp, found.data_max_timestamp
+                )
                 measured += 1
     except OSError as error:
         raise storage_failure("measure", log.path, error) from error
@@ -131,7 +137,7 @@ def _unmeasured(log: ReadableLog, given_up: set[int]) -> Iterator[Segment]:
 
 def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None]:
     """All of a segment; None when it went away meanwhile, or the log did."""
-    records, least, position = 0, INT64_MAX, 0
+    records, least, most, position = 0, INT64_MAX, NO_TIMESTAMP, 0
     slice_bytes = SLICE_BYTES
     while position < segment.size:
         if log.offline_reason is not None or not log.segments.holds([segment]):
@@ -143,7 +149,8 @@ def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None
                 segment.log.path, position=position, expected="a whole batch", found="a part of one"
             )
         records, least = records + part.records, min(least, part.min_timestamp)
+        most = max(most, part.data_max_timestamp)
         position += part.size
         # A batch that is longer than the slice: take more at once.
         slice_bytes = SLICE_BYTES if part.size else 2 * slice_bytes
-    return Measure(records, least, position) if log.segments.holds([segment]) else None
+    return Measure(records, least, most, position) if log.segments.holds([segment]) else None

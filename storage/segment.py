@@ -41,7 +41,7 @@ from storage.file_names import (
     segment_file_path,
 )
 from storage.files import Bytes, File, Files
-from storage.manifest import UNKNOWN, UNKNOWN_MINIMUM, SegmentFacts
+from storage.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex
 from storage.txn_index import TxnIndex
@@ -81,6 +81,8 @@ class Segment:
         max_timestamp_offset: last offset of the first batch that has it.
         min_timestamp: the smallest timestamp of its records in ms, 2^63-1 while there is none, or
             UNKNOWN_MINIMUM.
+        data_max_timestamp: a bound for the timestamps of its records, markers left out, in ms;
+            NO_TIMESTAMP while there is none, UNKNOWN_MAXIMUM when nobody has looked.
         created_ms: when this object was made (not the file), for rolling without timestamps.
         appended_ms: the broker's clock at the last append; NO_TIMESTAMP when never.
         records: number of records, or UNKNOWN.
@@ -100,6 +102,7 @@ class Segment:
         "base_offset",
         "bytes_since_index",
         "created_ms",
+        "data_max_timestamp",
         "density",
         "directory",
         "files",
@@ -134,6 +137,7 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.min_timestamp = INT64_MAX if log.size == 0 else UNKNOWN_MINIMUM
+        self.data_max_timestamp = NO_TIMESTAMP if log.size == 0 else UNKNOWN_MAXIMUM
         self.created_ms = NO_TIMESTAMP
         self.appended_ms = NO_TIMESTAMP
         self.records = 0
@@ -213,10 +217,12 @@ class Segment:
         now_ms: int,
         index_interval: int,
         min_timestamp: int = UNKNOWN_MINIMUM,
+        data_max_timestamp: int = UNKNOWN_MAXIMUM,
     ) -> None:
         """Write the batches and index them; `next_offset` moves behind the last one.
 
-        `min_timestamp` is the smallest of all their records, if the caller has looked at them.
+        `min_timestamp` is the smallest of all their records, `data_max_timestamp` the largest of
+        those that are no markers, if the caller has looked at them.
         Raises OSError from the one write; the file may have grown then, nothing else has changed.
         """
         start = self.log.size
@@ -224,6 +230,7 @@ class Segment:
         if start == 0:
             self._first_timestamp = None
             self.min_timestamp = INT64_MAX
+            self.data_max_timestamp = NO_TIMESTAMP
         last_offset = self.next_offset - 1
         density = self.density
         for batch in batches:
@@ -247,6 +254,7 @@ class Segment:
         assert last_offset >= self.next_offset - 1, "appended offsets go backwards"
         if min_timestamp < self.min_timestamp:
             self.min_timestamp = min_timestamp
+        self.data_max_timestamp = max(self.data_max_timestamp, data_max_timestamp)
         self.next_offset = last_offset + 1
         self.appended_ms = now_ms
 
@@ -313,6 +321,7 @@ class Segment:
             offset_index_crc=self.offset_index.checksum(),
             time_index_crc=self.time_index.checksum(),
             min_timestamp=self.min_timestamp,
+            data_max_timestamp=self.data_max_timestamp,
         )
         return self._facts
 
@@ -320,11 +329,19 @@ class Segment:
         """What the seal of a side file has to say."""
         return Coverage(self.size, self.next_offset, self.max_timestamp)
 
-    def remember_measured(self, records: int, min_timestamp: int) -> SegmentFacts:
+    def remember_measured(
+        self, records: int, min_timestamp: int, data_max_timestamp: int
+    ) -> SegmentFacts:
         """Take in what reading all records has found (`storage.measure`); the facts with it."""
         assert self._facts is not None, f"{self.log.path} was measured before it was closed"
         self.records, self.min_timestamp = records, min_timestamp
-        self._facts = replace(self._facts, records=records, min_timestamp=min_timestamp)
+        self.data_max_timestamp = data_max_timestamp
+        self._facts = replace(
+            self._facts,
+            records=records,
+            min_timestamp=min_timestamp,
+            data_max_timestamp=data_max_timestamp,
+        )
         return self._facts
 
     def matches(self, facts: SegmentFacts) -> bool:
@@ -349,6 +366,7 @@ class Segment:
         self.max_timestamp = facts.max_timestamp
         self.max_timestamp_offset = facts.max_timestamp_offset
         self.min_timestamp = facts.min_timestamp
+        self.data_max_timestamp = facts.data_max_timestamp
         self.appended_ms = facts.appended_ms
         self.records = facts.records
         self._first_timestamp = None if self.is_empty else facts.first_timestamp

@@ -15,6 +15,7 @@ from contextlib import suppress
 from random import Random
 
 from config import TopicConfig
+from protocol.records.layout import NO_TIMESTAMP
 from storage.append import AppendPlan
 from storage.density import DensityRule
 from storage.density_upkeep import DensityUpkeep
@@ -140,6 +141,7 @@ class SegmentedLog:
                 now_ms=now_ms,
                 index_interval=self._index_interval,
                 min_timestamp=plan.min_timestamp,
+                data_max_timestamp=NO_TIMESTAMP if _is_marker(plan) else plan.max_timestamp,
             )
         except OSError as error:
             try:
@@ -264,11 +266,13 @@ class SegmentedLog:
         self.manifest.remember_cleaned(offset)
         self.unsynced.add_created(self.manifest.file)
 
-    def remember_measured(self, segment: Segment, records: int, min_timestamp: int) -> None:
+    def remember_measured(
+        self, segment: Segment, records: int, min_timestamp: int, data_max_timestamp: int
+    ) -> None:
         """Note what was found in a closed segment by reading all of it."""
         # Kafka stores the lowest of all numbers as a timestamp, too; one above it prunes as little.
         known = max(min_timestamp, UNKNOWN_MINIMUM + 1)
-        self.manifest.remember(segment.remember_measured(records, known))
+        self.manifest.remember(segment.remember_measured(records, known, data_max_timestamp))
         self.unsynced.add_created(self.manifest.file)
 
     # --- removing -------------------------------------------------------------------------------
@@ -324,3 +328,8 @@ class SegmentedLog:
 
     def _draw_jitter(self, segment: Segment) -> None:
         segment.roll_jitter_ms = self._random.randrange(self._jitter_ms) if self._jitter_ms else 0
+
+
+def _is_marker(plan: AppendPlan) -> bool:
+    """Whether what is appended is a transaction's marker, which no reader sees."""
+    return len(plan.batches) == 1 and plan.batches[0].is_control

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import RecordsError
 from protocol.records.layout import NO_TIMESTAMP
-from protocol.records.scan import iter_records
+from protocol.records.scan import iter_records, scan_entries
 from storage.errors import StorageError
 from storage.log import Isolation
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 LOOKUPS_MAX = 100
 """Batches read per scrape; each is one read and one decoding, a fraction of a millisecond."""
 
+
+MARKERS_MAX = 16
+"""So many markers in a row are read over; a group behind more of them has no known age."""
 
 MARK_PREFIX = "tidelog-mark "
 """What the metadata of a writer's mark begins with (`pipeline.marks`)."""
@@ -73,7 +76,12 @@ class GroupLag:
                 found = known.get(key)
                 if (found is None or found[0] != offset) and lookups < LOOKUPS_MAX:
                     lookups += 1
-                    found = (offset, _timestamp_at(log, offset))
+                    timestamp = _timestamp_at(log, offset)
+                    found = None if timestamp is None else (offset, timestamp)
+                    if found is None:
+                        # Nothing is left but markers, and records may come at any time.
+                        yield Lag(group, topic, partition, records, 0.0)
+                        continue
                 if found is not None:
                     self._known[key] = found
                 yield Lag(group, topic, partition, records, _age_s(found, now_ms))
@@ -91,13 +99,22 @@ def _age_s(found: tuple[int, int] | None, now_ms: int) -> float | None:
     return max(0, now_ms - found[1]) / 1000
 
 
-def _timestamp_at(log: "Log", offset: int) -> int:
-    """Timestamp of the first record at or after `offset`, NO_TIMESTAMP when it has none."""
+def _timestamp_at(log: "Log", offset: int) -> int | None:
+    """Timestamp of the first record at or after `offset`, NO_TIMESTAMP when it has none.
+
+    The markers of transactions are no records; None when nothing else is left.
+    """
     try:
-        batch = log.read(offset, max_bytes=1, isolation=Isolation.READ_UNCOMMITTED, min_one=True)
-        for record in iter_records(batch.records):
-            if record.offset >= offset:
-                return record.timestamp
+        for _ in range(MARKERS_MAX):
+            read = log.read(offset, max_bytes=1, isolation=Isolation.READ_UNCOMMITTED, min_one=True)
+            entry = next(iter(scan_entries(read.records)), None)
+            if entry is None:
+                return None
+            if not entry.is_control:
+                later = (one for one in iter_records(read.records) if one.offset >= offset)
+                first = next(later, None)
+                return NO_TIMESTAMP if first is None else first.timestamp
+            offset = entry.last_offset + 1
     except (StorageError, RecordsError):
         # What cannot be read is reported by whoever fetches it; a scrape goes on.
         return NO_TIMESTAMP

@@ -7,15 +7,15 @@ any task starts, and then a commit:
 
 1. plan N says which offsets; the last commit says where it begins, the broker where it ends;
 2. tasks write files whose names are functions of the plan, under a temporary name first, and when
-   all are there the journal lists them;
+   the driver finds all of them the journal lists them;
 3. commit N names the files, in the journal and, for tables, in the table's own log, with N.
 
 A run that finds plan N without commit N goes on where that plan stopped: files that are not all
 listed are written again under the same names, so nothing doubles; listed ones are never touched; a
 table that has N already is left alone. So the driver may die anywhere. Of two runs at once the
 first to write a document wins, and the other one ends (`Fenced`). Files are written in the workers
-(Spark's own writer takes twice the time) and contain one event date each; a record without a time
-has the date null.
+(Spark's own writer takes twice the time) and contain one event date each; a record without a time,
+or of a year that is no date, has the date null.
 
 A day is complete when every partition has moved past its end by more than the grace; then a marker
 `_complete/DATE.json` appears (the commit names the days, and the next run writes what a death left
@@ -31,18 +31,30 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from client.times import MS_PER_DAY
 from pipeline.cluster import EARLIEST, Cluster, FoundOffset
-from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict
-from pipeline.jobs.files import WrittenFile, parse_file, write_ranges
+from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict, NotShared
+from pipeline.jobs.files import (
+    WrittenFile,
+    check_files,
+    find_unshared,
+    later,
+    parse_file,
+    probing,
+    sweep,
+    write_ranges,
+)
 from pipeline.jobs.lake import LAKES, Lake
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.jobs.spreading import run_tasks
 from pipeline.journal import Journal
 from pipeline.offsets import plan_tasks, resolve, resolve_starts
 from pipeline.options import SourceOptions, TopicPartition, parse_source_options
 from pipeline.splits import OffsetRange
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,6 +140,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
         BadOptions: settings that cannot be carried out.
         DataLoss: offsets between the last commit and now are gone.
         JournalConflict: the state directory belongs to another cluster or target.
+        NotShared: the target is not the same directory for the driver and all executors.
         Fenced: another run has planned or committed the batch meanwhile.
     """
     options = parse_source_options({"includeHeaders": "true", **settings.options}, is_stream=False)
@@ -142,13 +155,13 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
     journal = Journal(settings.state_dir)
     with Cluster(options.connection) as cluster:
         progress("plan")
+        cluster.partitions(options.choice)
+        _check_owner(cluster, journal, settings, lake)
         if not settings.dry_run:
             _mark_days(lake, _last_commit(journal))
-        cluster.partitions(options.choice)
-        plan = _pending(journal) or _new_plan(cluster, options, settings, journal)
+        plan = _pending(journal) or _new_plan(cluster, options, settings, journal, lake.target)
         if plan is None:
             return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no new records")
-        _check_owner(cluster, plan, settings)
     rows = sum(one.size for one in plan.ranges)
     if settings.dry_run:
         return Outcome(
@@ -160,13 +173,16 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
     progress("write")
     listed = journal.find(f"files/{plan.number:08d}")
     if listed is None:
-        written = [asdict(file) for file in _write(spark, options, lake, plan)]
-        listed = journal.put(f"files/{plan.number:08d}", written)
+        written = _write(spark, options, lake, plan, journal)
+        listed = journal.put(f"files/{plan.number:08d}", [asdict(file) for file in written])
     files = [parse_file(one) for one in listed]
     progress("commit")
+    check_files(files)
     if files and not lake.has_batch(plan.number):
         lake.commit(plan.number, files)
-    return _finish(journal, settings, plan, files, lake)
+    outcome = _finish(journal, settings, plan, files, lake)
+    sweep(files, plan.digest)
+    return outcome
 
 
 def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
@@ -185,19 +201,33 @@ def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
 
 
 def _write(
-    spark: SparkSession,
-    options: SourceOptions,
-    lake: Lake,
-    plan: Plan,
+    spark: SparkSession, options: SourceOptions, lake: Lake, plan: Plan, journal: Journal
 ) -> list[WrittenFile]:
-    """Have the workers write the files of `plan`."""
+    """Have the workers write the files of `plan`, and see them.
+
+    Raises:
+        NotShared: a worker writes elsewhere. The plan is given up, so that the next run may have
+            another target.
+    """
     folder, number, digest, topic_ids = lake.folder, plan.number, plan.digest, plan.topic_ids
+    with probing(folder, digest) as probe:
 
-    def work(ranges: tuple[OffsetRange, ...]) -> list[WrittenFile]:
-        return write_ranges(options, ranges, folder, number, digest, topic_ids)
+        def work(ranges: tuple[OffsetRange, ...]) -> list[WrittenFile] | str:
+            unshared = find_unshared(folder, probe)
+            return unshared or write_ranges(options, ranges, folder, number, digest, topic_ids)
 
-    spread = spark.sparkContext.parallelize(plan.tasks, len(plan.tasks))
-    return sorted(file for files in spread.map(work).collect() for file in files)
+        found = run_tasks(spark, work, plan.tasks)
+    files = sorted(file for one in found if isinstance(one, list) for file in one)
+    try:
+        if unshared := next((one for one in found if isinstance(one, str)), None):
+            raise NotShared(unshared)
+        check_files(files)
+    except NotShared:
+        for file in files:
+            Path(file.path).unlink(missing_ok=True)
+        journal.remove(f"plans/{number:08d}")
+        raise
+    return files
 
 
 def _pending(journal: Journal) -> Plan | None:
@@ -222,7 +252,11 @@ def _last_commit(journal: Journal) -> dict[str, Any] | None:
 
 
 def _new_plan(
-    cluster: Cluster, options: SourceOptions, settings: ArchiveSettings, journal: Journal
+    cluster: Cluster,
+    options: SourceOptions,
+    settings: ArchiveSettings,
+    journal: Journal,
+    target: str,
 ) -> Plan | None:
     now_ms = time.time_ns() // 1_000_000
     partitions = cluster.partitions(options.choice)
@@ -230,7 +264,6 @@ def _new_plan(
     reached = _first_starts(cluster, options, settings, journal, partitions)
     if last is not None:
         reached |= {(topic, index): end for topic, index, end in last["reached"]}
-        _check_identity(cluster, Plan.parse(journal.get(f"plans/{last['number']:08d}")))
     earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
     if options.fail_on_data_loss:
         _check_loss(earliest, reached)
@@ -244,7 +277,7 @@ def _new_plan(
         cluster_id=cluster.cluster_id,
         topic_ids={topic: cluster.topic_id(topic) for topic in {one.topic for one in ranges}},
         tasks=_tasks(cluster, options, ranges),
-        target=settings.target,
+        target=target,
     )  # fmt: skip
 
 
@@ -294,11 +327,23 @@ def _check_loss(
             )
 
 
-def _check_owner(cluster: Cluster, plan: Plan, settings: ArchiveSettings) -> None:
-    if plan.target != settings.target or plan.cluster_id != cluster.cluster_id:
+def _check_owner(cluster: Cluster, journal: Journal, settings: ArchiveSettings, lake: Lake) -> None:
+    """Whether the last plan in the state directory, if any, is one of this archive.
+
+    Raises:
+        DataLoss: its topics were made anew.
+        JournalConflict: it is of another cluster or target.
+    """
+    plans = list(journal.names("plans"))
+    if not plans:
+        return
+    plan = Plan.parse(journal.get(f"plans/{plans[-1]}"))
+    if lake.target_of(plan.target) != lake.target or plan.cluster_id != cluster.cluster_id:
         raise JournalConflict(
-            f"state directory {settings.state_dir} holds the plan of another archive (cluster "
-            f"{plan.cluster_id}, target {plan.target}): give every archive its own"
+            f"state directory {settings.state_dir} holds the plan of another archive: cluster "
+            f"{plan.cluster_id} and target {plan.target!r}, and this run has cluster "
+            f"{cluster.cluster_id} and target {lake.target!r}. Give every archive a state "
+            "directory of its own, or the target as it was"
         )
     _check_identity(cluster, plan)
 
@@ -363,7 +408,7 @@ def youngest_by_partition(known: Mapping[str, int], files: Iterable[WrittenFile]
     for file in files:
         for partition, timestamp_ms in file.youngest:
             name = f"{file.topic}-{partition}"
-            youngest[name] = max(youngest.get(name, -1), timestamp_ms)
+            youngest[name] = later(youngest.get(name, NO_TIMESTAMP), timestamp_ms)
     return youngest
 
 

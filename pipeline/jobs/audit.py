@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.batches import iter_headers
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.jobs.spreading import run_tasks
 from pipeline.option_reader import local_path
 from pipeline.segments import Segment, chunks, list_segments
 from protocol.records.checksums import crc32c
@@ -39,6 +40,7 @@ _INDEX_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _INTERVAL_BYTES: Final = 4096
 _DEFECTS_SHOWN: Final = 20
+_TASKS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +70,11 @@ def audit(spark: SparkSession, settings: AuditSettings, progress: Progress = sil
             report={"segments": len(segments), "bytes": total},
         )
     progress("audit")
-    slices = min(len(segments), 4 * spark.sparkContext.defaultParallelism)
-    spread = spark.sparkContext.parallelize(segments, slices)
-    rows = list(spread.map(lambda one: audit_segment(one, staging)).collect())
+    # A task for each segment would cost more than the segment: tasks of every n-th one.
+    count = min(len(segments), _TASKS_MAX)
+    shares = [tuple(segments[first::count]) for first in range(count)]
+    found = run_tasks(spark, lambda share: [audit_segment(one, staging) for one in share], shares)
+    rows = sorted((row for share in found for row in share), key=lambda row: str(row["path"]))
     bad = tuple(row for row in rows if row["defects"])
     records = sum(row["records"] for row in rows)
     return Outcome(

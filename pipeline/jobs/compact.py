@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from client.times import MS_PER_DAY
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.option_reader import spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,8 +65,9 @@ def compact(spark: SparkSession, settings: CompactSettings, progress: Progress =
             report=counts,
         )
     progress("write")
-    kept.write.mode("overwrite").parquet(settings.target)
-    keys = spark.read.parquet(settings.target).count()
+    target = spark_path(settings.target)
+    kept.write.mode("overwrite").parquet(target)
+    keys = spark.read.parquet(target).count()
     if not keys:
         return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no record has a key")
     return Outcome(sentence=f"kept the last record of {keys:,} keys", report={"keys": keys})

@@ -7,16 +7,28 @@ file appears whole: written under a hidden name, synced, renamed.
     event_date=2013-07-04/flights-5a0f12cd-0-000000000000-000000084194+3-beef0001.parquet
                           topic - its id - partition - start - end, and 3 ranges more - plan
 
-Only a local or mounted path is written to; object stores need their own file system mounted.
+An event date is a day of UTC in the years 1 to 9999, which is what Parquet readers, Delta and
+Iceberg call a date. Records without a time (-1) and beyond those years have the date null; their
+times are kept as they are.
+
+Only a local or mounted path is written to; object stores need their own file system mounted. It
+must be the same directory for the driver and all executors: the driver leaves a probe there that
+every task looks for before it writes, and looks for every file when the tasks are done.
+
 Read next: `archive`, `lake`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import secrets
+import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -26,23 +38,41 @@ import pyarrow.parquet as pq
 
 from pipeline.batches import COLUMN_TYPES, DecodeRules
 from pipeline.cluster import Cluster
+from pipeline.errors import NotShared
 from pipeline.journal import sync_directory
 from pipeline.options import SourceOptions
 from pipeline.segments import read_range
 from pipeline.splits import OffsetRange
+from protocol.records.layout import NO_TIMESTAMP
 
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The directory of records without a time, as Hive and Spark name a null."""
+"""The directory of records without a date, as Hive and Spark name a null."""
 
 INGEST_BATCH: Final = "ingestBatch"
 FILE_SCHEMA: Final = pa.schema([*COLUMN_TYPES.items(), (INGEST_BATCH, pa.int64())])
+_PLAIN_COLUMNS: Final = ("topic", "partition", "offset", "timestampType", INGEST_BATCH)
 _ROW_GROUP_ROWS: Final = 262_144
-_MS_PER_DAY: Final = 86_400_000
+_ROW_GROUP_BYTES: Final = 64 << 20
+_PENDING_BYTES: Final = 256 << 20
+"""How much may wait in all files of a task: beyond it the fullest one is written."""
+_US_PER_DAY: Final = 86_400_000_000
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_FIRST_DAY: Final = date.min.toordinal() - _EPOCH_ORDINAL
+_LAST_DAY: Final = date.max.toordinal() - _EPOCH_ORDINAL
+_NO_DAY: Final = _LAST_DAY + 1
+_STALE_S: Final = 86_400
+_LOOKS: Final = 6
+_LOOK_AGAIN_S: Final = 0.5
+_SHOWN: Final = 3
+_SHARE: Final = (
+    "Mount one shared file system under the same path on the driver and all executors, and give "
+    "that path"
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class WrittenFile:
-    """A file that a worker wrote; `event_date` is empty for records without a time."""
+    """A file that a worker wrote; `event_date` is empty for records without a date."""
 
     path: str
     event_date: str
@@ -66,6 +96,7 @@ class _OpenFile:
     writer: Any
     pending: list[pa.RecordBatch] = field(default_factory=list)
     pending_rows: int = 0
+    pending_bytes: int = 0
     rows: int = 0
     first_offset: int = -1
     last_offset: int = -1
@@ -74,7 +105,7 @@ class _OpenFile:
     youngest: dict[int, int] = field(default_factory=dict)
 
     def add(self, partition: int, batch: pa.RecordBatch) -> None:
-        """Append rows of one partition; their times are within one day."""
+        """Append rows of one partition; their times are within one day, or have no date."""
         offsets = batch.column("offset")
         times = pc.min_max(batch.column("timestamp").cast(pa.int64()))
         low, high = times["min"].as_py() // 1000, times["max"].as_py() // 1000
@@ -83,19 +114,20 @@ class _OpenFile:
             self.first_offset, self.min_ms, self.max_ms = first, low, high
         self.first_offset = min(self.first_offset, first)
         self.last_offset = max(self.last_offset, last)
-        self.youngest[partition] = max(self.youngest.get(partition, -1), high)
+        self.youngest[partition] = later(self.youngest.get(partition, NO_TIMESTAMP), high)
         self.min_ms, self.max_ms = min(self.min_ms, low), max(self.max_ms, high)
         self.rows += batch.num_rows
         self.pending.append(batch)
         self.pending_rows += batch.num_rows
-        if self.pending_rows >= _ROW_GROUP_ROWS:
+        self.pending_bytes += batch.nbytes
+        if self.pending_rows >= _ROW_GROUP_ROWS or self.pending_bytes >= _ROW_GROUP_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Write the waiting rows as one row group."""
         if self.pending:
             self.writer.write_table(pa.Table.from_batches(self.pending), row_group_size=_ROW_GROUP_ROWS)  # noqa: E501  # fmt: skip
-            self.pending, self.pending_rows = [], 0
+            self.pending, self.pending_rows, self.pending_bytes = [], 0, 0
 
 
 def write_ranges(
@@ -142,15 +174,96 @@ def file_name(ranges: Sequence[OffsetRange], topic_id: str, digest: str) -> str:
     )
 
 
+@contextlib.contextmanager
+def probing(folder: str, digest: str) -> Iterator[str]:
+    """Make a file in `folder` for `find_unshared` to look for; its name. It is gone afterwards."""
+    directory = Path(folder)
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"_probe-{digest}-{secrets.token_hex(4)}.tmp"
+    path.touch()
+    try:
+        yield path.name
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def find_unshared(folder: str, probe: str) -> str | None:
+    """Why a worker must not write to `folder`: the driver's file `probe` is not there. Or None."""
+    if _appears(Path(folder) / probe):
+        return None
+    return (
+        f"target {folder!r} is not the driver's directory for the executor on "
+        f"{socket.gethostname()}: the file {probe}, which the driver has made in it, is not there. "
+        f"{_SHARE}; nothing was archived"
+    )
+
+
+def check_files(files: Sequence[WrittenFile]) -> None:
+    """Whether the driver finds each of `files` where a task has written it, as large as it was.
+
+    Raises:
+        NotShared: one is not there, or has another size.
+    """
+    wrong = []
+    for file in files:
+        path = Path(file.path)
+        if not _appears(path, file.size_bytes):
+            seen = f"of {path.stat().st_size} bytes" if path.exists() else "not there"
+            wrong.append(f"{path} ({file.size_bytes} bytes when it was written) is {seen}")
+    if wrong:
+        raise NotShared(
+            f"{len(wrong)} of {len(files)} archived files are not as the executors wrote them, "
+            f"seen from the driver: {'; '.join(wrong[:_SHOWN])}. {_SHARE}; nothing was committed"
+        )
+
+
+def sweep(files: Sequence[WrittenFile], digest: str) -> None:
+    """Remove what tasks that died have left in the directories of `files`.
+
+    Those of the plan `digest`, which is committed, and others that have not grown for a day.
+    """
+    for directory in {Path(file.path).parent for file in files}:
+        for path in directory.glob("_*.parquet.*.tmp"):
+            with contextlib.suppress(OSError):
+                is_ours = f"-{digest}.parquet." in path.name
+                if is_ours or time.time() - path.stat().st_mtime > _STALE_S:
+                    path.unlink()
+
+
+def _appears(path: Path, size_bytes: int | None = None) -> bool:
+    """Whether the file is there, and so large; some file systems show it a moment later."""
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_LOOK_AGAIN_S)
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size == size_bytes or size_bytes is None:
+                return True
+    return False
+
+
+def later(left_ms: int, right_ms: int) -> int:
+    """The larger of two timestamps, of which NO_TIMESTAMP is none."""
+    if NO_TIMESTAMP in (left_ms, right_ms):
+        return left_ms if right_ms == NO_TIMESTAMP else right_ms
+    return max(left_ms, right_ms)
+
+
 def split_by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """(event date in UTC, rows) in order of dates; rows keep their order, no time gives ''."""
+    """(event date in UTC, rows) in order of dates; rows keep their order.
+
+    '' is the date of rows without a time, and of times beyond the years 1 to 9999.
+    """
     times = batch.column("timestamp").cast(pa.int64())
-    # Integer division in Arrow cuts toward zero; the only negative time is "none".
-    days = pc.if_else(pc.less(times, 0), -1, pc.divide(times, _MS_PER_DAY * 1000))
+    # Integer division in Arrow cuts toward zero, and days before 1970 are rounded down.
+    below = pc.subtract(pc.divide(pc.add(times, 1), _US_PER_DAY), 1)
+    days = pc.if_else(pc.less(times, 0), below, pc.divide(times, _US_PER_DAY))
+    has_date = pc.and_(pc.less_equal(_FIRST_DAY, days), pc.less_equal(days, _LAST_DAY))
+    has_date = pc.and_(has_date, pc.not_equal(times, NO_TIMESTAMP * 1000))
+    days = pc.if_else(has_date, days, _NO_DAY)
     distinct = sorted(pc.unique(days).to_pylist())
     for day in distinct:
         rows = batch if len(distinct) == 1 else batch.filter(pc.equal(days, day))
-        yield "" if day < 0 else pa.scalar(day, pa.int32()).cast(pa.date32()).as_py().isoformat(), rows  # noqa: E501  # fmt: skip
+        yield "" if day == _NO_DAY else date.fromordinal(day + _EPOCH_ORDINAL).isoformat(), rows
 
 
 class _DateWriter:
@@ -174,16 +287,21 @@ class _DateWriter:
         """Append rows of one partition to the files of their dates."""
         ingest = pa.repeat(pa.scalar(self._number, pa.int64()), batch.num_rows)
         whole = pa.RecordBatch.from_arrays([*batch.columns, ingest], schema=FILE_SCHEMA)
-        for date, rows in split_by_date(whole):
-            file = self._files.get(date)
+        for day, rows in split_by_date(whole):
+            file = self._files.get(day)
             if file is None:
-                directory = self._folder / f"event_date={date or NO_DATE}"
-                file = self._files[date] = _open(directory, self._name)
+                file = self._files[day] = _open(self._folder, day, self._name)
             file.add(partition, rows)
+        self._bound_pending()
+
+    def _bound_pending(self) -> None:
+        """Many days at once must not hold many row groups in memory."""
+        while sum(file.pending_bytes for file in self._files.values()) > _PENDING_BYTES:
+            max(self._files.values(), key=lambda file: file.pending_bytes).flush()
 
     def finish(self, topic: str) -> list[WrittenFile]:
         """Make all files appear, and stay over a power cut."""
-        found = [_close(topic, date, file) for date, file in self._files.items()]
+        found = [_close(topic, day, file) for day, file in self._files.items()]
         for directory in {file.path.parent for file in self._files.values()}:
             sync_directory(directory)
         if found:
@@ -191,14 +309,20 @@ class _DateWriter:
         return found
 
 
-def _open(directory: Path, name: str) -> _OpenFile:
+def _open(folder: Path, day: str, name: str) -> _OpenFile:
+    directory = folder / f"event_date={day or NO_DATE}"
     directory.mkdir(parents=True, exist_ok=True)
-    hidden = directory / f"_{name}.{os.getpid()}.tmp"
-    writer = pq.ParquetWriter(hidden, FILE_SCHEMA, compression="zstd", compression_level=3)
+    # Two tries of a task may run at once, on machines whose process numbers are alike.
+    hidden = directory / f"_{name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    writer = pq.ParquetWriter(
+        hidden, FILE_SCHEMA, compression="zstd", compression_level=3,
+        # Readers of statistics make dates of them, which times without a date do not fit.
+        write_statistics=True if day else list(_PLAIN_COLUMNS),
+    )  # fmt: skip
     return _OpenFile(directory / name, hidden, writer)
 
 
-def _close(topic: str, date: str, file: _OpenFile) -> WrittenFile:
+def _close(topic: str, day: str, file: _OpenFile) -> WrittenFile:
     file.flush()
     file.writer.close()
     with open(file.hidden, "rb") as handle:
@@ -206,7 +330,7 @@ def _close(topic: str, date: str, file: _OpenFile) -> WrittenFile:
     file.hidden.replace(file.path)
     return WrittenFile(
         path=str(file.path),
-        event_date=date,
+        event_date=day,
         topic=topic,
         youngest=tuple(sorted(file.youngest.items())),
         rows=file.rows,

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.batches import DecodeRules
-from pipeline.cluster import LATEST, MAX_TIMESTAMP, Cluster
+from pipeline.by_time import youngest_ms
+from pipeline.cluster import LATEST, Cluster
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.marks import MARK_PREFIX, committed, groups
@@ -30,6 +31,7 @@ from pipeline.option_reader import OptionReader, local_path
 from pipeline.options import ConnectionOptions, TopicPartition, parse_connection
 from pipeline.reading import RangeReader
 from pipeline.splits import OffsetRange
+from protocol.records.layout import NO_TIMESTAMP
 
 _FETCH_BYTES = 64 * 1024
 
@@ -85,14 +87,14 @@ def _rows(
     cluster: Cluster, name: str, offsets: Mapping[TopicPartition, int]
 ) -> list[dict[str, Any]]:
     ends = cluster.list_offsets(dict.fromkeys(offsets, LATEST))
-    youngest = cluster.list_offsets(dict.fromkeys(offsets, MAX_TIMESTAMP))
     rows = []
     for tp, offset in sorted(offsets.items()):
         behind = max(ends[tp].offset - offset, 0)
         when = timestamp_at(cluster, tp, offset, ends[tp].offset) if behind else None
         seconds = 0.0 if not behind else None
-        if when is not None and when >= 0:
-            seconds = max(youngest[tp].timestamp - when, 0) / 1000
+        if when is not None and when != NO_TIMESTAMP:
+            youngest = youngest_ms(cluster, tp, offset, ends[tp].offset)
+            seconds = None if youngest is None else max(youngest - when, 0) / 1000
         rows.append(
             {
                 "at_ms": time.time_ns() // 1_000_000,

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from client.times import UTC, format_time
 from pipeline.errors import BadOptions
 from pipeline.jobs.files import FILE_SCHEMA, WrittenFile
 from pipeline.journal import Journal
@@ -33,6 +34,12 @@ class Lake(Protocol):
 
     folder: str
     """Where data files go."""
+
+    target: str
+    """What the plans of the archive call it: an absolute path, or a table's name."""
+
+    def target_of(self, planned: str) -> str:
+        """What this release calls the target of a plan."""
 
     def has_batch(self, number: int) -> bool:
         """Whether the batch is committed."""
@@ -56,9 +63,13 @@ class ParquetLake:
         Raises:
             BadOptions: it is no path of a file system.
         """
-        self.folder = str(local_path(target))
+        self.folder = self.target = str(local_path(target))
         self._state = Journal(state_dir)
         self._markers = Journal(Path(self.folder) / "_complete")
+
+    def target_of(self, planned: str) -> str:
+        """Absolute, also where an earlier release has kept what the user wrote."""
+        return str(local_path(planned))
 
     @property
     def app_id(self) -> str:
@@ -134,21 +145,25 @@ class IcebergLake(ParquetLake):
         """Open or make the catalogue."""
         if target.count(".") != 1 or "/" in target:
             raise BadOptions([f"target {target!r}: for iceberg write NAMESPACE.TABLE"])
-        state = str(local_path(state_dir).absolute())
+        state = str(local_path(state_dir))
         Path(state).mkdir(parents=True, exist_ok=True)
         super().__init__(f"{state}/warehouse/{target.replace('.', '/')}", state_dir)
-        self._target = target
+        self.target = target
         catalogs = _needed("pyiceberg.catalog", "pyiceberg[sql-sqlite]")
         self._catalog = catalogs.load_catalog(
             "tidelog",
             **{"type": "sql", "uri": f"sqlite:///{state}/iceberg.db", "warehouse": f"file://{state}"},
         )  # fmt: skip
 
+    def target_of(self, planned: str) -> str:
+        """The table's name as it is."""
+        return planned
+
     def has_batch(self, number: int) -> bool:
         """Whether a snapshot carries the batch's number."""
-        if not self._catalog.table_exists(self._target):
+        if not self._catalog.table_exists(self.target):
             return False
-        snapshots = self._catalog.load_table(self._target).metadata.snapshots
+        snapshots = self._catalog.load_table(self.target).metadata.snapshots
         wanted, name = str(number), self.app_id
         return any(
             snapshot.summary is not None
@@ -158,11 +173,11 @@ class IcebergLake(ParquetLake):
 
     def commit(self, number: int, files: Sequence[WrittenFile]) -> None:
         """One snapshot that adds the files, with the batch's number."""
-        namespace = self._target.split(".")[0]
+        namespace = self.target.split(".")[0]
         self._catalog.create_namespace_if_not_exists(namespace)
-        table = self._catalog.create_table_if_not_exists(self._target, FILE_SCHEMA)
+        table = self._catalog.create_table_if_not_exists(self.target, FILE_SCHEMA)
         table.add_files(
-            [f"file://{Path(file.path).absolute()}" for file in files],
+            [f"file://{file.path}" for file in files],
             snapshot_properties={self.app_id: str(number)},
         )
 
@@ -176,17 +191,13 @@ LAKES: Final[Mapping[str, Callable[[str, str], Lake]]] = {
 
 
 def _delta_stats(file: WrittenFile) -> dict[str, Any]:
-    from datetime import UTC, datetime
-
-    low, high = (
-        datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
-        for ms in (file.min_timestamp_ms, file.max_timestamp_ms)
-    )
-    return {
-        "numRecords": file.rows,
-        "minValues": {"offset": file.first_offset, "timestamp": low.replace("+00:00", "Z")},
-        "maxValues": {"offset": file.last_offset, "timestamp": high.replace("+00:00", "Z")},
-    }
+    least: dict[str, Any] = {"offset": file.first_offset}
+    most: dict[str, Any] = {"offset": file.last_offset}
+    # Without a date there may be no text for the time either: then nothing is said of it.
+    if file.event_date:
+        least["timestamp"] = format_time(file.min_timestamp_ms, UTC)
+        most["timestamp"] = format_time(file.max_timestamp_ms, UTC)
+    return {"numRecords": file.rows, "minValues": least, "maxValues": most}
 
 
 def _needed(module: str, package: str = "") -> Any:

@@ -30,6 +30,7 @@ from pipeline.errors import (
     Fenced,
     JournalConflict,
     NoJava,
+    NotShared,
     PipelineError,
 )
 from protocol.error_codes import ErrorCode
@@ -70,7 +71,7 @@ def silent(_: str) -> None:
 def code_of(error: PipelineError) -> JobCode:
     """The code for an error that ended a job."""
     table: tuple[tuple[tuple[type[PipelineError], ...], JobCode], ...] = (
-        ((BadOptions, NoJava), JobCode.USAGE),
+        ((BadOptions, NoJava, NotShared), JobCode.USAGE),
         ((BrokerUnreachable,), JobCode.UNREACHABLE),
         ((DataLoss, CorruptData), JobCode.DAMAGED),
         ((Fenced, JournalConflict), JobCode.FENCED),

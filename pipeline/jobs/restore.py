@@ -12,17 +12,21 @@ Read next: `pipeline.sink`, `archive`.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from client.times import UTC, format_time
 from pipeline.cluster import Cluster, check
-from pipeline.errors import BadOptions
+from pipeline.errors import BadOptions, DataLoss
+from pipeline.jobs.files import WrittenFile, parse_file
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.journal import Journal
-from pipeline.marks import committed
+from pipeline.marks import MARK_PREFIX, committed
+from pipeline.option_reader import is_address, local_path, spark_path
 from pipeline.options import SinkOptions, TopicChoice, parse_sink_options
 from pipeline.session import by_partition
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -81,7 +85,9 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
     progress("read")
     frame = _chosen(spark, settings)
     facts = frame.agg(
-        F.count("*").alias("rows"), F.unix_millis(F.min("timestamp")).alias("oldest_ms")
+        F.count("*").alias("rows"),
+        F.unix_millis(F.min("timestamp")).alias("oldest_ms"),
+        F.max("partition").alias("highest"),
     ).first()
     assert facts is not None
     if not facts["rows"]:
@@ -92,6 +98,14 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
         tasks = len(cluster.partitions(TopicChoice(names=(settings.topic,))))
     if problems and not settings.force:
         raise BadOptions([f"topic {settings.topic}: {one} (or --force)" for one in problems])
+    if settings.keep_partitions and facts["highest"] >= tasks:
+        raise BadOptions(
+            [
+                f"topic {settings.topic} has {tasks} partitions, and the archive has records of "
+                f"partition {facts['highest']}: add partitions until it has "
+                f"{facts['highest'] + 1}, or let the keys decide (--by-key)"
+            ]
+        )
     if settings.name and settings.rows_per_second:
         _check_duration(facts["rows"], tasks, settings.rows_per_second, options)
     if settings.dry_run:
@@ -104,14 +118,16 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
         frame = frame.withColumn("partition", F.lit(None).cast("int"))
     bootstrap = settings.options["kafka.bootstrap.servers"]
     frame = frame.withColumnRenamed("partition", "was").withColumn("partition", F.col("was"))
-    spread = by_partition(frame, bootstrap, settings.topic, settings.options)
+    before = _marks(options, tasks)
+    # A restore that died is ended as it began, also where partitions were added meanwhile.
+    count = next((mark["partitions"] for mark in before if "partitions" in mark), None)
+    spread = by_partition(frame, bootstrap, settings.topic, settings.options, partitions=count)
     spread = spread.sortWithinPartitions("was", "offset")
     if settings.rows_per_second:
         sink["maxRowsPerSecond"] = str(settings.rows_per_second)
     columns = ("key", "value", "headers", "timestamp", "partition")
-    before = _marks_count(options, tasks)
     spread.select(*columns).write.format("tidelog").mode("append").options(**sink).save()
-    if before and before == _marks_count(options, tasks):
+    if before and len(before) == len(_marks(options, tasks)):
         return Outcome(
             code=JobCode.NOTHING_TO_DO,
             sentence=f"restore {settings.name} was done before: nothing was written",
@@ -123,13 +139,17 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
     )  # fmt: skip
 
 
-def _marks_count(options: SinkOptions, partitions: int) -> int:
-    """How many partitions have a mark under the name of this restore."""
+def _marks(options: SinkOptions, partitions: int) -> list[dict[str, Any]]:
+    """The marks that partitions have under the name of this restore."""
     if options.delivery != "exactly-once":
-        return 0
+        return []
     prefix = f"{options.transactional_id_prefix}-{options.topic}"
     with Cluster(options.connection) as cluster:
-        return sum(bool(committed(cluster, f"{prefix}-{index}")) for index in range(partitions))
+        found = [committed(cluster, f"{prefix}-{index}") for index in range(partitions)]
+    texts = [mark.metadata for marks in found for mark in marks.values()]
+    return [
+        json.loads(text.removeprefix(MARK_PREFIX)) for text in texts if text.startswith(MARK_PREFIX)
+    ]
 
 
 def _check_duration(rows: int, tasks: int, rate: int, options: SinkOptions) -> None:
@@ -167,17 +187,56 @@ def _chosen(spark: SparkSession, settings: RestoreSettings) -> DataFrame:
 def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataFrame:
     """The records of an archive; with its state directory exactly the committed files.
 
+    Files are looked for below `source`, so a lake that was moved is read where it is now.
+
     Raises:
         BadOptions: nothing was archived there.
+        DataLoss: a committed file is not below `source`, or has another size.
     """
     if not state_dir:
-        return spark.read.parquet(source)
+        _check_archived(source)
+        return spark.read.parquet(spark_path(source))
+    folder = local_path(source)
     journal = Journal(state_dir)
     commits = [journal.get(f"commits/{name}") for name in journal.names("commits")]
-    paths = [file["path"] for commit in commits for file in commit["files"]]
-    if not paths:
+    files = [parse_file(file) for commit in commits for file in commit["files"]]
+    if not files:
         raise BadOptions([f"state directory {state_dir} lists no archived file"])
-    return spark.read.option("basePath", source).parquet(*paths)
+    # The file system is named: executors and drivers may have another one as their default.
+    paths = [f"file://{_committed_path(folder, file)}" for file in files]
+    return spark.read.option("basePath", f"file://{folder}").parquet(*paths)
+
+
+def _check_archived(source: str) -> None:
+    """Whether a directory holds an archive; of other addresses Spark knows more. BadOptions."""
+    if is_address(source) and not source.startswith("file:"):
+        return
+    folder = local_path(source)
+    if next(folder.glob("event_date=*"), None) is None:
+        what = "holds no event_date=... directories" if folder.exists() else "does not exist"
+        raise BadOptions(
+            [
+                f"source {source!r}: {folder} {what}; give the directory that was the archive's "
+                "target"
+            ]
+        )
+
+
+def _committed_path(folder: Path, file: WrittenFile) -> Path:
+    written = Path(file.path)
+    path = folder / written.parent.name / written.name
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        size = -1
+    if size != file.size_bytes:
+        seen = "not there" if size < 0 else f"of {size} bytes"
+        raise DataLoss(
+            f"the archive lists {path} with {file.rows} records in {file.size_bytes} bytes, and it "
+            f"is {seen}: give the directory that was the archive's target, or bring the file back "
+            "(without the state directory whatever is there is restored)"
+        )
+    return path
 
 
 def topic_settings(cluster: Cluster, topic: str) -> dict[str, str]:

@@ -25,7 +25,9 @@ from pipeline.batches import DecodeRules
 from pipeline.cluster import Cluster
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.plan import describe_plan
+from pipeline.jobs.spreading import run_tasks
 from pipeline.offsets import plan_batch
+from pipeline.option_reader import spark_path
 from pipeline.options import SourceOptions, parse_source_options
 from pipeline.segments import read_range
 from pipeline.splits import OffsetRange
@@ -70,17 +72,16 @@ def skew(spark: SparkSession, settings: SkewSettings, progress: Progress = silen
         return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no records")
     progress("read")
     newest_ms = now_ms + settings.future_ms
-    spread = spark.sparkContext.parallelize(ranges, len(ranges))
+    judged = run_tasks(spark, lambda one: judge_range(options, one, newest_ms), ranges)
     rows = [
         row
-        for found in spread.map(lambda one: judge_range(options, one, newest_ms)).collect()
+        for found in judged
         for row in found
         if row["max_timestamp_ms"] >= plan.oldest_ms and row["min_timestamp_ms"] < plan.newest_ms
     ]
     if settings.output:
-        spark.createDataFrame(pa.Table.from_pylist(rows)).write.mode("overwrite").parquet(
-            settings.output
-        )
+        table = spark.createDataFrame(pa.Table.from_pylist(rows))
+        table.write.mode("overwrite").parquet(spark_path(settings.output))
     doubtful = sum(row["future"] for row in rows)
     disordered = sum(row["out_of_order"] for row in rows)
     total = sum(row["records"] for row in rows)

@@ -19,13 +19,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from client.times import UTC, format_time
-from pipeline.cluster import LATEST, MAX_TIMESTAMP, Cluster
+from pipeline.by_time import first_bounds, youngest_ms
+from pipeline.cluster import EARLIEST, LATEST, Cluster
 from pipeline.errors import BadOptions
 from pipeline.jobs.lag import connection_of, timestamp_at
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.restore import topic_settings
 from pipeline.marks import commit, committed
 from pipeline.options import TopicPartition
+from protocol.records.layout import NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,21 +99,28 @@ def _check_topics(target: Cluster, offsets: Mapping[TopicPartition, int]) -> Non
 def _time_of(origin: Cluster, tp: TopicPartition, offset: int) -> int | None:
     """The time of the next record, or 1 ms after the youngest one when all are read."""
     end = origin.list_offsets({tp: LATEST})[tp].offset
-    if offset < end:
-        return timestamp_at(origin, tp, offset, end)
-    youngest = origin.list_offsets({tp: MAX_TIMESTAMP})[tp]
-    return youngest.timestamp + 1 if youngest.timestamp >= 0 else None
+    when = timestamp_at(origin, tp, offset, end) if offset < end else None
+    if when is not None:
+        return when
+    # All is read, or nothing but markers is left.
+    first = origin.list_offsets({tp: EARLIEST})[tp].offset
+    youngest = youngest_ms(origin, tp, first, end)
+    return None if youngest is None or youngest == NO_TIMESTAMP else youngest + 1
 
 
 def _places(
     target: Cluster, times: Mapping[TopicPartition, int | None], overlap_ms: int
 ) -> dict[TopicPartition, int]:
-    known = {tp: max(when - overlap_ms, 0) for tp, when in times.items() if when is not None and when >= 0}  # noqa: E501  # fmt: skip
+    known = {
+        tp: when - overlap_ms
+        for tp, when in times.items()
+        if when is not None and when != NO_TIMESTAMP
+    }
     # The ends first: a record that comes in between must not lie before the place.
     ends = target.list_offsets(dict.fromkeys(known, LATEST))
-    found = target.list_offsets(known)
+    found = first_bounds(target, known, read_committed=False)
     # No record that young: the target ends before it, and everything to come is news.
-    return {tp: hit.offset if hit.offset >= 0 else ends[tp].offset for tp, hit in found.items()}
+    return {tp: bound if bound >= 0 else ends[tp].offset for tp, bound in found.items()}
 
 
 def _row(

@@ -7,8 +7,9 @@ import pytest
 from client.admin import Admin
 from client.consumer import Consumer
 from client.errors import BrokerRefused, InvalidUse
+from client.offsets import Isolation
 from client.producer import Producer
-from client.types import TopicPartition
+from client.types import OffsetAndTimestamp, TopicPartition
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RunningBroker
 
@@ -31,9 +32,9 @@ async def committed(broker: RunningBroker, count: int) -> list[bytes | None]:
     return values
 
 
-async def abort(producer: Producer, value: bytes) -> None:
+async def abort(producer: Producer, value: bytes, timestamp_ms: int | None = None) -> None:
     async with producer.transaction():
-        await producer.send("t", value)
+        await producer.send("t", value, timestamp_ms=timestamp_ms)
         await producer.flush()
         raise RuntimeError("changed my mind")
 
@@ -85,3 +86,40 @@ async def test_a_transaction_needs_an_id(broker: RunningBroker) -> None:
         with pytest.raises(InvalidUse, match="transactional_id"):
             async with producer.transaction():
                 pass
+
+
+HOUR_MS = 3_600_000
+JULY_4_MS = 1_372_896_000_000
+
+
+async def test_a_time_never_means_a_marker(broker: RunningBroker) -> None:
+    """The broker's clock is in the markers, so the first one is younger than all of 2013."""
+    async with Producer(broker.bootstrap, transactional_id="x") as producer:
+        for hour in range(3):
+            async with producer.transaction():
+                await producer.send("t", b"%d" % hour, timestamp_ms=JULY_4_MS + hour * HOUR_MS)
+        with pytest.raises(RuntimeError):
+            await abort(producer, b"never", JULY_4_MS + 9 * HOUR_MS)
+    async with Admin(broker.bootstrap) as admin:
+        for hour, offset in ((0, 0), (1, 2), (2, 4), (3, 6)):
+            when = JULY_4_MS + hour * HOUR_MS
+            assert (await offset_at(admin, when)).offset == offset
+            # On the wire a marker counts, as in Kafka.
+            plain = (await admin.list_offsets({TP: when}))[TP]
+            assert plain is not None
+            assert plain.offset == (0 if hour == 0 else 1)
+        assert (await admin.offsets_for_time("t", JULY_4_MS + 10 * HOUR_MS))[TP] is None
+        hidden = await admin.first_records(
+            {TP: JULY_4_MS + 3 * HOUR_MS}, isolation=Isolation.READ_COMMITTED
+        )
+        assert hidden == {TP: None}
+    async with Consumer("t", bootstrap=broker.bootstrap, start=JULY_4_MS + HOUR_MS) as consumer:
+        assert (await anext(aiter(consumer))).value == b"1"
+        await consumer.seek_to_time(JULY_4_MS + 2 * HOUR_MS)
+        assert (await anext(aiter(consumer))).value == b"2"
+
+
+async def offset_at(admin: Admin, when: int) -> OffsetAndTimestamp:
+    found = (await admin.offsets_for_time("t", when))[TP]
+    assert found is not None
+    return found

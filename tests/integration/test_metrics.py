@@ -126,6 +126,26 @@ async def test_groups_lag_in_records_and_in_seconds(measured: RunningBroker) -> 
     assert found["tidelog_group_lag_records", "late", "0", "t"] == 0
 
 
+async def test_a_groups_lag_in_seconds_is_a_records_and_no_markers(
+    measured: RunningBroker,
+) -> None:
+    """A marker has the broker's clock: a group before it was never late, whatever followed."""
+    now_ms = time.time_ns() // 1_000_000
+    tp = TopicPartition("t", 0)
+    async with Admin(measured.bootstrap) as admin:
+        await admin.create_topic("t", partitions=1)
+        async with Producer(measured.bootstrap, transactional_id="x") as producer:
+            async with producer.transaction():
+                await producer.send("t", b"x", timestamp_ms=now_ms - 900_000)
+            await admin.alter_group_offsets("late", {tp: 1})
+            found = await samples(measured)
+            assert found["tidelog_group_lag_seconds", "late", "0", "t"] == 0
+            async with producer.transaction():
+                await producer.send("t", b"x", timestamp_ms=now_ms - 600_000)
+        found = await samples(measured)
+        assert 600 <= found["tidelog_group_lag_seconds", "late", "0", "t"] < 630
+
+
 async def test_scrape_of_many_partitions_lets_others_have_their_turn(
     measured: RunningBroker,
 ) -> None:

@@ -58,6 +58,7 @@ async def test_all_partitions_are_told_in_one_answer(served: RunningBroker) -> N
             "records": 0,
             "min_timestamp": None,
             "max_timestamp": -1,
+            "data_max_timestamp": -1,
             "active": True,
         }
     ]

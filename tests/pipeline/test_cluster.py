@@ -13,12 +13,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.launch import main
 from tests.pipeline.conftest import Broker
+from tests.pipeline.test_documentation import blocks, submission
 from tests.support.kafka_peer import answers, free_ports
 
+LAUNCHER = "tidelog-spark-job.py"
 SCRIPT = """
 import json, sys
 from pipeline.jobs.archive import ArchiveSettings, archive
@@ -106,33 +109,91 @@ def master(spark_home: Path, tmp_path: Path) -> Iterator[str]:
             process.wait(60)
 
 
-@pytest.mark.slow
-def test_spark_submit_runs_a_job_on_standalone_workers_out_of_the_zip(
-    broker: Broker, spark_home: Path, master: str, tmp_path: Path
-) -> None:
-    topic = broker.topic(2)
-    for partition in range(2):
-        broker.produce(topic, partition, 500, first=500 * partition)
-    bundle = tmp_path / "tidelog-spark.zip"
-    assert main(["bundle", "--output", str(bundle)]) == 0
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment.pop("PYTHONPATH", None)
+class Submit:
+    """The commands of docs/spark.md, run in a directory of their own."""
 
-    def submit() -> subprocess.CompletedProcess[str]:
+    def __init__(self, broker: Broker, spark_home: Path, master: str, folder: Path) -> None:
+        self.folder = folder
+        self._broker, self._home, self._master = broker, spark_home, master
+        assert main(["bundle", "--output", str(folder / "tidelog-spark.zip")]) == 0
+
+    def job(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A job of the launcher that is written beside the zip."""
+        words = submission(LAUNCHER)
+        words = [*words[: words.index(LAUNCHER) + 1], *arguments]
+        return self.run(*words, "-b", self._broker.bootstrap, "--json")
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A spark-submit: the page's, with the address of this cluster and less memory."""
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment.pop("PYTHONPATH", None)
+        program, *rest = [self._master if one == "spark://host:7077" else one for one in words]
+        settings = {
+            "spark.executor.memory": "700m", "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR",
+        }  # fmt: skip
+        named = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
         return subprocess.run(
-            [str(spark_home / "bin" / "spark-submit"), "--master", master,
-             "--py-files", str(bundle), "--conf", "spark.executor.memory=700m",
-             "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
-             "--conf", "spark.log.level=ERROR",
-             str(tmp_path / "tidelog-spark-job.py"), "archive", "-b", broker.bootstrap,
-             "--topic", topic, "--target", str(tmp_path / "lake"),
-             "--state-dir", str(tmp_path / "state"), "--json"],
-            capture_output=True, text=True, timeout=400, check=False, cwd=tmp_path,
+            [str(self._home / "bin" / program), *named, *rest],
+            capture_output=True, text=True, timeout=400, check=False, cwd=self.folder,
             env=environment,
         )  # fmt: skip
 
-    first = submit()
+
+@pytest.fixture
+def submit(broker: Broker, spark_home: Path, master: str, tmp_path: Path) -> Submit:
+    folder = tmp_path / "user"
+    folder.mkdir()
+    return Submit(broker, spark_home, master, folder)
+
+
+@pytest.mark.slow
+def test_the_example_of_the_docs_archives_and_restores_on_standalone_workers_out_of_the_zip(
+    broker: Broker, submit: Submit
+) -> None:
+    """Relative paths once meant the working directory of each executor, and all was lost."""
+    topic, again = broker.topic(2), broker.topic(2)
+    for partition in range(2):
+        broker.produce(topic, partition, 500, first=500 * partition)
+    words = submission(LAUNCHER)
+    archive = [topic if one == "flights" else one for one in words[words.index(LAUNCHER) + 1 :]]
+    first = submit.job(*archive)
     assert first.returncode == 0, first.stderr[-3000:]
     assert json.loads(first.stdout.splitlines()[-1])["rows"] == 1000
-    again = submit()
-    assert again.returncode == 7, again.stderr[-3000:]
+    assert submit.job(*archive).returncode == 7
+    files = list((submit.folder / "lake").rglob("*.parquet"))
+    assert sum(pq.read_metadata(file).num_rows for file in files) == 1000
+    restored = submit.job(
+        "restore", "--source", "lake", "--state-dir", "state", "--topic", again, "--name", "r1",
+    )  # fmt: skip
+    assert restored.returncode == 0, restored.stderr[-3000:]
+    assert json.loads(restored.stdout.splitlines()[-1])["rows"] == 1000
+    assert [end >= 500 for end in broker.ends(again)] == [True, True]
+    query = blocks("python")[0].replace("127.0.0.1:9092", broker.bootstrap)
+    query = query.replace('"flights")', f'"{topic}")').replace("2013-07-0", "2023-11-1")
+    (submit.folder / "your_query.py").write_text(f"{query}\nprint('rows', flights.count())\n")
+    read = submit.run(*submission("your_query.py"))
+    assert read.stdout.splitlines()[-1] == "rows 1000", read.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_a_target_that_executors_do_not_share_fails_before_the_state_advances(
+    broker: Broker, submit: Submit
+) -> None:
+    """/proc/self/cwd is one path and another directory in every process, like a local disk."""
+    topic = broker.topic(2)
+    broker.produce(topic, 0, 500)
+    archive = ("archive", "--topic", topic, "--state-dir", "state", "--target")
+    lost = submit.job(*archive, "/proc/self/cwd/lake")
+    assert lost.returncode == 2, lost.stderr[-3000:]
+    # Spark prints both of a Python driver's outputs as its own output.
+    assert "target '/proc/self/cwd/lake' is not the driver's directory" in lost.stdout
+    assert "Mount one shared file system" in lost.stdout
+    state = submit.folder / "state"
+    assert not (state / "files").exists()
+    assert not (state / "commits").exists()
+    assert not list(submit.folder.parent.rglob("*.parquet"))
+    assert not list(submit.folder.rglob("_probe*"))
+    shared = submit.job(*archive, "lake")
+    assert shared.returncode == 0, shared.stderr[-3000:]
+    assert json.loads(shared.stdout.splitlines()[-1])["rows"] == 500

@@ -1,6 +1,8 @@
 """The jobs against a real broker, a real Spark and real tables; and the flights end to end."""
 
 import json
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from client.times import MS_PER_DAY
-from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict
+from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict, NotShared
 from pipeline.jobs import archive as archiving
-from pipeline.jobs.archive import ArchiveSettings, archive
+from pipeline.jobs.archive import ArchiveSettings, Plan, archive
 from pipeline.jobs.audit import AuditSettings, audit
 from pipeline.jobs.compact import CompactSettings, compact
 from pipeline.jobs.lag import LagSettings, lag
@@ -22,6 +24,7 @@ from pipeline.jobs.translate import TranslateSettings, translate
 from pipeline.journal import Journal
 from pipeline.launch import main
 from pipeline.marks import commit, committed
+from pipeline.session import by_partition
 from tests.pipeline.conftest import START_MS, Broker, expected, values
 
 
@@ -256,6 +259,123 @@ def test_restore_refuses_a_topic_that_would_spoil_the_records(
     settings = RestoreSettings(options=broker.options, source=str(tmp_path / "lake"), topic=short)
     with pytest.raises(BadOptions, match="would delete records"):
         restore(spark, settings)
+
+
+@pytest.mark.core
+def test_a_relative_target_is_the_users_and_another_one_needs_another_state(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 5)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    settings = ArchiveSettings(
+        options={**broker.options, "subscribe": topic}, target="lake",
+        state_dir=str(tmp_path / "state"),
+    )  # fmt: skip
+    assert archive(spark, settings).report["rows"] == 5
+    broker.produce(topic, 0, 5, first=5)
+    monkeypatch.chdir(tmp_path / "there")
+    with pytest.raises(JournalConflict, match=f"target {str(tmp_path / 'here' / 'lake')!r}"):
+        archive(spark, settings)
+    monkeypatch.chdir(tmp_path / "here")
+    assert archive(spark, settings).report["rows"] == 5
+    source = {"source": "lake", "state_dir": settings.state_dir}
+    assert values(read_archive(spark, *source.values())) == expected((0, 10))
+    # A lake is read where it is: the journal knows names, and the user the place.
+    moved = tmp_path / "moved"
+    (tmp_path / "here" / "lake").rename(moved)
+    assert values(read_archive(spark, str(moved), settings.state_dir)) == expected((0, 10))
+    with pytest.raises(DataLoss, match=r"lists .*here/lake.* it is not there"):
+        read_archive(spark, "lake", settings.state_dir)
+    with pytest.raises(BadOptions, match="here/lake does not exist"):
+        read_archive(spark, "lake")
+
+
+def test_a_file_that_is_gone_before_the_commit_stops_it(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 5)
+    settings = settings_of(broker, topic, tmp_path)
+
+    def lose(step: str) -> None:
+        if step == "commit":
+            for file in (tmp_path / "lake").rglob("*.parquet"):
+                file.write_bytes(b"torn")
+
+    with pytest.raises(NotShared, match=r"is of 4 bytes.*Mount one shared file system"):
+        archive(spark, settings, lose)
+    assert not (tmp_path / "state" / "commits").exists()
+
+
+@pytest.mark.core
+def test_what_dead_tasks_left_is_swept(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 5)
+    settings = settings_of(broker, topic, tmp_path)
+    with pytest.raises(Death):
+        archive(spark, settings, lambda step: raise_death() if step == "write" else None)
+    plan = Plan.parse(Journal(settings.state_dir).get("plans/00000000"))
+    folder = tmp_path / "lake" / "event_date=2023-11-14"
+    folder.mkdir(parents=True)
+    ours = folder / f"_x-0-{plan.digest}.parquet.1-ab.tmp"
+    stale, fresh = folder / "_y-0-beef0001.parquet.2.tmp", folder / "_z-0-beef0001.parquet.3.tmp"
+    for path in (ours, stale, fresh):
+        path.touch()
+    os.utime(stale, (0, 0))
+    assert archive(spark, settings).report["rows"] == 5
+    assert [path.name for path in folder.glob("_*")] == [fresh.name]
+    assert not list((tmp_path / "lake").glob("_probe*"))
+
+
+@pytest.mark.core
+def test_jobs_need_no_spark_context(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session of Spark Connect has none; what PySpark does with its own is its business."""
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 5)
+
+    def for_spark_only(session: SparkSession) -> Any:
+        caller = sys._getframe(1).f_globals["__name__"]
+        assert caller.startswith("pyspark."), f"{caller} uses the SparkContext"
+        return session._sc
+
+    monkeypatch.setattr(type(spark), "sparkContext", property(for_spark_only))
+    assert archive(spark, settings_of(broker, topic, tmp_path)).report["rows"] == 5
+    chosen = {**broker.options, "subscribe": topic}
+    assert skew(spark, SkewSettings(options=chosen)).report["records"] == 5
+    audited = audit(spark, AuditSettings(path=str(broker.directory), topic=topic))
+    assert audited.report["records"] == 5
+
+
+@pytest.mark.core
+def test_a_restore_says_how_many_partitions_it_needs_and_ends_as_it_began(
+    spark: SparkSession, broker: Broker, tmp_path: Path, read: Any
+) -> None:
+    topic, narrow = broker.topic(3), broker.topic(2)
+    for partition in range(3):
+        broker.produce(topic, partition, 20, first=20 * partition)
+    archive(spark, settings_of(broker, topic, tmp_path))
+    settings = RestoreSettings(
+        options=broker.options, source=str(tmp_path / "lake"), topic=narrow, name=narrow
+    )
+    with pytest.raises(BadOptions, match=r"has 2 partitions.*partition 2: add.*--by-key"):
+        restore(spark, settings)
+    by_key = replace(settings, keep_partitions=False)
+    # One of two transactions is there when the run dies, and then the topic grows.
+    frame = read_archive(spark, settings.source).drop("partition")
+    spread = by_partition(frame, broker.bootstrap, narrow).where("partition = 0")
+    sink = {"topic": narrow, "delivery": "exactly-once", "transactionalIdPrefix": narrow}
+    columns = ("key", "value", "headers", "timestamp", "partition")
+    writer = spread.select(*columns).write.format("tidelog").mode("append")
+    writer.options(**broker.options, **sink).save()
+    broker.add_partitions(narrow, 5)
+    restore(spark, by_key)
+    committed = read(narrow, kafka__isolation__level="read_committed")
+    assert sorted(values(committed)) == sorted(expected((0, 60)))
 
 
 def test_compact_keeps_the_last_word_on_every_key(

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.errors import Fenced, JournalConflict
+from pipeline.errors import BadOptions, Fenced, JournalConflict
 from pipeline.jobs.lag import LagSettings, lag
 from pipeline.marks import MARK_PREFIX
 from pipeline.options import parse_sink_options
@@ -309,3 +309,50 @@ def test_a_new_checkpoint_needs_a_new_prefix(
     run("first")
     with pytest.raises(StreamingQueryException, match="was used by another query"):
         run("second")
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_partition_that_the_topic_has_not_got_is_refused_at_once(
+    rows: DataFrame, broker: Broker, delivery: str
+) -> None:
+    """It was once retried for a while, and then there was "no leader"."""
+    topic = broker.topic(2)
+    frame = rows.withColumn("partition", F.lit(99)).coalesce(1)
+    sink = {"topic": topic, "delivery": delivery, "transactionalIdPrefix": topic}
+    message = f"column partition=99: topic {topic} has 2 partitions, so 0 to 1 are allowed"
+    with pytest.raises(FAILURES, match=message):
+        write(frame, broker, **sink)
+    with pytest.raises(FAILURES, match="column partition=-1"):
+        write(rows.withColumn("partition", F.lit(-1)), broker, topic=topic)
+
+
+def test_a_null_among_headers_is_refused_by_name(rows: DataFrame, broker: Broker) -> None:
+    kind = "array<struct<key:string,value:binary>>"
+    frame = rows.withColumn("headers", F.expr(f"cast(array(null) as {kind})"))
+    with pytest.raises(FAILURES, match="column headers holds an array with a null element"):
+        write(frame, broker, topic=broker.topic(2))
+
+
+@pytest.mark.core
+def test_a_batch_that_died_before_partitions_were_added_is_ended_as_it_began(
+    rows: DataFrame, broker: Broker, read: Any
+) -> None:
+    """Keys fall elsewhere then; it was a conflict without a way out."""
+    topic = broker.topic(2)
+    keyed = rows.drop("partition")
+    sink = {"topic": topic, "delivery": "exactly-once", "transactionalIdPrefix": topic}
+    spread = by_partition(keyed, broker.bootstrap, topic)
+    # One of two transactions was committed when the driver died.
+    write(spread.where("partition = 0"), broker, **sink)
+    begun = read(topic).count()
+    assert 0 < begun < 40
+    broker.add_partitions(topic, 7)
+    with pytest.raises(FAILURES, match=r"had 2 partitions then and has 7 now.*partitions=2"):
+        write(by_partition(keyed, broker.bootstrap, topic), broker, **sink)
+    assert read(topic, kafka__isolation__level="read_committed").count() == begun
+    write(by_partition(keyed, broker.bootstrap, topic, partitions=2), broker, **sink)
+    committed = read(topic, kafka__isolation__level="read_committed")
+    assert sorted(values(committed)) == sorted(f"v{number}" for number in range(40))
+    with pytest.raises(BadOptions, match=r"partitions=8: topic .* has 7, so 1 to 7 are allowed"):
+        by_partition(keyed, broker.bootstrap, topic, partitions=8)

@@ -227,6 +227,21 @@ def test_nanoseconds_written_by_mistake_are_an_error_with_a_cure() -> None:
     assert [row["timestamp"] is None for row in decode(data, on_malformed="null")] == [False, True]
 
 
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_time_that_does_not_fit_matters_only_where_times_are_read(magic: int) -> None:
+    bad = [record(0, 1_700_000_000_000_000_000, headers=())]
+    data = build_batch(bad) if magic == 2 else build_message_set(bad, magic, Codec.NONE)
+    assert decode(data, columns=("value", "offset")) == [{"value": b"v0", "offset": 0}]
+    with pytest.raises(MalformedTimestamp, match="leave the column timestamp out"):
+        decode(data)
+    (row,) = decode(data, on_malformed="null")
+    assert row["timestamp"] is None
+    clamped = PartitionDecoder("t", 0, 0, 9, DecodeRules(columns=ALL, on_malformed="clamp"))
+    (one,) = clamped.feed(memoryview(data))
+    micros = one.column("timestamp").cast(pa.int64()).to_pylist()
+    assert micros == [9_223_372_036_854_775_000]
+
+
 def test_no_timestamp_is_the_millisecond_before_1970_as_in_spark_or_null() -> None:
     data = build_batch([record(0, -1)])
     assert decode(data)[0]["timestamp"].timestamp() == -0.001

@@ -69,3 +69,15 @@ def test_the_launcher_runs_a_job_out_of_the_zip(tmp_path: Path) -> None:
     )  # fmt: skip
     assert answer.returncode == 2
     assert "option nonsense is not known" in answer.stderr
+
+
+def test_the_spark_demo_needs_no_tools_of_development() -> None:
+    """It once imported pytest, by way of the other clients of the other demo."""
+    forbid = (
+        "import sys; sys.modules.update(dict.fromkeys(['pytest', 'confluent_kafka', 'pandas']))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", f"{forbid}; import demo.spark_flights"],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr

@@ -9,6 +9,8 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+import pyarrow.parquet as pq  # noqa: E402
+
 from pipeline import launch  # noqa: E402
 from pipeline.batches import COLUMN_TYPES  # noqa: E402
 from pipeline.cluster import Cluster, FoundOffset  # noqa: E402
@@ -19,15 +21,18 @@ from pipeline.errors import (  # noqa: E402
     CorruptData,
     Fenced,
     NoJava,
+    NotShared,
 )
+from pipeline.jobs import files  # noqa: E402
 from pipeline.jobs.archive import (  # noqa: E402
     ArchiveSettings,
     Plan,
     _mark_days,
     _new_plan,
     complete_days,
+    youngest_by_partition,
 )
-from pipeline.jobs.files import file_name, split_by_date  # noqa: E402
+from pipeline.jobs.files import WrittenFile, file_name, split_by_date  # noqa: E402
 from pipeline.jobs.lag import checkpoint_offsets  # noqa: E402
 from pipeline.jobs.lake import ParquetLake  # noqa: E402
 from pipeline.jobs.outcome import JobCode, code_of  # noqa: E402
@@ -35,6 +40,7 @@ from pipeline.jobs.restore import find_spoilers  # noqa: E402
 from pipeline.jobs.skew import judge, quantile  # noqa: E402
 from pipeline.journal import Journal  # noqa: E402
 from pipeline.launch import duration_ms, main  # noqa: E402
+from pipeline.option_reader import spark_path  # noqa: E402
 from pipeline.options import TopicChoice, TopicPartition, parse_source_options  # noqa: E402
 from pipeline.splits import OffsetRange  # noqa: E402
 
@@ -218,11 +224,11 @@ def test_an_archive_starts_where_it_first_looked(tmp_path: Path, start: dict[str
     options = parse_source_options(base, is_stream=False)
     cluster = cast("Cluster", log)
     log.times["t", 0] = [1, 2]
-    assert _new_plan(cluster, options, settings, journal) is None
+    assert _new_plan(cluster, options, settings, journal, "/x") is None
     log.times["t", 0] += [3]
     log.times["t", 1] += [4]
     log.times["t", 2] = [5, 6]
-    plan = _new_plan(cluster, options, settings, journal)
+    plan = _new_plan(cluster, options, settings, journal, "/x")
     assert plan is not None
     assert [(one.partition, one.start, one.end) for one in sorted(plan.ranges)] == [
         (0, 2, 3), (1, 0, 1), (2, 0, 2),
@@ -242,3 +248,115 @@ def test_a_directory_on_no_file_system_is_refused_and_not_made_here(address: str
         Journal(address)
     with pytest.raises(BadOptions, match="is no path of a file system"):
         ParquetLake(address, "/tmp")
+
+
+def file_rows(folder: Path) -> Any:
+    """The only file below `folder`."""
+    (path,) = folder.rglob("*.parquet")
+    return pq.ParquetFile(path)
+
+
+def record_batch(times_ms: list[int], value: bytes) -> Any:
+    rows = {
+        "key": [None] * len(times_ms),
+        "value": [value] * len(times_ms),
+        "topic": ["t"] * len(times_ms),
+        "partition": [0] * len(times_ms),
+        "offset": list(range(len(times_ms))),
+        "timestamp": [ms * 1000 for ms in times_ms],
+        "timestampType": [0] * len(times_ms),
+        "headers": [None] * len(times_ms),
+    }
+    columns = [pa.array(rows[name], kind) for name, kind in COLUMN_TYPES.items()]
+    return pa.RecordBatch.from_arrays(columns, names=list(COLUMN_TYPES))
+
+
+def test_a_row_group_is_bounded_by_its_bytes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a megabyte once waited until there were 262,144 of them."""
+    monkeypatch.setattr(files, "_ROW_GROUP_BYTES", 1 << 20)
+    with files._DateWriter(tmp_path, "x.parquet", 0) as writer:
+        for _ in range(8):
+            writer.add(0, record_batch([JULY_4_MS] * 4, b"v" * (128 << 10)))
+        writer.finish("t")
+    assert file_rows(tmp_path).num_row_groups == 4
+
+
+def test_many_days_at_once_are_bounded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_PENDING_BYTES", 1 << 20)
+    with files._DateWriter(tmp_path, "x.parquet", 0) as writer:
+        for _ in range(4):
+            for day in range(8):
+                writer.add(0, record_batch([JULY_4_MS + day * DAY_MS], b"v" * (128 << 10)))
+            assert sum(one.pending_bytes for one in writer._files.values()) <= 1 << 20
+        written = writer.finish("t")
+    assert [one.rows for one in written] == [4] * 8
+
+
+def test_times_without_a_date_and_before_1970_have_their_place() -> None:
+    year_10000 = 253_402_300_800_000
+    batch = times(year_10000 - 1, year_10000, -1, -2, -DAY_MS, -62_135_596_800_001)
+    split = {day: rows.num_rows for day, rows in split_by_date(batch)}
+    assert split == {"9999-12-31": 1, "": 3, "1969-12-31": 2}
+
+
+def test_a_day_before_1970_is_not_complete_because_a_record_has_no_time() -> None:
+    def written(when: int) -> WrittenFile:
+        return WrittenFile(
+            path="/x", event_date="", topic="t", youngest=((0, when),), rows=1, size_bytes=1,
+            first_offset=0, last_offset=0, min_timestamp_ms=when, max_timestamp_ms=when,
+        )  # fmt: skip
+
+    youngest = youngest_by_partition({}, [written(-5 * DAY_MS), written(-1)])
+    assert youngest == {"t-0": -5 * DAY_MS}
+    assert youngest_by_partition(youngest, [written(7)]) == {"t-0": 7}
+
+
+def test_a_relative_path_is_made_absolute_where_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor would take it for one below its own working directory."""
+    monkeypatch.chdir(tmp_path)
+    asked = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "journalDir": "j"}
+    files_option = {"readFrom": "hybrid", "segments.path": "file:data"}
+    parsed = parse_source_options({**asked, **files_option}, is_stream=False)
+    assert parsed.journal_dir == str(tmp_path / "j")
+    assert parsed.segments_path == str(tmp_path / "data")
+    assert Journal("state").directory == tmp_path / "state"
+    lake = ParquetLake("lake", "state")
+    assert (lake.folder, lake.target, lake.target_of("lake")) == (str(tmp_path / "lake"),) * 3
+    assert spark_path("last") == f"file://{tmp_path}/last"
+    assert spark_path("s3a://b/last") == "s3a://b/last"
+    with pytest.raises(BadOptions, match="'' is no path"):
+        Journal("")
+
+
+def test_a_directory_of_the_executors_own_is_noticed_before_and_after_the_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files lay in disposable directories of the executors, and the state had advanced."""
+    monkeypatch.setattr(files, "_LOOK_AGAIN_S", 0)
+    drivers, executors = tmp_path / "driver" / "lake", tmp_path / "executor" / "lake"
+    with files.probing(str(drivers), "beef") as probe:
+        assert files.find_unshared(str(drivers), probe) is None
+        complaint = files.find_unshared(str(executors), probe)
+    assert complaint is not None
+    assert f"target {str(executors)!r} is not the driver's directory" in complaint
+    assert "Mount one shared file system" in complaint
+    assert list(drivers.iterdir()) == []
+    assert not executors.exists()
+    one = WrittenFile(
+        path=str(drivers / "x.parquet"), event_date="", topic="t", youngest=(), rows=1,
+        size_bytes=4, first_offset=0, last_offset=0, min_timestamp_ms=0, max_timestamp_ms=0,
+    )  # fmt: skip
+    with pytest.raises(NotShared, match=r"1 of 1 .*x.parquet \(4 bytes .*\) is not there"):
+        files.check_files([one])
+    Path(one.path).write_bytes(b"abc")
+    with pytest.raises(NotShared, match="is of 3 bytes"):
+        files.check_files([one])
+    Path(one.path).write_bytes(b"abcd")
+    files.check_files([one])
+    assert code_of(NotShared("x")) == JobCode.USAGE

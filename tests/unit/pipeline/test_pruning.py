@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
-from pipeline.cluster import Cluster, FoundOffset
+from pipeline.cluster import FoundOffset
 from pipeline.jobs.plan import describe_plan
 from pipeline.offsets import NO_UPPER_TIME, ReadPlan, _end_by_lateness, resolve
 from pipeline.options import SourceOptions, TopicPartition, parse_source_options
@@ -21,6 +21,7 @@ from pipeline.pruning import MANIFEST, from_manifest, parse_segments, prune
 from pipeline.splits import OffsetRange
 from protocol.records.checksums import crc32c
 from protocol.records.layout import INT64_MAX, INT64_MIN
+from tests.unit.pipeline.partition_double import PartitionDouble
 
 WHOLE = OffsetRange("t", 0, 0, 50)
 
@@ -76,6 +77,24 @@ def test_without_a_window_or_statistics_nothing_is_pruned(folder: Path) -> None:
     hybrid = options(readFrom="hybrid", segments__path=str(folder.parent))
     assert prune(hybrid, [WHOLE], INT64_MIN, INT64_MAX)[0] == [WHOLE]
     assert prune(options(), [WHOLE], 910, 1000)[0] == [WHOLE]
+
+
+def test_a_maximum_that_is_a_markers_keeps_no_segment(tmp_path: Path) -> None:
+    """The broker's clock in a segment of 2013 once had every segment of transactions read."""
+    folder = write_partition(tmp_path, [(800, 904)])
+    hybrid = options(readFrom="hybrid", segments__path=str(tmp_path))
+    one = OffsetRange("t", 0, 0, 10)
+    facts = {"base_offset": 0, "next_offset": 10, "size_bytes": 100, "min_timestamp": 800}
+    for data_max, kept in ((904, []), (INT64_MAX, [one])):
+        known = {**facts, "max_timestamp": 10**12, "data_max_timestamp": data_max}
+        heading = b"tidelog segment manifest 1\n"
+        (folder / MANIFEST).write_bytes(heading + line("segment", **known))
+        assert prune(hybrid, [one], 910, 1000)[0] == kept
+    told = {**facts, "max_timestamp": 10**12, "data_max_timestamp": None}
+    for data_max_told, youngest in ((None, 10**12), (904, 904)):
+        told["data_max_timestamp"] = data_max_told
+        document = {"partitions": [{"partition": 0, "segments": [told]}]}
+        assert parse_segments("t", document)["t", 0][0].youngest_ms == youngest
 
 
 def test_a_minimum_that_nobody_measured_prunes_no_end(tmp_path: Path) -> None:
@@ -171,22 +190,16 @@ def test_an_answer_of_another_form_is_no_statistics(document: Any) -> None:
         parse_segments("t", document)
 
 
-class Lookups:
-    """Stands for a cluster with one record every ten ms, offset n at n * 10."""
-
-    def list_offsets(
-        self, questions: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, FoundOffset]:
-        places = {-1: 50, -2: 0}
-        return {
-            tp: FoundOffset(offset=places.get(when, -(-when // 10) if when <= 490 else -1),
-                            timestamp=-1)
-            for tp, when in questions.items()
-        }  # fmt: skip
+def every_ten_ms() -> PartitionDouble:
+    """One record every ten ms, offset n at n * 10."""
+    log = PartitionDouble()
+    for when in range(0, 500, 10):
+        log.write([when])
+    return log
 
 
 def test_a_promised_lateness_ends_reading_behind_the_window() -> None:
-    cluster = cast("Cluster", Lookups())
+    cluster = every_ten_ms().cluster
 
     def ended(newest_ms: int, **named: str) -> list[OffsetRange]:
         return _end_by_lateness(cluster, options(**named), [WHOLE], newest_ms)
@@ -207,7 +220,7 @@ def test_a_plan_shows_what_is_read_of_what_and_what_was_pruned(folder: Path) -> 
         tasks=tuple((one,) for one in kept), oldest_ms=910, newest_ms=1000, cluster_id="c",
         pruned=pruned,
     )  # fmt: skip
-    outcome = describe_plan(cast("Cluster", Lookups()), found, [("t", 0)])
+    outcome = describe_plan(every_ten_ms().cluster, found, [("t", 0)])
     assert outcome.sentence == (
         "would read 30 of 50 offsets in 2 tasks; the times of 4 segments were known, "
         "2 of them pruned (20 offsets)"
@@ -227,14 +240,15 @@ def test_the_end_is_asked_before_the_time(named: dict[str, str]) -> None:
     """A record that comes in between lies behind the end that is known; else it were skipped."""
     asked: list[int] = []
 
-    class Growing(Lookups):
+    class Asked(PartitionDouble):
         def list_offsets(
             self, questions: Mapping[TopicPartition, int], *, read_committed: bool = False
         ) -> dict[TopicPartition, FoundOffset]:
             asked.extend(questions.values())
             return super().list_offsets(questions, read_committed=read_committed)
 
+    log = Asked()
+    log.write([1])
     starting = options(startingTimestamp="1000000000000", **named)
-    cluster = cast("Cluster", Growing())
-    assert resolve(cluster, starting, starting.starting, [("t", 0)], 0) == {("t", 0): 50}
+    assert resolve(log.cluster, starting, starting.starting, [("t", 0)], 0) == {("t", 0): 1}
     assert asked == [-1, 1_000_000_000_000]

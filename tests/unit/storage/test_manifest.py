@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.manifest import OUTDATED_MAX, UNKNOWN_MINIMUM, Manifest, SegmentFacts
+from storage.manifest import OUTDATED_MAX, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, Manifest, SegmentFacts
 from storage.simulated_disk import Fault, Operation
 from tests.support.logs import DIRECTORY, disk
 
@@ -24,6 +24,7 @@ FACTS = SegmentFacts(
     offset_index_crc=123,
     time_index_crc=456,
     min_timestamp=4,
+    data_max_timestamp=8,
 )
 
 
@@ -38,7 +39,7 @@ def test_golden_bytes() -> None:
         "segment base_offset=0 next_offset=3 size_bytes=210 max_timestamp=9 max_timestamp_offset=1 "
         "first_timestamp=5 appended_ms=77 records=3 offset_index_bytes=16 time_index_bytes=24 "
         "txn_index_bytes=0 offset_index_crc=123 time_index_crc=456 "
-        "min_timestamp=4 6581f1a0\n"
+        "min_timestamp=4 data_max_timestamp=8 5c0e72d6\n"
         "start offset=1 81e12222\n"
         "durable offset=2 ef1aab0e\n"
     )
@@ -53,7 +54,9 @@ def test_line_of_a_release_that_knew_no_minimum_is_believed() -> None:
         b"max_timestamp_offset=1 first_timestamp=5 appended_ms=77 records=3 offset_index_bytes=16 "
         b"time_index_bytes=24 txn_index_bytes=0 offset_index_crc=123 time_index_crc=456 2f106cfb\n",
     )
-    assert Manifest(DIRECTORY, files).facts[0] == replace(FACTS, min_timestamp=UNKNOWN_MINIMUM)
+    assert Manifest(DIRECTORY, files).facts[0] == replace(
+        FACTS, min_timestamp=UNKNOWN_MINIMUM, data_max_timestamp=UNKNOWN_MAXIMUM
+    )
 
 
 def test_what_was_remembered_is_read_again() -> None:

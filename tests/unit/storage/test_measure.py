@@ -6,7 +6,7 @@ from protocol.records.layout import INT64_MAX, NO_TIMESTAMP, Codec
 from storage.errors import StorageFailed
 from storage.fsck_partition import PartitionAudit
 from storage.log import Origin
-from storage.manifest import UNKNOWN, UNKNOWN_MINIMUM, Manifest, SegmentFacts
+from storage.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, Manifest, SegmentFacts
 from storage.measure import measure_entries, measure_log
 from storage.segment_scan import rebuild_indexes
 from storage.simulated_disk import Fault, Operation
@@ -79,6 +79,22 @@ def test_markers_count_like_records() -> None:
     assert close_segment(log).min_timestamp == 30
 
 
+def test_markers_bound_no_record_from_above() -> None:
+    """Their time is the broker's clock: it once made every segment of transactions one of today."""
+    log = LogHarness()
+    log.append(50, 70)
+    log.write(marker(commit=True, producer_id=7, timestamp_ms=900), origin=Origin.COORDINATOR)
+    facts = close_segment(log)
+    assert (facts.max_timestamp, facts.data_max_timestamp) == (900, 70)
+    log.write(marker(commit=True, producer_id=7, timestamp_ms=900), origin=Origin.COORDINATOR)
+    assert close_segment(log).data_max_timestamp == NO_TIMESTAMP
+    log.log.close(log.now_ms)
+    assert audit(log) == []
+    # What reading finds is what appending knew.
+    data = log.files.read_all(f"{DIRECTORY}/{0:020d}.log")
+    assert measure_entries(data).data_max_timestamp == 70
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_older_messages_are_measured_when_they_are_converted(magic: int, codec: Codec) -> None:
@@ -118,6 +134,7 @@ def test_crash_leaves_it_unknown_until_it_is_measured() -> None:
     assert run_steps(measure_log(log.log, set())) == 1
     assert minima(log) == [20, UNKNOWN_MINIMUM]
     assert remembered(log)[0].min_timestamp == 20
+    assert remembered(log)[0].data_max_timestamp == 50
     log.append(30)
     assert close_segment(log).min_timestamp == UNKNOWN_MINIMUM
     assert run_steps(measure_log(log.log, set())) == 1
@@ -140,6 +157,7 @@ def test_compacted_segment_is_measured_again() -> None:
     log.log.flush()
     run_steps(log.log.compact(now_ms=log.now_ms, map_bytes=1 << 20))
     assert minima(log)[0] == UNKNOWN_MINIMUM
+    assert log.log.segments[0].data_max_timestamp == UNKNOWN_MAXIMUM
     assert run_steps(measure_log(log.log, set())) == 1
     assert (remembered(log)[0].min_timestamp, remembered(log)[0].records) == (20, 2)
 
@@ -217,14 +235,14 @@ def as_dict(facts: SegmentFacts) -> dict[str, int]:
 @pytest.mark.parametrize("codec", CODECS)
 def test_measure_counts_every_format(codec: Codec) -> None:
     data = bytes(batch(50, 20, codec=codec)) + bytes(batch(7, 8, codec=codec, stamped_ms=300))
-    assert measure_entries(data) == (4, 20, len(data))
+    assert measure_entries(data) == (4, 20, 300, len(data))
     if codec is not Codec.ZSTD:
         old = messages(50, 20, magic=1, codec=codec) + messages(60, magic=1)
-        assert measure_entries(old) == (3, 20, len(old))
+        assert measure_entries(old) == (3, 20, 60, len(old))
         ancient = messages(50, 20, magic=0, codec=codec)
-        assert measure_entries(ancient) == (2, NO_TIMESTAMP, len(ancient))
+        assert measure_entries(ancient) == (2, NO_TIMESTAMP, NO_TIMESTAMP, len(ancient))
     assert measure_entries(data[:-1]).size == len(bytes(batch(50, 20, codec=codec)))
-    assert measure_entries(b"") == (0, INT64_MAX, 0)
+    assert measure_entries(b"") == (0, INT64_MAX, NO_TIMESTAMP, 0)
 
 
 def test_wrapper_is_not_taken_for_one_record_by_recovery() -> None:
@@ -255,6 +273,9 @@ def test_auditor_names_a_wrong_minimum() -> None:
     assert "'min_timestamp': 20" in finding
     manifest.remember(SegmentFacts(**{**facts, "records": 3}))
     assert len(audit(log)) == 1
+    manifest.remember(SegmentFacts(**{**facts, "data_max_timestamp": 49}))
+    (finding,) = audit(log)
+    assert "'data_max_timestamp': 50" in finding
     manifest.remember(
         SegmentFacts(**{**facts, "records": UNKNOWN, "min_timestamp": UNKNOWN_MINIMUM})
     )

@@ -1,0 +1,87 @@
+"""Every snippet of docs/spark.md, run as it stands there; only addresses and places are exchanged.
+
+What needs a cluster is in `test_cluster`; what installs packages is left out.
+"""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.launch import main
+from tests.pipeline.conftest import Broker
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+JULY_4_MS = 1_372_896_000_000
+MINUTE_MS = 60_000
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of the page in one language."""
+    text = PAGE.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+def submission(application: str) -> list[str]:
+    """The words of the command that submits `application` to a cluster."""
+    joined = re.sub(r" \\\n\s+", " ", "".join(blocks("sh")))
+    lines = [line for line in joined.splitlines() if line.startswith("spark-submit")]
+    return next(shlex.split(line) for line in lines if f" {application}" in line)
+
+
+def job_examples() -> list[str]:
+    """The commands in the table of jobs."""
+    text = PAGE.read_text(encoding="utf-8")
+    return re.findall(r"^\| [a-z-]+ \| `(tidelog spark [^`]+)` \|$", text, re.M)
+
+
+@pytest.fixture
+def flights(tmp_path: Path, spark: SparkSession) -> Any:
+    """A broker with what the page speaks of: flights of 4 July 2013, and the other topics."""
+    running = Broker(tmp_path / "data")
+    for name in ("flights", "copies", "again", "prices"):
+        running.topic(2, name)
+    for partition in range(2):
+        running.produce("flights", partition, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
+        running.produce("prices", partition, 20)
+    yield running
+    running.stop()
+
+
+def test_the_python_of_the_page_runs_as_written(flights: Broker, tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    snippets = blocks("python")
+    assert len(snippets) == 2
+    for snippet in snippets:
+        here = snippet.replace("127.0.0.1:9092", flights.bootstrap)
+        exec(here.replace("/data/q1", str(tmp_path / "q1")), names)
+    assert names["flights"].count() == 100
+    assert (tmp_path / "q1" / "checkpoint" / "commits" / "0").exists()
+
+
+def test_the_jobs_of_the_page_run_as_written(
+    flights: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an empty directory, one after the other, with the broker's address added."""
+    other = Broker(tmp_path / "other")
+    try:
+        with flights.cluster() as cluster:
+            from pipeline.marks import commit
+
+            commit(cluster, "g", {("flights", 0): 10})
+        other.topic(2, "flights")
+        other.produce("flights", 0, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
+        monkeypatch.chdir(tmp_path)
+        examples = job_examples()
+        assert len(examples) == 8
+        for example in examples:
+            line = example.replace("other:9092", other.bootstrap)
+            # What stands in brackets may be left out.
+            words = shlex.split(re.sub(r" \[[^\]]*\]", "", line))[2:]
+            assert main([*words, "-b", flights.bootstrap]) == 0, example
+    finally:
+        other.stop()
+    assert {path.name for path in tmp_path.iterdir()} >= {"lake", "state", "last-prices"}
