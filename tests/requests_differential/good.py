@@ -122,7 +122,7 @@ def _settings(scene: Scene) -> list[Probe]:
     asked = {
         "resource_type": 2,
         "resource_name": scene.topic,
-        "configuration_keys": [name for name, _ in TOPIC_SETTINGS],
+        "configuration_keys": [name for name, _ in TOPIC_SETTINGS if name not in ONE_SIDED],
     }
     return [(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [asked]})]
 
@@ -301,6 +301,9 @@ TOPIC_SETTINGS: Final = (
 )
 """Settings of topics that one of the brokers has or had, each with a good value."""
 
+ONE_SIDED: Final = frozenset(name for name, _ in TOPIC_SETTINGS[-7:])
+"""Those that only one of the brokers keeps."""
+
 
 @_good(ApiKey.CREATE_TOPICS, "by count", Need.OWN_NAME, after=_topic_and_settings)
 def _(scene: Scene) -> Body:
@@ -350,7 +353,7 @@ def _(scene: Scene) -> Body:
     return {"topics": [topic], "timeout_ms": 30_000}
 
 
-@_good(ApiKey.ELECT_LEADERS, "", Need.TOPIC)
+@_good(ApiKey.ELECT_LEADERS, "", Need.TOPIC, reads=True)
 def _(scene: Scene) -> Body:
     wanted = {"topic": scene.topic, "partitions": [0]}
     return {"election_type": 0, "topic_partitions": [wanted], "timeout_ms": 30_000}

@@ -35,11 +35,14 @@ from protocol.registry import request_class
 from protocol.schema import Blob, MaybeStructure, Sequence as Counted, Structure, structure
 from tests.requests_differential import good
 from tests.requests_differential.good import TOPIC_SETTINGS, Flavour, plain_batch
-from tests.requests_differential.scene import OLD, OTHER_TOPIC, UNKNOWN_ID, Scene
+from tests.requests_differential.scene import OLD, OTHER_TOPIC, UNKNOWN_ID, Need, Scene
 
 SEED: Final = 20_261_122
 PAIRS_MAX: Final = 6
 """How many of the combinations of a pair are sent for one version of one flavour."""
+
+SHARED_TOPICS: Final = ("other", "'__consumer_offsets'", "'__transaction_state'")
+"""Values that name topics which many requests share."""
 
 KAFKA_MINIMA: Final[dict[ApiKey, int]] = {
     ApiKey.PRODUCE: 3,
@@ -119,6 +122,9 @@ def cases(seed: int = SEED) -> list[Case]:
 def _of_flavour(flavour: Flavour, version: int, seed: int) -> Iterator[Case]:
     message = filled(request_class(flavour.api), flavour.body(Scene("c00000")))
     singles = _unique(_changes(flavour.api, message, version, ()))
+    if flavour.needs & (Need.OWN_TOPIC | Need.OWN_NAME):
+        # What a request does to a topic is seen by that request alone.
+        singles = [change for change in singles if change.what not in SHARED_TOPICS]
     yield Case(flavour.api, version, flavour, ())
     for change in singles:
         yield Case(flavour.api, version, flavour, (change,))

@@ -28,11 +28,11 @@ _LEFT_OUT: Final = frozenset({"throttle_time_ms"})
 _TEXTS: Final = frozenset({"error_message", "batch_index_error_message", "documentation"})
 _MEMBERS: Final = frozenset({"member_id", "leader"})
 _EPOCHS: Final = frozenset({"member_epoch", "group_epoch", "assignment_epoch"})
+_BYTES_FREE: Final = frozenset({"usable_bytes", "total_bytes"})
+_TOPIC_NAMES: Final = ("name", "topic", "topic_name")
+"""A topic is known by its name; by its id only where the answer has no name."""
+
 _IDENTITIES: Final = (
-    "name",
-    "topic",
-    "topic_name",
-    "topic_id",
     "group_id",
     "key",
     "resource_type",
@@ -144,12 +144,17 @@ class _Table:
                 yield f"{element}.{inner}", value
 
     def _identity(self, struct: Any) -> str:
-        specs = dict(field_specs(type(struct)))
+        specs = {
+            name: spec
+            for name, spec in field_specs(type(struct))
+            if spec.present_in(self._version) and not isinstance(spec.element, type)
+        }
+        named = [name for name in _TOPIC_NAMES if name in specs and getattr(struct, name)]
+        chosen = (*(named or ["topic_id"]), *_IDENTITIES)
         return "/".join(
             str(self._of_value(specs[name], name, getattr(struct, name)))
-            for name in _IDENTITIES
-            if name in specs and specs[name].present_in(self._version)
-            and not isinstance(specs[name].element, type)
+            for name in chosen
+            if name in specs
         )
 
     def _of_value(self, spec: FieldSpec, name: str, value: Any) -> object:
@@ -177,7 +182,9 @@ class _Table:
             (scene.log_dir, "log-dir"),
             (scene.cluster_id, "cluster-id"),
             (scene.member_id, "own member"),
+            (scene.member_id.upper(), "OWN MEMBER"),
             (scene.case, "own"),
+            (scene.case.upper(), "OWN"),
         ):
             value = value.replace(own, known)
         return _LONG.sub("x...", value)
@@ -196,6 +203,10 @@ class _Table:
             return ErrorCode(value).name
         if name == "port" and value == scene.port:
             return "port"
+        if name in _BYTES_FREE and value > 0:
+            return "bytes"
+        if name == "session_id" and value > 0 and value not in self._asked:
+            return "session"
         if name == "producer_id" and value >= 0:
             return self._of_producer(value)
         if name in _EPOCHS and value > 0:

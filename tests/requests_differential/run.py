@@ -57,14 +57,20 @@ class Difference(NamedTuple):
 
 def compare(chosen: Sequence[Case], directory: Path) -> list[Difference]:
     """Every difference between the answers of Tidelog and those of an Apache Kafka."""
-    ours_dir = directory / "tide"
-    tide = TidelogProcess(ours_dir, settings={**_BOTH, "metrics.listener": ""})
-    with tide:
-        ours = asyncio.run(Conversation(tide.bootstrap, str(ours_dir)).run(chosen))
-    peer = KafkaPeer(directory / "kafka", settings=_KAFKA, heap="1g")
-    with peer:
-        theirs = asyncio.run(Conversation(peer.bootstrap, str(peer.log_dir)).run(chosen))
-    return differences(chosen, ours, theirs)
+    return differences(chosen, from_tidelog(chosen, directory), from_kafka(chosen, directory))
+
+
+def from_tidelog(chosen: Sequence[Case], directory: Path) -> list[Seen]:
+    """What a Tidelog on a new directory answers."""
+    data_dir = directory / "tide"
+    with TidelogProcess(data_dir, settings={**_BOTH, "metrics.listener": ""}) as broker:
+        return asyncio.run(Conversation(broker.bootstrap, str(data_dir)).run(chosen))
+
+
+def from_kafka(chosen: Sequence[Case], directory: Path) -> list[Seen]:
+    """What an Apache Kafka on a new directory answers."""
+    with KafkaPeer(directory / "kafka", settings=_KAFKA, heap="1g") as broker:
+        return asyncio.run(Conversation(broker.bootstrap, str(broker.log_dir)).run(chosen))
 
 
 def differences(
@@ -110,7 +116,6 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         found = compare(chosen, Path(directory))
-    import pickle; pickle.dump(found, open("/tmp/found.pickle","wb"))
     left = unexplained(found)
     print(*report(left), sep="\n")
     print(
