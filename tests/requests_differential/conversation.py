@@ -139,7 +139,9 @@ class Conversation:
 
     async def run(self, cases: Sequence[Case]) -> list[Seen]:
         """What came back, in the order of the cases."""
-        scenes = [Scene(SHARED if case.flavour.reads else f"c{n:05}") for n, case in enumerate(cases)]
+        scenes = [
+            Scene(SHARED if case.flavour.reads else f"c{n:05}") for n, case in enumerate(cases)
+        ]
         setup = Connection(self._bootstrap)
         answer = await setup.do(ApiKey.METADATA, 12, {"topics": []})
         self._cluster_id = answer.cluster_id

@@ -418,25 +418,19 @@ def _(scene: Scene) -> Body:
 @_good(ApiKey.ALTER_CONFIGS, "", Need.OWN_TOPIC, after=_settings)
 def _(scene: Scene) -> Body:
     setting = {"name": "retention.ms", "value": "100000"}
-    return {
-        "resources": [{"resource_type": 2, "resource_name": scene.topic, "configs": [setting]}]
-    }
+    return {"resources": [{"resource_type": 2, "resource_name": scene.topic, "configs": [setting]}]}
 
 
 @_good(ApiKey.INCREMENTAL_ALTER_CONFIGS, "of a topic", Need.OWN_TOPIC, after=_settings)
 def _(scene: Scene) -> Body:
     setting = {"name": "retention.ms", "config_operation": 0, "value": "100000"}
-    return {
-        "resources": [{"resource_type": 2, "resource_name": scene.topic, "configs": [setting]}]
-    }
+    return {"resources": [{"resource_type": 2, "resource_name": scene.topic, "configs": [setting]}]}
 
 
 @_good(ApiKey.INCREMENTAL_ALTER_CONFIGS, "of a topic's list", Need.OWN_TOPIC, after=_settings)
 def _(scene: Scene) -> Body:
     setting = {"name": "cleanup.policy", "config_operation": 2, "value": "compact"}
-    return {
-        "resources": [{"resource_type": 2, "resource_name": scene.topic, "configs": [setting]}]
-    }
+    return {"resources": [{"resource_type": 2, "resource_name": scene.topic, "configs": [setting]}]}
 
 
 @_good(ApiKey.INCREMENTAL_ALTER_CONFIGS, "of a group")

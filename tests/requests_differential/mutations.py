@@ -32,7 +32,8 @@ from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from protocol.registry import request_class
-from protocol.schema import Blob, MaybeStructure, Sequence as Counted, Structure, structure
+from protocol.schema import Blob, MaybeStructure, Structure, structure
+from protocol.schema import Sequence as Counted
 from tests.requests_differential import good
 from tests.requests_differential.good import TOPIC_SETTINGS, Flavour, plain_batch
 from tests.requests_differential.scene import OLD, OTHER_TOPIC, UNKNOWN_ID, Need, Scene
@@ -470,7 +471,9 @@ EXTRAS: Final[dict[tuple[ApiKey | None, str], tuple[tuple[str, Make], ...]]] = {
     (ApiKey.DELETE_TOPICS, "topics"): (("by name and by id", _by_name_and_id),),
     (ApiKey.METADATA, "topics"): (("by name and by id", _by_name_and_id),),
     (ApiKey.PRODUCE, "transactional_id"): (("own", _of_scene("transactional_id")),),
-    (ApiKey.LIST_OFFSETS, "timestamp"): _constants(-3, -4, -5, -6, -7, OLD - 1, OLD, OLD + 2, OLD + 3),
+    (ApiKey.LIST_OFFSETS, "timestamp"): _constants(
+        -3, -4, -5, -6, -7, OLD - 1, OLD, OLD + 2, OLD + 3
+    ),
     (ApiKey.FETCH, "fetch_offset"): _constants(3, 4, 5),
     (ApiKey.DELETE_RECORDS, "offset"): _constants(3, 4),
     (ApiKey.OFFSET_FETCH, "topics"): (("all", _constant(None)),),
@@ -507,7 +510,9 @@ EXTRAS: Final[dict[tuple[ApiKey | None, str], tuple[tuple[str, Make], ...]]] = {
     ),
     (ApiKey.UPDATE_FEATURES, "upgrade_type"): _constants(3, 4),
     (ApiKey.ELECT_LEADERS, "topic_partitions"): (("all", _constant(None)),),
-    (ApiKey.LIST_GROUPS, "states_filter"): _constants(["stable"], ["Empty"], ["Dead"], ["Stable", "Empty"]),
+    (ApiKey.LIST_GROUPS, "states_filter"): _constants(
+        ["stable"], ["Empty"], ["Dead"], ["Stable", "Empty"]
+    ),
     (ApiKey.LIST_GROUPS, "types_filter"): _constants(["Classic"], ["consumer"], ["share"]),
     (ApiKey.LIST_TRANSACTIONS, "state_filters"): _constants(
         [], ["Empty"], ["CompleteCommit"], ["Ongoing", "x"]
@@ -584,7 +589,10 @@ PAIRS: Final[dict[ApiKey, tuple[tuple[str, str], ...]]] = {
         ("v3_and_below_producer_id", "v3_and_below_producer_epoch"),
         ("v3_and_below_transactional_id", "v3_and_below_producer_id"),
     ),
-    ApiKey.ADD_OFFSETS_TO_TXN: (("producer_id", "producer_epoch"), ("transactional_id", "group_id")),
+    ApiKey.ADD_OFFSETS_TO_TXN: (
+        ("producer_id", "producer_epoch"),
+        ("transactional_id", "group_id"),
+    ),
     ApiKey.END_TXN: (("producer_id", "producer_epoch"), ("producer_epoch", "committed")),
     ApiKey.WRITE_TXN_MARKERS: (
         ("producer_id", "producer_epoch"),
@@ -611,7 +619,10 @@ PAIRS: Final[dict[ApiKey, tuple[tuple[str, str], ...]]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: (("entity_type", "entity_name"), ("key", "value")),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: (("entity_type", "match_type"), ("match_type", "match")),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (("mechanism", "iterations"),),
-    ApiKey.UPDATE_FEATURES: (("feature", "max_version_level"), ("upgrade_type", "max_version_level")),
+    ApiKey.UPDATE_FEATURES: (
+        ("feature", "max_version_level"),
+        ("upgrade_type", "max_version_level"),
+    ),
     ApiKey.DESCRIBE_CLUSTER: (("endpoint_type", "include_fenced_brokers"),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (("topic_name", "partition_index"),),
     ApiKey.LIST_GROUPS: (("states_filter", "types_filter"),),

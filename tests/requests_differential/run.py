@@ -14,6 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from protocol.api_keys import ApiKey
 from tests.compat.brokers import TidelogProcess
 from tests.requests_differential.conversation import Conversation, Seen
 from tests.requests_differential.mutations import Case, cases
@@ -45,9 +46,9 @@ _KAFKA: Final = {
 
 
 class Difference(NamedTuple):
-    """One row of one answer that is not the same; `look` counts the requests that look afterwards."""
+    """One row of one answer that is not the same."""
 
-    api: str
+    api: ApiKey
     version: int
     sent: str
     at: str
@@ -78,7 +79,7 @@ def differences(
 ) -> list[Difference]:
     """What differs, case by case."""
     return [
-        Difference(case.api.name, case.version, case.sent, prefix + row.at, row.ours, row.theirs)
+        Difference(case.api, case.version, case.sent, prefix + row.at, row.ours, row.theirs)
         for case, mine, other in zip(chosen, ours, theirs, strict=True)
         for prefix, left, right in (
             ("", mine.answer, other.answer),
@@ -97,7 +98,7 @@ def report(found: Iterable[Difference]) -> list[str]:
     for row in found:
         grouped[row._replace(version=0)].append(row.version)
     return [
-        f"{row.api} {_ranges(versions)} | {row.sent} | {row.at} | "
+        f"{row.api.name} {_ranges(versions)} | {row.sent} | {row.at} | "
         f"ours {row.ours:.200} | kafka {row.theirs:.200}"
         for row, versions in grouped.items()
     ]
