@@ -1,1 +1,1 @@
-"""The same requests to Apache Kafka and to Tidelog: what differs in the answers is intended, or not."""
+"""The same requests to Apache Kafka and to Tidelog: how the answers differ, and why."""

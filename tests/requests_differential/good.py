@@ -143,9 +143,22 @@ def _scram(scene: Scene) -> list[Probe]:
 # -- records ---------------------------------------------------------------------------------------
 
 
-def plain_batch() -> bytes:
-    """A batch as any producer sends it."""
-    return bytes(build_batch([Record(0, OLD, b"key", b"value")]))
+def batch(
+    producer_id: int = -1, epoch: int = -1, sequence: int = -1, *, is_transactional: bool = False
+) -> bytes:
+    """One record, as any producer or a certain one sends it."""
+    return build_batch(
+        [Record(0, OLD, b"key", b"value")],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=is_transactional,
+    )
+
+
+def transactional_batch(scene: Scene, sequence: int) -> bytes:
+    """A batch of the scene's producer."""
+    return batch(scene.producer_id, scene.producer_epoch, sequence, is_transactional=True)
 
 
 def _produce(scene: Scene, records: bytes) -> Body:
@@ -156,26 +169,12 @@ def _produce(scene: Scene, records: bytes) -> Body:
 
 @_good(ApiKey.PRODUCE, "plain", Need.OWN_TOPIC, after=_ends)
 def _(scene: Scene) -> Body:
-    return _produce(scene, plain_batch())
+    return _produce(scene, batch())
 
 
 @_good(ApiKey.PRODUCE, "sequenced", Need.OWN_TOPIC | Need.PRODUCER, after=_ends)
 def _(scene: Scene) -> Body:
-    numbers = {"producer_id": scene.producer_id, "producer_epoch": 0, "base_sequence": 0}
-    return _produce(scene, bytes(build_batch([Record(0, OLD, b"key", b"value")], **numbers)))
-
-
-def transactional_batch(scene: Scene, sequence: int) -> bytes:
-    """A batch of the scene's producer."""
-    return bytes(
-        build_batch(
-            [Record(0, OLD, b"key", b"value")],
-            producer_id=scene.producer_id,
-            producer_epoch=scene.producer_epoch,
-            base_sequence=sequence,
-            is_transactional=True,
-        )
-    )
+    return _produce(scene, batch(scene.producer_id, scene.producer_epoch, 0))
 
 
 @_good(ApiKey.PRODUCE, "transactional", Need.OWN_TOPIC | Need.TRANSACTION, after=_transaction)

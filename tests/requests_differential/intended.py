@@ -1,8 +1,8 @@
 """The differences that are meant to be, each with its reason; docs/compatibility.md lists them.
 
 A row names APIs and versions, and what was sent, where in the answer and both values, each by a
-pattern that has to match the whole. A difference that no row matches fails the test, and so does a row that
-matches nothing any more.
+pattern that has to match the whole. A difference that no row matches fails the test, and so does a
+row that matches nothing any more.
 """
 
 import re

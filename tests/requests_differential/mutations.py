@@ -35,7 +35,7 @@ from protocol.registry import request_class
 from protocol.schema import Blob, MaybeStructure, Structure, structure
 from protocol.schema import Sequence as Counted
 from tests.requests_differential import good
-from tests.requests_differential.good import TOPIC_SETTINGS, Flavour, plain_batch
+from tests.requests_differential.good import TOPIC_SETTINGS, Flavour, batch
 from tests.requests_differential.scene import OLD, OTHER_TOPIC, UNKNOWN_ID, Need, Scene
 
 SEED: Final = 20_261_122
@@ -329,45 +329,50 @@ def _bytes(good_value: bytes | None, *, is_records: bool) -> Iterator[tuple[str,
         yield "wrong checksum", lambda _scene, old: old[:17] + b"\1\2\3\4" + old[21:]
         yield "message set", _constant(build_message_set([Record(0, OLD, b"k", b"v")], 1))
         for codec in (Codec.GZIP, Codec.ZSTD):
-            batch = build_batch([Record(0, OLD, b"k", b"v")], codec=codec)
-            yield codec.name.lower(), _constant(bytes(batch))
-        yield "plain", _constant(plain_batch())
-        for what, changed in _producers():
-            yield what, changed
+            compressed = build_batch([Record(0, OLD, b"k", b"v")], codec=codec)
+            yield codec.name.lower(), _constant(compressed)
+        yield "plain", _constant(batch())
+        yield from _producers()
 
 
 def _producers() -> Iterator[tuple[str, Make]]:
     """A batch of the scene's producer with one number wrong."""
-    numbers: dict[str, dict[str, int]] = {
-        "sequence 5": {"base_sequence": 5},
-        "sequence -1": {"base_sequence": -1},
-        "producer epoch 1": {"producer_epoch": 1},
-        "producer epoch -1": {"producer_epoch": -1},
-        "producer id + 1000000": {"producer_id": 1_000_000},
-        "producer id -1": {"producer_id": -1},
+    numbers: dict[str, tuple[int | None, int | None, int | None]] = {
+        "sequence 5": (None, None, 5),
+        "sequence -1": (None, None, -1),
+        "producer epoch 1": (None, 1, None),
+        "producer epoch -1": (None, -1, None),
+        "producer id + 1000000": (1_000_000, None, None),
+        "producer id -1": (-1, None, None),
     }
     for what, wrong in numbers.items():
         for is_transactional in (False, True):
             kind = "transactional" if is_transactional else "sequenced"
+            yield f"{kind}, {what}", _wrong_batch(*wrong, is_transactional=is_transactional)
 
-            def make(
-                scene: Scene,
-                _: Any,
-                wrong: dict[str, int] = wrong,
-                is_transactional: bool = is_transactional,
-            ) -> bytes:
-                right = {
-                    "producer_id": scene.producer_id,
-                    "producer_epoch": scene.producer_epoch,
-                    "base_sequence": int(is_transactional),
-                }
-                if wrong.get("producer_id", -1) > 0:
-                    wrong = {"producer_id": scene.producer_id + 1_000_000}
-                record = Record(0, OLD, b"key", b"value")
-                fields = {**right, **wrong}
-                return bytes(build_batch([record], is_transactional=is_transactional, **fields))
 
-            yield f"{kind}, {what}", make
+def _wrong_batch(
+    producer_id: int | None,
+    epoch: int | None,
+    sequence: int | None,
+    *,
+    is_transactional: bool,
+) -> Make:
+    """None stands for what is right; a large producer id is added to the right one."""
+
+    def make(scene: Scene, _: Any) -> bytes:
+        if producer_id is None or producer_id > 0:
+            chosen = scene.producer_id + (producer_id or 0)
+        else:
+            chosen = producer_id
+        return batch(
+            chosen,
+            scene.producer_epoch if epoch is None else epoch,
+            int(is_transactional) if sequence is None else sequence,
+            is_transactional=is_transactional,
+        )
+
+    return make
 
 
 def _of_scene(name: str) -> Make:
@@ -382,6 +387,10 @@ _GROUPS: Final = (
     ("group with a member", _of_scene("group")),
     ("group with commits", _of_scene("idle_group")),
     ("consumer group", _of_scene("consumer_group")),
+)
+_LISTS_OF_GROUPS: Final[tuple[tuple[str, Make], ...]] = tuple(
+    (what, lambda scene, _, make=make: [make(scene, None)])  # type: ignore[misc]
+    for what, make in _GROUPS
 )
 _STRUCTS_OF_SETTINGS: Final = (
     *((f"{name}={value}", name, value) for name, value in TOPIC_SETTINGS),
@@ -437,15 +446,9 @@ EXTRAS: Final[dict[tuple[ApiKey | None, str], tuple[tuple[str, Make], ...]]] = {
     (None, "topic"): _TOPIC_NAMES,
     (None, "topic_name"): _TOPIC_NAMES,
     (None, "group_id"): _GROUPS,
-    (None, "groups_names"): tuple(
-        (what, lambda scene, _, make=make: [make(scene, None)]) for what, make in _GROUPS
-    ),
-    (ApiKey.DESCRIBE_GROUPS, "groups"): tuple(
-        (what, lambda scene, _, make=make: [make(scene, None)]) for what, make in _GROUPS
-    ),
-    (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids"): tuple(
-        (what, lambda scene, _, make=make: [make(scene, None)]) for what, make in _GROUPS
-    ),
+    (None, "groups_names"): _LISTS_OF_GROUPS,
+    (ApiKey.DESCRIBE_GROUPS, "groups"): _LISTS_OF_GROUPS,
+    (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids"): _LISTS_OF_GROUPS,
     **{
         (api, "name"): _TOPIC_NAMES
         for api in (

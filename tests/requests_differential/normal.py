@@ -9,7 +9,7 @@ times near now, texts of errors. Only whether a text is there is compared.
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from protocol.error_codes import ErrorCode
@@ -29,7 +29,7 @@ _TEXTS: Final = frozenset({"error_message", "batch_index_error_message", "docume
 _MEMBERS: Final = frozenset({"member_id", "leader"})
 _EPOCHS: Final = frozenset({"member_epoch", "group_epoch", "assignment_epoch"})
 _BYTES_FREE: Final = frozenset({"usable_bytes", "total_bytes"})
-_TOPIC_NAMES: Final = ("name", "topic", "topic_name")
+_TOPIC_NAMES: Final[tuple[str, ...]] = ("name", "topic", "topic_name")
 """A topic is known by its name; by its id only where the answer has no name."""
 
 _IDENTITIES: Final = (
@@ -71,7 +71,7 @@ def normal(answer: Any, version: int, scene: Scene, message: Any) -> Answer:
     return {OUTCOME: _ANSWERED, **dict(table.of_struct(answer, ""))}
 
 
-def mismatches(ours: Answer, theirs: Answer) -> list[Mismatch]:
+def mismatches(ours: Mapping[str, object], theirs: Mapping[str, object]) -> list[Mismatch]:
     """Where they differ; of an element that one lacks, only that."""
     if ours[OUTCOME] != theirs[OUTCOME]:
         return [Mismatch(OUTCOME, _in_short(ours), _in_short(theirs))]
@@ -87,7 +87,7 @@ def mismatches(ours: Answer, theirs: Answer) -> list[Mismatch]:
     return found
 
 
-def _in_short(answer: Answer) -> str:
+def _in_short(answer: Mapping[str, object]) -> str:
     if answer[OUTCOME] != _ANSWERED:
         return str(answer[OUTCOME])
     errors = {str(value) for at, value in answer.items() if at.endswith("error_code")}
