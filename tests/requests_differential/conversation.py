@@ -47,6 +47,7 @@ SETTLE_S: Final = 60.0
 TOPICS_AT_ONCE: Final = 200
 CLOSED: Final = "connection closed"
 NO_ANSWER: Final = "no answer"
+UNWANTED: Final = "an answer that was not asked for"
 
 _PASSING: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -80,9 +81,9 @@ class Connection:
         try:
             if self._client is None:
                 self._client = await RawClient.connect(*self._address)
-            self._client.send_body(api, version, encoded(message, version))
+            sent = self._client.send_body(api, version, encoded(message, version))
             if api is ApiKey.PRODUCE and message.acks == 0:
-                return await self._after_silence()
+                return await self._after_silence(sent)
             return await self._client.receive(ANSWER_S)
         except (ConnectionClosed, ConnectionResetError, BrokenPipeError):
             await self.close()
@@ -91,10 +92,16 @@ class Connection:
             await self.close()
             return NO_ANSWER
 
-    async def _after_silence(self) -> str:
+    async def _after_silence(self, sent: int) -> str:
+        """What follows a request that asks for no answer: that of the next one, or too much."""
         assert self._client is not None
         self._client.forget_last()
-        await self._client.request(request_class(ApiKey.API_VERSIONS)(), 0)
+        self._client.send(request_class(ApiKey.API_VERSIONS)(), 0)
+        self._client.forget_last()
+        frame = await self._client.receive_frame(ANSWER_S)
+        if int.from_bytes(frame[:4]) == sent:
+            await self.close()
+            return UNWANTED
         return NO_ANSWER
 
     async def do(self, api: ApiKey, version: int, body: Body) -> Any:

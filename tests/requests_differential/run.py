@@ -29,6 +29,8 @@ _BOTH: Final = {
     "log.cleaner.enable": "false",
     # Kafka maps this much for each of two indexes of each partition.
     "log.index.size.max.bytes": "65536",
+    # One session for each fetch of the catalogue.
+    "max.incremental.fetch.session.cache.slots": "10000",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "1800000",
     "group.consumer.max.session.timeout.ms": "1800000",

@@ -163,7 +163,10 @@ def requests_differential() -> str:
     return _table(
         ("APIs", "difference"),
         (
-            (", ".join(_api_name(api) for api in row.apis), row.reason[0].upper() + row.reason[1:])
+            (
+                "all" if row.apis == tuple(ApiKey) else ", ".join(map(_api_name, row.apis)),
+                row.reason[0].upper() + row.reason[1:],
+            )
             for row in REQUESTS_INTENDED
         ),
     )
