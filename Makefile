@@ -62,7 +62,7 @@ quick: setup ## unit tests only, stop at the first failure
 .PHONY: test
 test: setup ## everything but what needs other languages or a Java
 	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/pipeline \
-		--ignore=tests/roundtrip --ignore=tests/differential
+		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential
 
 .PHONY: compat
 compat: setup ## real clients of every kind against the broker (installs them)
@@ -99,6 +99,14 @@ kafka-roundtrip: setup ## Apache Kafka judges our files, starts on them, and has
 differential: setup ## the same bytes to five releases of Apache Kafka and to us; what differs
 	$(PYTEST) -q tests/differential
 
+.PHONY: differential-requests
+differential-requests: setup ## the same requests of every API to Apache Kafka and to us; what differs
+	$(PYTEST) -q tests/requests_differential
+
+.PHONY: differential-requests-core
+differential-requests-core: setup ## the part of differential-requests that CI runs
+	$(PYTEST) -q tests/requests_differential -m core
+
 .PHONY: demo
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour
 	$(BIN)/python -m demo.flights
@@ -132,7 +140,7 @@ docs: setup ## regenerate the tables in docs/
 	$(BIN)/python -m tests.tidy.generate_docs
 
 .PHONY: ci
-ci: lint types test compat-core kafka-roundtrip bench-smoke spark-core ## what CI runs
+ci: lint types test compat-core kafka-roundtrip differential-requests-core bench-smoke spark-core ## what CI runs
 
 .PHONY: clean
 clean: ## remove what was built, never ./data

@@ -20,6 +20,7 @@ from broker.changes import Changes, Result, drive
 from broker.clock import Clock
 from broker.errors import (
     InvalidPartitions,
+    InvalidRequest,
     InvalidTopicName,
     LeaderEpochFenced,
     LeaderEpochUnknown,
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+
+CLUSTER_METADATA = "__cluster_metadata"
+"""The name of Kafka's log of metadata: no topic may have it, its directory means another broker."""
 
 NO_TOPIC_ID = bytes(16)
 """The id that means "none" on the wire."""
@@ -219,6 +223,11 @@ class TopicRegistry:
     def check_new(self, name: str, partitions: int) -> None:
         """Whether `create` would accept the name and the count; raises what it would raise."""
         check_topic_name(name)
+        if name == CLUSTER_METADATA:
+            raise InvalidRequest(
+                f"Topic {name!r} cannot be created: Kafka keeps its metadata there; choose another "
+                "name"
+            )
         if name in self._data_dir.topics:
             raise TopicAlreadyExists(f"Topic {name!r} exists already.")
         if self._metric_names[_metric_name(name)]:

@@ -202,7 +202,7 @@ class GroupCoordinator:
             answer(self.consumers.sync(consumers, request))
             return
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or not group_id:
             answer(SyncAnswer(error=_no_group(group_id)))
             return
         actions = group.sync(request, answer, self._clock.monotonic_ms())
@@ -217,7 +217,7 @@ class GroupCoordinator:
             who = (member_id, group_instance_id, generation_id)
             return self.consumers.classic_heartbeat(consumers, *who)
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or not group_id:
             return _no_group(group_id)
         now_ms = self._clock.monotonic_ms()
         return group.heartbeat(member_id, group_instance_id, generation_id, now_ms)
@@ -228,7 +228,7 @@ class GroupCoordinator:
         if consumers is not None:
             return self.consumers.leave(consumers, member_id, group_instance_id)
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or not group_id:
             return _no_group(group_id)
         now_ms = self._clock.monotonic_ms()
         error, actions = group.leave(member_id, group_instance_id, now_ms)
@@ -429,4 +429,5 @@ def _is_blank(group: Group) -> bool:
 
 
 def _no_group(group_id: str) -> ErrorCode:
+    """Why there is no member; the group without a name takes offsets, but has no members."""
     return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID

@@ -1,7 +1,10 @@
 """UpdateFeatures (key 57, versions 0-2): each feature has the one level that this release serves.
 
-Asking for that level succeeds, any other is INVALID_UPDATE_VERSION. Since version 2 one error
-speaks for the whole request and there are no results per feature.
+Asking for that level succeeds, any other is INVALID_UPDATE_VERSION. Either all updates are made or
+none: the first failure is that of the whole request, also where the version has results per feature
+(0 and 1), which stay empty then.
+
+Versions: v1 the kind of upgrade, v2 no results per feature.
 
 Source: KIP-584, KIP-1022; Kafka `FeatureControlManager.updateFeatures`.
 """
@@ -16,34 +19,39 @@ from protocol.api.update_features import (
 )
 from protocol.error_codes import ErrorCode
 
-_ONE_ERROR_SINCE = 2
+_UPGRADE_TYPES = (1, 2, 3)
+"""Upgrade, safe downgrade, unsafe downgrade; version 0 is always the first."""
 
 
 def handle(
     context: Context, request: RequestContext, message: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """The outcome for every feature, or the first failure for all."""
-    results = [_update(asked) for asked in message.feature_updates]
-    response = UpdateFeaturesResponse(error_message=None, results=results)
-    if request.api_version >= _ONE_ERROR_SINCE:
-        for result in results:
-            if result.error_code != ErrorCode.NONE:
-                response.error_code = result.error_code
-                response.error_message = result.error_message
-                break
-    return response
+    for asked in message.feature_updates:
+        problem = _problem(asked)
+        if problem is not None:
+            return UpdateFeaturesResponse(
+                error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=problem
+            )
+    names = [asked.feature for asked in message.feature_updates]
+    results = [UpdatableFeatureResult(feature=name, error_message=None) for name in names]
+    return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _update(asked: FeatureUpdateKey) -> UpdatableFeatureResult:
-    result = UpdatableFeatureResult(feature=asked.feature, error_message=None)
+def _problem(asked: FeatureUpdateKey) -> str | None:
+    """Why this update is refused."""
     level = FINALIZED.get(asked.feature)
     if level is None:
-        result.error_code = ErrorCode.INVALID_UPDATE_VERSION
-        result.error_message = f"This broker does not know the feature {asked.feature!r}."
-    elif asked.max_version_level != level:
-        result.error_code = ErrorCode.INVALID_UPDATE_VERSION
-        result.error_message = (
+        known = ", ".join(FINALIZED)
+        return f"This broker does not know the feature {asked.feature!r}; it has {known}."
+    if asked.upgrade_type not in _UPGRADE_TYPES:
+        return (
+            f"The upgrade type of {asked.feature} is {asked.upgrade_type}; it has to be "
+            "1 (upgrade), 2 (safe downgrade) or 3 (unsafe downgrade)."
+        )
+    if asked.max_version_level != level:
+        return (
             f"{asked.feature} has level {level} in this release and cannot be changed to "
             f"{asked.max_version_level}."
         )
-    return result
+    return None

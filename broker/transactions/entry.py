@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.transactions.state import ProducerIdAndEpoch, TopicPartition, TxnSnapshot
 from protocol.error_codes import ErrorCode
+from protocol.errors import CorruptRecords
 from protocol.records.batch import RecordBatch
 from protocol.records.layout import (
     ATTRIBUTES_AT,
@@ -66,5 +67,8 @@ def transactional_producer(data: Buffer | None) -> ProducerIdAndEpoch | None:
         return None
     if not data[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
         return None
-    batch = RecordBatch(data)
+    try:
+        batch = RecordBatch(data)
+    except CorruptRecords:
+        return None
     return batch.producer_id, batch.producer_epoch

@@ -163,20 +163,24 @@ async def test_the_quorum_is_this_broker(
 
 @pytest.mark.parametrize("version", range(3))
 async def test_a_feature_keeps_the_level_of_the_release(client: RawClient, version: int) -> None:
-    async def codes(**levels: int) -> list[int]:
-        updates = [
-            FeatureUpdateKey(feature=name.replace("_", "."), max_version_level=level)
-            for name, level in levels.items()
-        ]
-        response = await client.request(UpdateFeaturesRequest(feature_updates=updates), version)
-        if version == 2:
-            return [response.error_code]
-        return [result.error_code for result in response.results]
+    async def outcome(*updates: FeatureUpdateKey) -> tuple[int, list[int]]:
+        request = UpdateFeaturesRequest(feature_updates=list(updates))
+        response = await client.request(request, version)
+        return response.error_code, [result.error_code for result in response.results]
+
+    def update(name: str, level: int, upgrade_type: int = 1) -> FeatureUpdateKey:
+        return FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
 
     level = FINALIZED["metadata.version"]
-    assert await codes(metadata_version=level) == [ErrorCode.NONE]
-    assert await codes(metadata_version=level - 1) == [ErrorCode.INVALID_UPDATE_VERSION]
-    assert await codes(no_such_feature=1) == [ErrorCode.INVALID_UPDATE_VERSION]
+    good = update("metadata.version", level)
+    assert await outcome(good) == (ErrorCode.NONE, [ErrorCode.NONE] if version < 2 else [])
+    # As in Kafka the first failure is that of all, in every version.
+    refused = (ErrorCode.INVALID_UPDATE_VERSION, [])
+    assert await outcome(good, update("metadata.version", level - 1)) == refused
+    assert await outcome(update("no.such.feature", 1), good) == refused
+    if version > 0:
+        for upgrade_type in (-1, 0, 4):
+            assert await outcome(update("metadata.version", level, upgrade_type)) == refused
 
 
 async def test_config_resources_are_listed_by_type(client: RawClient) -> None:

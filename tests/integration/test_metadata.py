@@ -91,6 +91,14 @@ async def test_impossible_name(client: RawClient, name: str, create: bool) -> No
     assert response.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+async def test_the_name_of_kafkas_metadata_makes_no_topic(client: RawClient) -> None:
+    name = "__cluster_metadata"
+    response = await client.request(metadata_request([name], create=True), 12)
+    assert response.topics[0].error_code == ErrorCode.INVALID_REQUEST
+    response = await client.request(metadata_request(None), 12)
+    assert name not in [topic.name for topic in response.topics]
+
+
 async def test_topic_by_id(client: RawClient) -> None:
     topic_id = await create_topic(client, "t")
     by_id = [MetadataRequestTopic(topic_id=topic_id, name=None)]

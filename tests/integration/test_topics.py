@@ -104,6 +104,7 @@ class TestCreate:
         ("fields", "code"),
         [
             ({"name": "a/b"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+            ({"name": "__cluster_metadata"}, ErrorCode.INVALID_REQUEST),
             ({"num_partitions": 0}, ErrorCode.INVALID_PARTITIONS),
             ({"num_partitions": -2}, ErrorCode.INVALID_PARTITIONS),
             ({"num_partitions": 10**9}, ErrorCode.INVALID_PARTITIONS),

@@ -58,6 +58,12 @@ class RawClient:
     def send(self, message: Any, version: int, client_id: str | None = "test") -> int:
         """Send without waiting; the correlation id."""
         api_key = message_spec(type(message)).api_key
+        return self.send_body(api_key, version, encode_request(message, version), client_id)
+
+    def send_body(
+        self, api_key: int, version: int, body: bytes, client_id: str | None = "test"
+    ) -> int:
+        """Send a body as it is, without waiting; the correlation id."""
         self._correlation_id += 1
         header = RequestHeader(
             api_key=api_key,
@@ -65,7 +71,6 @@ class RawClient:
             correlation_id=self._correlation_id,
             client_id=client_id,
         )
-        body = encode_request(message, version)
         for part in encode_frame([encode_request_header(header), body]):
             self._writer.write(part)
         self._in_flight.append((api_key, version, self._correlation_id))

@@ -16,9 +16,10 @@ from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE, NOT_APPLICABLE_PREFI
 from config.group_keys import GROUP_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
-from protocol.api_keys import SUPPORTED
+from protocol.api_keys import SUPPORTED, ApiKey
 from tests.differential.intended import INTENDED
 from tests.differential.run import REACHES
+from tests.requests_differential.intended import INTENDED as REQUESTS_INTENDED
 from tests.tidy.tree import ROOT
 
 _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)
@@ -94,12 +95,16 @@ def api_versions() -> str:
         (
             (
                 str(int(key)),
-                "".join(word.capitalize() for word in key.name.split("_")),
+                _api_name(key),
                 f"{versions.min} to {versions.max}",
             )
             for key, versions in sorted(SUPPORTED.items())
         ),
     )
+
+
+def _api_name(key: ApiKey) -> str:
+    return "".join(word.capitalize() for word in key.name.split("_"))
 
 
 def metrics() -> str:
@@ -153,6 +158,20 @@ def differential() -> str:
     return _table(("difference", "against Kafka"), rows)
 
 
+def requests_differential() -> str:
+    """The families of differences that the differential test of requests accepts."""
+    return _table(
+        ("APIs", "difference"),
+        (
+            (
+                "all" if row.apis == tuple(ApiKey) else ", ".join(map(_api_name, row.apis)),
+                row.reason[0].upper() + row.reason[1:],
+            )
+            for row in REQUESTS_INTENDED
+        ),
+    )
+
+
 def _marked(source: str) -> Iterable[str]:
     """The paragraphs that begin at the mark, and the list items if it introduces a list."""
     for match in re.finditer(rf"{_MARK}( \([^)]*\))?: ?", source):
@@ -178,6 +197,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "api-versions": api_versions,
     "differences": differences,
     "differential": differential,
+    "requests-differential": requests_differential,
     "metrics": metrics,
 }
 

@@ -1,0 +1,79 @@
+"""Every request of the catalogue to both brokers: no difference that is not intended."""
+
+from pathlib import Path
+
+import pytest
+
+from protocol.api_keys import SUPPORTED, ApiKey
+from tests.requests_differential.intended import INTENDED, unexplained
+from tests.requests_differential.mutations import Case, cases, encoded
+from tests.requests_differential.normal import OUTCOME, Mismatch, mismatches
+from tests.requests_differential.run import compare, report
+from tests.requests_differential.scene import Scene
+
+LEAST_REQUESTS = 10_000
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_only_intended_differences(tmp_path: Path) -> None:
+    found = compare(cases(), tmp_path)
+    assert report(unexplained(found)) == []
+    idle = [row.reason for row in INTENDED if not any(row.covers(d) for d in found)]
+    assert idle == []
+
+
+@pytest.mark.jvm
+@pytest.mark.core
+@pytest.mark.timeout(600)
+def test_good_requests_differ_only_as_intended(tmp_path: Path) -> None:
+    chosen = [case for case in cases() if not case.changes]
+    assert report(unexplained(compare(chosen, tmp_path))) == []
+
+
+def test_catalogue_is_large_and_reproducible() -> None:
+    made = cases()
+    assert len(made) > LEAST_REQUESTS
+    assert {case.api for case in made} == set(SUPPORTED)
+    names = [_name(case) for case in made]
+    assert len(names) == len(set(names))
+    assert names == [_name(case) for case in cases()]
+    assert names != [_name(case) for case in cases(seed=1)]
+
+
+def _name(case: Case) -> tuple[ApiKey, int, str]:
+    return case.api, case.version, case.sent
+
+
+def test_every_request_can_be_written() -> None:
+    scene = Scene("case")
+    for case in cases():
+        assert encoded(case.request(scene), case.version) is not None
+
+
+def test_a_request_with_a_change_has_other_bytes() -> None:
+    scene = Scene("case", other_id=b"o" * 16)
+    good: dict[tuple[ApiKey, int, str], bytes] = {}
+    same = []
+    for case in cases():
+        body = encoded(case.request(scene), case.version)
+        key = (case.api, case.version, case.flavour.name)
+        if not case.changes:
+            good[key] = body
+        elif len(case.changes) == 1 and body == good[key]:
+            same.append(_name(case))
+    assert same == []
+
+
+def test_differences_are_seen() -> None:
+    ours = {OUTCOME: "answered", "topics[a]": "present", "topics[a].error_code": "NONE"}
+    assert mismatches(ours, dict(ours)) == []
+    refused = {**ours, "topics[a].error_code": "INVALID_REQUEST"}
+    assert mismatches(ours, refused) == [
+        Mismatch("topics[a].error_code", "NONE", "INVALID_REQUEST")
+    ]
+    assert mismatches(ours, {OUTCOME: "answered"}) == [Mismatch("topics[a]", "present", "absent")]
+    assert mismatches(ours, {OUTCOME: "no answer"}) == [
+        Mismatch(OUTCOME, "answered NONE", "no answer")
+    ]
