@@ -43,6 +43,8 @@ class FakeAdmin:
         assert list(wanted) == [STAYS]
         return {STAYS: OffsetAndTimestamp(0 if wanted[STAYS] == group.EARLIEST else 9, -1, 0)}
 
+    first_records = list_offsets
+
     async def alter_group_offsets(self, _: str, positions: dict[TopicPartition, int]) -> None:
         FakeAdmin.moved = positions
 
