@@ -124,7 +124,7 @@ def test_a_step_ahead_that_stands_is_believed_after_the_delay(every_ms: int) -> 
 
 
 def test_a_step_that_is_seen_late_has_not_stood_before() -> None:
-    """Between two samples nobody looked: the new time counts from the second one on."""
+    """Nothing is known between two samples: the new time counts from the second one on."""
     machine = Machine()
     machine.wrong_ms = YEAR_MS
     assert machine.run(10 * HOLD_MS, 10 * HOLD_MS) == 0
