@@ -12,7 +12,7 @@ from tests.support.requests import create_topic, list_offset, produce
 YEAR_MS = 365 * DAY_MS
 HOUR_MS = 3_600_000
 HOLD_MS = 600_000
-STAMPED = {"message_timestamp_type": "LogAppendTime"}
+STAMPED = "LogAppendTime"
 
 
 def segments(broker: RunningBroker) -> int:
@@ -103,7 +103,9 @@ async def test_one_append_in_the_future_binds_no_later_stamp(
     tmp_path: Path, clock: FrozenClock, restarts: bool
 ) -> None:
     async with running_broker(tmp_path / "data", clock=clock) as running:
-        await create_topic(await running.client(), "s", retention_ms=str(HOUR_MS), **STAMPED)
+        await create_topic(
+            await running.client(), "s", retention_ms=str(HOUR_MS), message_timestamp_type=STAMPED
+        )
         clock.jump_wall(10 * YEAR_MS)
         assert await stamp(running, "s") == clock.wall_ms()
         clock.jump_wall(-10 * YEAR_MS)
@@ -135,7 +137,9 @@ async def test_a_board_that_starts_in_the_past_stamps_nothing_below_what_is_stor
     tmp_path: Path, clock: FrozenClock
 ) -> None:
     async with running_broker(tmp_path / "data", clock=clock) as running:
-        await create_topic(await running.client(), "s", retention_ms=str(DAY_MS), **STAMPED)
+        await create_topic(
+            await running.client(), "s", retention_ms=str(DAY_MS), message_timestamp_type=STAMPED
+        )
         before_ms = await stamp(running, "s")
     clock.jump_wall(-400 * DAY_MS)
     async with running_broker(tmp_path / "data", clock=clock) as running:
