@@ -10,11 +10,12 @@ from tests.tidy.tree import PACKAGES, ROOT, body_lines, python_files, source, tr
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
-BOUNDARIES = {  # where anything may arrive: of a request, of a job, of a command
+BOUNDARIES = {  # where anything may arrive: of a request, a job, a command, a directory
     "broker/dispatch.py",
     "broker/housekeeping.py",
     "cli/main.py",
     "pipeline/launch.py",
+    "storage/unusable_log.py",
 }
 LONG_LOOPS = {  # compiled loops in which a call for each step would cost more than the step
     "pipeline/arrow_loops.py fill_rows": 181,

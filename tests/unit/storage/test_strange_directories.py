@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from config import load
+from storage import recovery
 from storage.data_dir import DataDir
 from storage.errors import DataDirNotWritable, LogQuarantined, QuarantineKind
 from storage.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
 from storage.files import RealFiles
+from storage.leftovers import Opening
 from storage.log import Isolation, Log
 from storage.power_loss import Survival
+from storage.segment import Segment
 from storage.simulated_disk import Fault, SimulatedDisk
 from tests.support.logs import read_all
 from tests.unit.storage.test_loss import (
@@ -198,6 +201,26 @@ def check_unusable(log: Log) -> None:
     for ask in asked:
         with pytest.raises(LogQuarantined):
             ask()
+
+
+def test_a_bug_in_opening_one_directory_is_reported_with_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = stopped(is_clean=True)
+    original = recovery.choose_start
+
+    def choose_start(opening: Opening, segments: list[Segment]) -> int:
+        if opening.path == DIRECTORY:
+            raise OverflowError("int too big to convert")
+        return original(opening, segments)
+
+    monkeypatch.setattr(recovery, "choose_start", choose_start)
+    data_dir = opened(disk)
+    reason = log_of(data_dir).offline_reason
+    assert reason is not None
+    assert "OverflowError: int too big to convert, at " in reason
+    assert "test_strange_directories.py:" in reason
+    assert serves(log_of(data_dir, "other"))
 
 
 def test_a_directory_of_the_name_of_kafkas_metadata_is_one_topics_matter() -> None:
