@@ -186,6 +186,9 @@ class Broker:
         self.space = SpaceGuard(self.data_dir.path, self.config.log_reserved_bytes)
         self.topics = TopicRegistry(self.data_dir, config=self.config, clock=self.clock)
         self.topics.when_deleted(self._forget_topic)
+        for log in self.topics.logs():
+            if log.quarantine is not None:
+                logger.error("%s-%d is offline: %s", log.topic, log.partition, log.offline_reason)
         self._stack.push_async_callback(self.topics.finish)
 
     def _close_data_dir(self) -> None:
