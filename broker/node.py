@@ -212,6 +212,9 @@ class Broker:
             newest_append_ms=max((log.newest_append_ms for log in self.topics.logs()), default=-1),
         )
         self.topics.when_deleted(self._forget_topic)
+        for log in self.topics.logs():
+            if log.quarantine is not None:
+                logger.error("%s-%d is offline: %s", log.topic, log.partition, log.offline_reason)
         self._stack.push_async_callback(self.topics.finish)
 
     def _close_data_dir(self) -> None:

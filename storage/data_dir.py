@@ -420,9 +420,9 @@ class DataDir:
     ) -> Log:
         key = (topic.name, partition)
         if key not in survey.partitions:
-            end = hints.recovery_points.get(key, 0)
-            if end:
-                return missing_log(self._directories.path(*key), *key, topic.config, end)
+            path, end = self._directories.path(*key), hints.recovery_points.get(key, 0)
+            if end and not self._files.exists(path):
+                return missing_log(path, *key, topic.config, end)
             self._directories.make(*key, topic.topic_id)
         elif survey.partitions[key] is None:
             self._directories.write_metadata(self._directories.path(*key), topic.topic_id)

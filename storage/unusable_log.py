@@ -11,11 +11,12 @@ Read next: `storage.loss`, `storage.data_dir`.
 import errno
 from collections.abc import Callable
 from random import Random
+from traceback import extract_tb
 from typing import Final
 
 from config import TopicConfig
 from protocol.records.layout import NO_TIMESTAMP
-from storage.errors import DataDirError, LogQuarantined, QuarantineKind
+from storage.errors import DataDirError, LogQuarantined, QuarantineKind, StorageError
 from storage.leader_epochs import LeaderEpochs
 from storage.log import Log
 from storage.log_producers import LogProducers
@@ -59,10 +60,15 @@ def open_or_stand_in(
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, OSError) and cause.errno in _OF_THE_MACHINE:
             raise
+        what = f"{type(error).__name__}: {error}"
+        if not isinstance(error, (OSError, StorageError)):
+            # A bug: its place is what a report of it needs.
+            place = extract_tb(error.__traceback__)[-1]
+            what += f", at {place.filename}:{place.lineno}"
         found = LogQuarantined(
             path,
             good_until=log_start_offset,
-            reason=f"{path} cannot be opened ({type(error).__name__}: {error})",
+            reason=f"{path} cannot be opened ({what})",
             kind=QuarantineKind.UNREADABLE,
         )
         return unusable_log(found, RecoveryReport(notes=[found.reason]), topic, partition, config)

@@ -82,7 +82,16 @@ async def test_clients_hear_of_it_and_other_partitions_are_served(damaged: Runni
     assert (await produce(client, "other", records(0))).base_offset == RECORDS
 
 
-async def test_probes_metrics_and_notices_name_it(damaged: RunningBroker) -> None:
+async def test_log_probes_metrics_and_notices_name_it(
+    damaged: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = [
+        record.getMessage()
+        for record in caplog.get_records("setup")
+        if record.levelname == "ERROR" and record.name == "broker.node"
+    ]
+    assert len(errors) == 1
+    assert errors[0].startswith("t-0 is offline: offsets 30 to 34 were durable and are gone")
     status, body = await get(damaged, "/healthz")
     assert status == 503
     assert b"t-0 is offline: offsets 30 to 34 were durable and are gone" in body

@@ -8,14 +8,15 @@ import pytest
 
 from tests.tidy.tree import PACKAGES, ROOT, body_lines, python_files, source, tracked_files, tree
 
-MODULE_LINES_MAX = 500
+MODULE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
-BOUNDARIES = {  # where anything may arrive: of a request, of a job, of a command, of a listener
+BOUNDARIES = {  # where anything may arrive: of a request, a job, a command, a listener, a directory
     "broker/dispatch.py",
     "broker/housekeeping.py",
     "cli/main.py",
     "client/rebalance.py",
     "pipeline/launch.py",
+    "storage/unusable_log.py",
 }
 LONG_LOOPS = {  # compiled loops in which a call for each step would cost more than the step
     "pipeline/arrow_loops.py fill_rows": 181,

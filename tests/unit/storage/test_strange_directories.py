@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from config import load
+from storage import recovery
 from storage.data_dir import DataDir
 from storage.errors import DataDirNotWritable, LogQuarantined, QuarantineKind
 from storage.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
 from storage.files import RealFiles
+from storage.leftovers import Opening
 from storage.log import Isolation, Log
 from storage.power_loss import Survival
+from storage.segment import Segment
 from storage.simulated_disk import Fault, SimulatedDisk
 from tests.support.logs import read_all
 from tests.unit.storage.test_loss import (
@@ -200,15 +203,39 @@ def check_unusable(log: Log) -> None:
             ask()
 
 
+def test_a_bug_in_opening_one_directory_is_reported_with_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = stopped(is_clean=True)
+    original = recovery.choose_start
+
+    def choose_start(opening: Opening, segments: list[Segment]) -> int:
+        if opening.path == DIRECTORY:
+            raise OverflowError("int too big to convert")
+        return original(opening, segments)
+
+    monkeypatch.setattr(recovery, "choose_start", choose_start)
+    data_dir = opened(disk)
+    reason = log_of(data_dir).offline_reason
+    assert reason is not None
+    assert "OverflowError: int too big to convert, at " in reason
+    assert "test_strange_directories.py:" in reason
+    assert serves(log_of(data_dir, "other"))
+
+
 def test_a_directory_of_the_name_of_kafkas_metadata_is_one_topics_matter() -> None:
     disk = SimulatedDisk()
     data_dir = opened(disk)
-    data_dir.create_topic("__cluster_metadata", 1, {}, NOW_MS)
+    named = data_dir.create_topic("__cluster_metadata", 1, {}, NOW_MS).partitions[0]
     data_dir.create_topic("t", 1, {}, NOW_MS)
+    named.append(one(0), now_ms=NOW_MS)
     data_dir.close(NOW_MS)
     again = opened(disk)
     assert log_of(again).offline_reason is None
-    assert log_of(again, "__cluster_metadata").offline_reason is not None
+    found = log_of(again, "__cluster_metadata").quarantine
+    assert found is not None
+    assert found.kind is QuarantineKind.UNREADABLE
+    assert "there is such a directory already" in found.reason
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EROFS])
