@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ from protocol.error_codes import ErrorCode
 from tests.integration.test_groups_consumer import beat, join
 from tests.integration.test_transactions_v2 import end, write
 from tests.integration.test_transactions_wire import Session
-from tests.support.broker import RunningBroker, batch
+from tests.support.broker import RunningBroker, batch, running_broker
 
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED
@@ -128,6 +129,26 @@ async def test_a_producer_asks_for_an_epoch_after_what_timed_out(
     assert await write(session, "next") == [NONE]
     assert await end(session) == (NONE, session.producer_id, first + 2)
     assert await session.read() == ["next"]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_a_restart_forgets_nothing_of_what_timed_out(tmp_path: Path, version: int) -> None:
+    async with running_broker(tmp_path) as broker:
+        session = await Session.open(broker)
+        await begin(session, timeout_ms=1)
+        first = session.epoch
+        assert await write(session, "too late") == [NONE]
+        await time_out(broker)
+    async with running_broker(tmp_path) as broker:
+        session.client = await broker.client()
+        if version == 5:
+            again = await end(session, is_commit=False)
+            assert again == (NONE, session.producer_id, first + 1)
+        else:
+            assert await reclaim(session, first, version) == (NONE, first + 1)
+        assert await write(session, "next") == [NONE]
+        assert (await end(session))[0] == NONE
+        assert await session.read() == ["next"]
 
 
 async def test_a_producer_is_fenced_once_another_one_has_come(broker: RunningBroker) -> None:
