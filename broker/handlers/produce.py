@@ -88,16 +88,16 @@ def handle(
     producer = batches[0].producer
     if any(batch.producer != producer for batch in batches):
         return _refuse_all(message, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    partitions = [batch.partition for batch in batches]
+    partitions = [tp for _, tp in batches if context.topics.has_partition(*tp)]
     transactional_id = message.transactional_id
     if request.api_version < _JOINS_TXN_SINCE:
         errors = {
             tp: context.transactions.append_error(transactional_id, producer, tp)
             for tp in partitions
-            if context.topics.has_partition(*tp)
         }
         return _append_all(context, request, message, _refusals(request, errors))
-    if context.transactions.is_admitted(transactional_id, producer, partitions):
+    admitted = context.transactions.is_admitted(transactional_id, producer, partitions)
+    if admitted or not partitions:
         return _append_all(context, request, message, _NOTHING_REFUSED)
     return _join_transaction(context, request, message, producer, partitions)
 
@@ -208,7 +208,7 @@ def _join_transaction(
             data.records = None if data.records is None else memoryview(bytearray(data.records))
 
     def admitted(error: ErrorCode) -> None:
-        refused = _refusals(request, dict.fromkeys(existing, error))
+        refused = _refusals(request, dict.fromkeys(partitions, error))
         try:
             reply = _append_all(context, request, message, refused)
         except ConnectionMustClose as must_close:
@@ -219,8 +219,7 @@ def _join_transaction(
         else:
             pending.resolve(reply)
 
-    existing = [tp for tp in partitions if context.topics.has_partition(*tp)]
-    context.transactions.admit(message.transactional_id, producer, existing, admitted)
+    context.transactions.admit(message.transactional_id, producer, partitions, admitted)
     return pending
 
 
@@ -302,8 +301,12 @@ def _reject(
 
 
 def _refuse_all(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
-    """Nothing is appended, for a reason that has to do with no partition alone."""
-    return ProduceResponse(
+    """Nothing is appended, for a reason that has to do with no partition alone.
+
+    Raises:
+        ConnectionMustClose: with acks=0.
+    """
+    response = ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
@@ -320,6 +323,9 @@ def _refuse_all(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
             for topic in message.topic_data
         ]
     )
+    if message.acks == ACKS_NONE:
+        _close_on_error(response)
+    return response
 
 
 def _close_on_error(response: ProduceResponse) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ from protocol.error_codes import ErrorCode
 from tests.integration.test_groups_consumer import beat, join
 from tests.integration.test_transactions_v2 import end, write
 from tests.integration.test_transactions_wire import Session
-from tests.support.broker import ConnectionClosed, RunningBroker, batch
+from tests.support.broker import RunningBroker, batch, running_broker
 
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED
@@ -128,6 +129,26 @@ async def test_a_producer_asks_for_an_epoch_after_what_timed_out(
     assert await write(session, "next") == [NONE]
     assert await end(session) == (NONE, session.producer_id, first + 2)
     assert await session.read() == ["next"]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_a_restart_forgets_nothing_of_what_timed_out(tmp_path: Path, version: int) -> None:
+    async with running_broker(tmp_path) as broker:
+        session = await Session.open(broker)
+        await begin(session, timeout_ms=1)
+        first = session.epoch
+        assert await write(session, "too late") == [NONE]
+        await time_out(broker)
+    async with running_broker(tmp_path) as broker:
+        session.client = await broker.client()
+        if version == 5:
+            again = await end(session, is_commit=False)
+            assert again == (NONE, session.producer_id, first + 1)
+        else:
+            assert await reclaim(session, first, version) == (NONE, first + 1)
+        assert await write(session, "next") == [NONE]
+        assert (await end(session))[0] == NONE
+        assert await session.read() == ["next"]
 
 
 async def test_a_producer_is_fenced_once_another_one_has_come(broker: RunningBroker) -> None:
@@ -240,12 +261,8 @@ async def test_a_write_that_is_not_acknowledged_by_all_joins_too(broker: Running
     await begin(session)
     assert await produce(session, 12, "x", own_batch(session), acks=1) == [NONE]
     data = PartitionProduceData(index=1, records=own_batch(session))
-    request = ProduceRequest(
-        transactional_id="x",
-        acks=0,
-        timeout_ms=5000,
-        topic_data=[TopicProduceData(name="t", partition_data=[data])],
-    )
+    topic = TopicProduceData(name="t", partition_data=[data])
+    request = ProduceRequest(transactional_id="x", acks=0, timeout_ms=5000, topic_data=[topic])
     session.client.send(request, 12)
     session.client.forget_last()
     while (error := (await end(session))[0]) != NONE:
@@ -253,8 +270,36 @@ async def test_a_write_that_is_not_acknowledged_by_all_joins_too(broker: Running
     assert (await session.read(), await session.read(1)) == (["v"], ["v"])
     session.client.send(request, 12)  # of the transaction that is over
     session.client.forget_last()
-    with pytest.raises((ConnectionClosed, ConnectionError)):
-        await session.end()
+    assert await session.client.is_closed_by_broker()
+
+
+@pytest.mark.parametrize("name", [None, "nosuch"])
+@pytest.mark.parametrize("version", [8, 12])
+async def test_a_refused_write_that_has_no_answer_ends_the_connection(
+    broker: RunningBroker, version: int, name: str | None
+) -> None:
+    session = await Session.open(broker)
+    await begin(session)
+    data = PartitionProduceData(index=0, records=own_batch(session))
+    topic = TopicProduceData(name="t", partition_data=[data])
+    request = ProduceRequest(transactional_id=name, acks=0, timeout_ms=5000, topic_data=[topic])
+    session.client.send(request, version)
+    session.client.forget_last()
+    assert await session.client.is_closed_by_broker()
+
+
+async def test_a_write_to_nowhere_begins_no_transaction(broker: RunningBroker) -> None:
+    session = await Session.open(broker)
+    await begin(session)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await produce(session, 12, "x", own_batch(session), topic="nosuch") == [unknown]
+    found = broker.broker.transactions.find("x")
+    assert found is not None
+    assert found.state is TxnState.EMPTY
+    plain = batch("v", timestamp=time.time_ns() // 1_000_000)
+    batches = (plain, plain, own_batch(session))
+    assert await produce(session, 12, "x", *batches) == [NONE, NONE, unknown]
+    assert (await end(session))[0] == NOT_OPEN
 
 
 # -- requests of the coordinator -------------------------------------------------------------------
