@@ -6,6 +6,7 @@ import pytest
 
 from cli import group
 from client.descriptions import GroupInfo
+from client.offsets import EARLIEST
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition
 
 STAYS, GOES = TopicPartition("stays", 0), TopicPartition("goes", 0)
@@ -41,7 +42,7 @@ class FakeAdmin:
     async def list_offsets(self, wanted: dict[TopicPartition, int]) -> Any:
         # A broker is asked for a minute whether a missing partition comes to be.
         assert list(wanted) == [STAYS]
-        return {STAYS: OffsetAndTimestamp(0 if wanted[STAYS] == group.EARLIEST else 9, -1, 0)}
+        return {STAYS: OffsetAndTimestamp(0 if wanted[STAYS] == EARLIEST else 9, -1, 0)}
 
     first_records = list_offsets
 
@@ -54,7 +55,7 @@ async def test_positions_in_a_deleted_topic_are_left_and_named(
 ) -> None:
     monkeypatch.setattr(group, "Admin", FakeAdmin)
     options: dict[str, Any] = {"execute": True, "may_be_new": False}
-    moves = await group._reset("h:1", "g", (), group.EARLIEST, **options)
+    moves = await group._reset("h:1", "g", (), EARLIEST, **options)
     assert moves == [(STAYS, 5, 0)]
     assert FakeAdmin.moved == {STAYS: 0}
     assert "they do not exist any more: goes-0" in capsys.readouterr().err
