@@ -27,7 +27,7 @@ EVERY_BOUND = [
 @pytest.mark.parametrize(("codec", "level"), EVERY_LEVEL)
 async def test_level_within_the_bounds_works(client: RawClient, codec: str, level: int) -> None:
     configs = {"compression_type": codec, f"compression_{codec}_level": str(level)}
-    await create_topic(client, "t", **configs)
+    await create_topic(client, "t", 1, **configs)
     values = [f"{index} {'tide ' * index}" for index in range(50)]
     for offset, sent in ((0, batch(*values)), (50, batch(*values, codec=Codec.SNAPPY))):
         answer = await produce(client, "t", sent)
@@ -45,6 +45,7 @@ async def test_level_at_a_bound_works_with_large_batches(
     await create_topic(
         client,
         "t",
+        1,
         compression_type=codec,
         max_message_bytes="30000000",
         **{f"compression_{codec}_level": str(level)},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.handlers import produce as produce_handler
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RunningBroker, batch
 from tests.support.requests import create_topic, fetch, produce, produce_request, values_of
@@ -99,6 +100,7 @@ async def test_slow_disk_times_the_request_out_and_not_the_record(
     await create_topic(client, "t")
     gate = threading.Event()
     monkeypatch.setattr(os, "fdatasync", lambda _: gate.wait(10))
+    monkeypatch.setattr(produce_handler, "PATIENCE_MS", 20)
     request = produce_request("t", batch("a"))
     request.timeout_ms = 50
     answer = (await client.request(request, 9)).responses[0].partition_responses[0]

@@ -36,6 +36,7 @@ class FakeLog:
         self.config = SimpleNamespace(flush_policy=policy, flush_messages=flush_messages)
         self.log_end_offset = 0
         self.durable_offset = 0
+        self.high_watermark = 0
         self.gate = threading.Event()
         self.gate.set()
         self.running = 0
@@ -49,7 +50,7 @@ class FakeLog:
         if self.error is not None:
             raise self.error
         self.syncs.append(ticket.end_offset)
-        self.durable_offset = ticket.end_offset
+        self.durable_offset = self.high_watermark = ticket.end_offset
 
 
 class Bench:
@@ -237,3 +238,35 @@ async def test_refused_appends_are_reported_once_and_their_end_too(
     assert len(lines) == 2
     assert "No space left" in lines[0]
     assert "succeed again" in lines[1]
+
+
+async def test_acknowledged_end_is_known_until_it_is_durable() -> None:
+    bench, log = Bench(), FakeLog()
+    commits, fake = bench.commits, cast(Any, log)
+    log.gate.clear()
+    log.log_end_offset = 3
+    commits.appended(fake, 100)
+    for next_offset in (2, 3, 1):
+        commits.acknowledge(fake, next_offset)
+    assert commits.acknowledged_end(fake) == 3
+    log.gate.set()
+    await commits.drain()
+    assert commits.acknowledged_end(fake) == 0
+    commits.acknowledge(fake, 3)
+    assert not commits._acknowledged, "nothing is remembered of what is durable"
+    await commits.stop()
+
+
+async def test_acknowledged_end_is_forgotten_with_its_log() -> None:
+    bench, log = Bench(), FakeLog()
+    commits, fake = bench.commits, cast(Any, log)
+    log.error = LogOffline(log.path, "Input/output error")
+    log.log_end_offset = 1
+    commits.appended(fake, 100)
+    commits.acknowledge(fake, 1)
+    await commits.drain()
+    assert not commits._acknowledged
+    commits.acknowledge(fake, 1)
+    commits.log_closed(fake)
+    assert not commits._acknowledged
+    await commits.stop()
