@@ -42,7 +42,7 @@ async def filled(directory: Path) -> None:
         client = await running.client()
         for topic in ("t", "other"):
             size = PER_SEGMENT * len(records(0))
-            await create_topic(client, topic, **{"segment.bytes": str(size)})
+            await create_topic(client, topic, segment_bytes=str(size))
             for number in range(RECORDS):
                 assert (await produce(client, topic, records(number))).error_code == 0
         async with Admin(running.bootstrap) as admin:

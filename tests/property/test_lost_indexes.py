@@ -68,9 +68,9 @@ def spoiled(content: bytes, damage: str, entry: struct.Struct) -> bytes:
     }[damage]
 
 
-def filled(timestamps: list[int], **settings: object) -> LogHarness:
+def filled(timestamps: list[int]) -> LogHarness:
     """A batch for each timestamp and its two predecessors, so that maxima lie anywhere in one."""
-    log = LogHarness(index_interval_bytes=250, segment_bytes=1200, **settings)
+    log = LogHarness(index_interval_bytes=250, segment_bytes=1200)
     for number, timestamp in enumerate(timestamps):
         log.append(timestamp, max(0, timestamp - number % 3), flush=False)
     log.log.flush()
