@@ -94,7 +94,7 @@ async def test_a_partition_that_does_not_exist_is_refused_before_the_member(
     topic_id = await create_topic(client, "t", 2)
     await join(client)
     for version, other in ((2, ErrorCode.UNSUPPORTED_VERSION), (9, STALE)):
-        facts = {"member_id": "m1", "generation_id_or_member_epoch": 7}
+        facts: dict[str, Any] = {"member_id": "m1", "generation_id_or_member_epoch": 7}
         assert await commit(client, version, 0, 9, **facts) == [[other, UNKNOWN]]
         assert await commit(client, version, 0, name="nosuch", **facts) == [[UNKNOWN]]
     assert await commit(client, 10, 0, -1, 9, topic_id=topic_id, member_id="x") == [
@@ -107,7 +107,7 @@ async def test_a_partition_that_does_not_exist_is_refused_before_the_member(
 async def test_a_member_is_refused_before_its_metadata(client: RawClient) -> None:
     await create_topic(client, "t")
     await join(client)
-    facts = {"member_id": "m1", "metadata": "x" * 5000}
+    facts: dict[str, Any] = {"member_id": "m1", "metadata": "x" * 5000}
     stale = await commit(client, 9, 0, generation_id_or_member_epoch=7, **facts)
     assert stale == [[STALE]]
     large = await commit(client, 9, 0, generation_id_or_member_epoch=1, **facts)
@@ -138,7 +138,8 @@ async def test_offsets_of_kept_partitions_are_taken_in_an_epoch_that_is_over(
     assert (await beat(client, "m2", 2)).assignment is not None
 
     async def at(member_id: str, epoch: int, *indexes: int) -> list[list[int]]:
-        facts = {"member_id": member_id, "generation_id_or_member_epoch": epoch}
+        facts: dict[str, Any] = {"member_id": member_id}
+        facts["generation_id_or_member_epoch"] = epoch
         return await commit(client, 9, *indexes, **facts)
 
     assert await at("m1", 1, index) == [[NONE]]
@@ -202,7 +203,7 @@ async def test_a_group_that_is_deleted_twice_in_a_request_is_answered_once(
 
 
 async def test_a_sync_has_to_name_the_protocol(client: RawClient) -> None:
-    async def sync(version: int, group_id: str = "g", **names: str | None) -> int:
+    async def sync(version: int, group_id: str = "g", **names: Any) -> int:
         request = SyncGroupRequest(group_id=group_id, generation_id=1, member_id="m", **names)
         code: int = (await client.request(request, version)).error_code
         return code
@@ -231,7 +232,8 @@ async def test_a_refused_heartbeat_names_no_member(client: RawClient) -> None:
 async def test_a_pattern_means_internal_topics_too(client: RawClient) -> None:
     topic_id = await create_topic(client, "t")
     await commit(client, 8, 0, group_id="makes-the-topic-of-offsets")
-    pattern = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|__consumer_offs.*"}
+    pattern: dict[str, Any] = {"subscribed_topic_names": None}
+    pattern["subscribed_topic_regex"] = "t|__consumer_offs.*"
     given = (await join(client, **pattern)).assignment.topic_partitions
     assert len(given) == 2
     assert topic_id in [each.topic_id for each in given]
