@@ -169,6 +169,15 @@ def test_the_example_of_the_docs_archives_and_restores_on_standalone_workers_out
     assert restored.returncode == 0, restored.stderr[-3000:]
     assert json.loads(restored.stdout.splitlines()[-1])["rows"] == 1000
     assert [end >= 500 for end in broker.ends(again)] == [True, True]
+
+
+@pytest.mark.slow
+def test_a_query_of_the_page_runs_on_standalone_workers_out_of_the_zip(
+    broker: Broker, submit: Submit
+) -> None:
+    topic = broker.topic(2)
+    for partition in range(2):
+        broker.produce(topic, partition, 500, first=500 * partition)
     query = blocks("python")[0].replace("127.0.0.1:9092", broker.bootstrap)
     query = query.replace('"flights")', f'"{topic}")').replace("2013-07-0", "2023-11-1")
     (submit.folder / "your_query.py").write_text(f"{query}\nprint('rows', flights.count())\n")
