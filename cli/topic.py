@@ -11,6 +11,7 @@ from cli.failures import CommandFailed
 from cli.options import bootstrap_option, json_option, parse_pairs, run_async
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
 from client.admin import Admin
+from client.descriptions import ConfigEntry, ConfigSource
 from client.errors import BrokerRefused, UnsupportedByBroker
 from client.offsets import EARLIEST, LATEST
 from client.types import OffsetAndTimestamp, TopicPartition
@@ -154,9 +155,14 @@ async def _describe(bootstrap: str, name: str) -> dict[str, Any]:
         "configs": {
             entry.name: entry.value
             for entry in sorted(configs.values(), key=lambda entry: entry.name)
-            if not entry.source.is_default
+            if not entry.source.is_default and not _is_set_for_all(entry)
         },
     }
+
+
+def _is_set_for_all(entry: ConfigEntry) -> bool:
+    """Whether the cluster has it for every topic, as brokers say of min.insync.replicas."""
+    return entry.source is ConfigSource.DYNAMIC_DEFAULT
 
 
 def _offset(hit: OffsetAndTimestamp | None) -> int | None:
