@@ -62,14 +62,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         at=r"topics\[.*\]\.configs.*",
     ),
     Intended(
-        "`min.insync.replicas` has a default of the whole cluster in Kafka, set for eligible "
-        "leader replicas when the cluster was made; here it is the broker's",
-        _CONTROLLED,
-        at=r".*\[min\.insync\.replicas\]\.(config_source|is_default)",
-        ours="5",
-        theirs="3",
-    ),
-    Intended(
         "the internal topics hold records of another number and layout",
         (_K.FETCH, _K.OFFSET_FOR_LEADER_EPOCH),
         sent=_INTERNAL,
@@ -115,11 +107,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         "a partition that stands in a marker twice is written once; Kafka does not answer",
         (_K.WRITE_TXN_MARKERS,),
         sent=r"markers\.topics(\.partition_indexes)?=twice",
-    ),
-    Intended(
-        "a resource may stand in the request twice; Kafka fails and does not answer",
-        (_K.ALTER_CONFIGS,),
-        sent=r"resources=twice",
     ),
     Intended(
         "a member may name a protocol twice, or bring metadata that is no subscription; Kafka "
@@ -219,6 +206,14 @@ INTENDED: Final[tuple[Intended, ...]] = (
         "session, and else not found; Kafka fails internally on those at the ends of the range",
         (_K.FETCH,),
         sent=r".*session_id=.*",
+    ),
+    Intended(
+        "a full fetch without partitions opens no session",
+        (_K.FETCH,),
+        sent=r"session: topics(\.partitions)?=empty",
+        at="session_id",
+        ours="0",
+        theirs="session",
     ),
     Intended(
         "a limit below 0 is seen before the offset is, in Kafka afterwards",
