@@ -234,8 +234,8 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     # -- topics and settings ----------------------------------------------------------------------
     Intended(
-        "versions 10 and 11 of Metadata may ask by id; Kafka refuses the whole request, and "
-        "topics by name and id at once also later",
+        "topics may be asked for by id from version 10 of Metadata on, also beside a name; Kafka "
+        "refuses the whole request before version 12",
         (_K.METADATA,),
         versions=range(10, 12),
     ),
@@ -268,7 +268,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "an index has room for an entry of each kind at least, so `segment.index.bytes` begins at "
-        "12",
+        "24",
         _CONTROLLED,
         sent=r".*configs=segment\.index\.bytes=4",
     ),
