@@ -175,7 +175,7 @@ async def test_a_feature_keeps_the_level_of_the_release(client: RawClient, versi
     good = update("metadata.version", level)
     assert await outcome(good) == (ErrorCode.NONE, [ErrorCode.NONE] if version < 2 else [])
     # As in Kafka the first failure is that of all, in every version.
-    refused = (ErrorCode.INVALID_UPDATE_VERSION, [])
+    refused: tuple[int, list[int]] = (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert await outcome(good, update("metadata.version", level - 1)) == refused
     assert await outcome(update("no.such.feature", 1), good) == refused
     if version > 0:

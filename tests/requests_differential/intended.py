@@ -62,14 +62,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         at=r"topics\[.*\]\.configs.*",
     ),
     Intended(
-        "`min.insync.replicas` has a default of the whole cluster in Kafka, set for eligible "
-        "leader replicas when the cluster was made; here it is the broker's",
-        _CONTROLLED,
-        at=r".*\[min\.insync\.replicas\]\.(config_source|is_default)",
-        ours="5",
-        theirs="3",
-    ),
-    Intended(
         "the internal topics hold records of another number and layout",
         (_K.FETCH, _K.OFFSET_FOR_LEADER_EPOCH),
         sent=_INTERNAL,
@@ -115,11 +107,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         "a partition that stands in a marker twice is written once; Kafka does not answer",
         (_K.WRITE_TXN_MARKERS,),
         sent=r"markers\.topics(\.partition_indexes)?=twice",
-    ),
-    Intended(
-        "a resource may stand in the request twice; Kafka fails and does not answer",
-        (_K.ALTER_CONFIGS,),
-        sent=r"resources=twice",
     ),
     Intended(
         "a member may name a protocol twice, or bring metadata that is no subscription; Kafka "
@@ -221,6 +208,14 @@ INTENDED: Final[tuple[Intended, ...]] = (
         sent=r".*session_id=.*",
     ),
     Intended(
+        "a full fetch without partitions opens no session",
+        (_K.FETCH,),
+        sent=r"session: topics(\.partitions)?=empty",
+        at="session_id",
+        ours="0",
+        theirs="session",
+    ),
+    Intended(
         "a limit below 0 is seen before the offset is, in Kafka afterwards",
         (_K.FETCH,),
         sent=r".*fetch_offset=.*partition_max_bytes=.*",
@@ -239,8 +234,8 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     # -- topics and settings ----------------------------------------------------------------------
     Intended(
-        "versions 10 and 11 of Metadata may ask by id; Kafka refuses the whole request, and "
-        "topics by name and id at once also later",
+        "topics may be asked for by id from version 10 of Metadata on, also beside a name; Kafka "
+        "refuses the whole request before version 12",
         (_K.METADATA,),
         versions=range(10, 12),
     ),
@@ -273,7 +268,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "an index has room for an entry of each kind at least, so `segment.index.bytes` begins at "
-        "12",
+        "24",
         _CONTROLLED,
         sent=r".*configs=segment\.index\.bytes=4",
     ),

@@ -180,6 +180,20 @@ async def test_are_requests_for_no_group_refused() -> None:
     assert answers[0].error is ErrorCode.INVALID_GROUP_ID
 
 
+async def test_has_the_group_without_a_name_members_once_it_has_offsets() -> None:
+    g = await Coordinated.start()
+    c = g.coordinator
+    committed = CommittedOffset(7, -1, "", g.world.clock.wall_ms())
+    c.commit(OffsetCommit(group_id="", offsets=[(("t", 0), committed)]), lambda _: None)
+    assert "" in c.groups
+    answers: list[SyncAnswer] = []
+    request = SyncRequest(member_id="m", generation_id=1, assignments={})
+    c.sync("", request, answers.append)
+    assert answers[0].error is ErrorCode.INVALID_GROUP_ID
+    assert c.heartbeat("", "m", None, 1) is ErrorCode.INVALID_GROUP_ID
+    assert c.leave("", "m", None) is ErrorCode.INVALID_GROUP_ID
+
+
 async def test_does_a_refused_join_leave_a_group_behind() -> None:
     g = await Coordinated.start()
     assert g.join(session_timeout_ms=1)[0].error is ErrorCode.INVALID_SESSION_TIMEOUT
