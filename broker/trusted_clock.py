@@ -16,7 +16,7 @@ from broker.trusted_time import Change, Doubt, TrustedTime
 if TYPE_CHECKING:
     from broker.metrics import Metrics
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tidelog.broker.trusted_clock")
 
 _CONSEQUENCES = {
     Doubt.STEPPED_AHEAD: "Until then nothing is deleted for an age that only the new time gives it",

@@ -54,7 +54,9 @@ class MalformedFrame(ProtocolError):
         """Say what was claimed and what would have been accepted."""
         self.size = size
         self.limit = limit
-        self.foreign = _protocol_of(size.to_bytes(4, "big", signed=True))
+        # A size that was received fits an int32; one that was to be sent may not.
+        prefix = struct.pack(">i", size) if -(2**31) <= size < 2**31 else b""
+        self.foreign = _protocol_of(prefix)
         hint = f"; it begins as {self.foreign} does: {_CURES[self.foreign]}" if self.foreign else ""
         super().__init__(f"frame of {size} bytes is outside 1..{limit}{hint}")
 

@@ -42,7 +42,7 @@ def _changed(admin: AdminClient, kind: Any, name: str) -> dict[str, str]:
     """The settings that somebody has set at run time."""
     resource = ConfigResource(kind, name)
     found = admin.describe_configs([resource])[resource].result(timeout=TIMEOUT_S)
-    dynamic = {1, 2, 3, 8}  # topic, broker, default of all brokers, group
+    dynamic = {1, 2, 8}  # topic, broker, group
     return {entry.name: entry.value for entry in found.values() if entry.source in dynamic}
 
 

@@ -76,14 +76,14 @@ def test_metadata_log_gives_topics_ids_settings_and_producer_ids() -> None:
 def test_settings_that_do_not_exist_here_are_noted() -> None:
     disk = with_metadata(
         kafka_directory("t-0", "t-1"),
-        {"remote.storage.enable": "false", "retention.ms": "5"},
+        {"confluent.placement": "x", "retention.ms": "5"},
         broker={"log.retention.ms": "6", "num.io.threads": "9"},
     )
     found = plan(disk)
     assert found.topics[0].overrides == {"retention.ms": "5"}
     assert found.broker_overrides == {"log.retention.ms": "6"}
     assert [note.partition("=")[0] for note in found.notes] == [
-        "remote.storage.enable",
+        "confluent.placement",
         "num.io.threads",
         found.notes[-1],
     ]
