@@ -21,6 +21,8 @@ Messages never carry payload bytes: they name the place, what was expected and w
 
 from __future__ import annotations
 
+import struct
+
 _HTTP_STARTS = ("GET ", "POST", "PUT ", "HEAD", "DELE", "OPTI", "PATC", "CONN", "PRI ", "HTTP")
 _CURES = {
     "TLS": "the listener speaks Kafka's protocol without TLS; set security.protocol=PLAINTEXT in "
@@ -31,7 +33,7 @@ _CURES = {
 
 def _protocol_of(start: bytes) -> str:
     """Which protocol other than Kafka's begins with four bytes; empty when none is known."""
-    if start[0] in (0x15, 0x16) and start[1] == 0x03:
+    if start[:2] in (b"\x15\x03", b"\x16\x03"):
         # An alert or a handshake of TLS 1.0 to 1.3.
         return "TLS"
     return "HTTP" if start.decode("latin-1") in _HTTP_STARTS else ""
