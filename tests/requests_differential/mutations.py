@@ -48,6 +48,9 @@ SHARED_TOPICS: Final = ("other", "'__consumer_offsets'", "'__transaction_state'"
 NOT_SENT: Final = (
     # The answer hangs on whether the work took as long.
     *((None, "timeout_ms", what) for what in ("1", "2")),
+    # Whose id that is hangs on which case came before.
+    *((None, "producer_id", what) for what in ("one less", "one more")),
+    *((None, "v3_and_below_producer_id", what) for what in ("one less", "one more")),
     # Kafka's controller makes a list of two thousand million assignments, and answers nobody else.
     (ApiKey.CREATE_PARTITIONS, "count", "max"),
     # Kafka's broker waits half a minute for its controller, and asks it nothing else meanwhile.
