@@ -76,15 +76,15 @@ def test_metadata_log_gives_topics_ids_settings_and_producer_ids() -> None:
 def test_settings_that_do_not_exist_here_are_noted() -> None:
     disk = with_metadata(
         kafka_directory("t-0", "t-1"),
-        {"confluent.placement": "x", "retention.ms": "5"},
-        broker={"log.retention.ms": "6", "confluent.balancer.enable": "true"},
+        {"acme.placement": "x", "retention.ms": "5"},
+        broker={"log.retention.ms": "6", "acme.balancer.enable": "true"},
     )
     found = plan(disk)
     assert found.topics[0].overrides == {"retention.ms": "5"}
     assert found.broker_overrides == {"log.retention.ms": "6"}
     assert [note.partition("=")[0] for note in found.notes] == [
-        "confluent.placement",
-        "confluent.balancer.enable",
+        "acme.placement",
+        "acme.balancer.enable",
         found.notes[-1],
     ]
 
