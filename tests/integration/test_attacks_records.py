@@ -75,11 +75,11 @@ LIES: dict[str, tuple[bytes, set[ErrorCode]]] = {
     "control bit": (lie(21, "h", 0x20), {INVALID}),
     "transactional without producer": (
         lie(21, "h", 0x10),
-        {INVALID, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+        {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED},
     ),
-    "transactional, unknown producer": (
+    "transactional without transactional id": (
         batch("a", is_transactional=True, **IDENTITY),
-        {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+        {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED},
     ),
     "base offset": (lie(0, "q", 5), {INVALID}),
     "base offset negative": (lie(0, "q", -5), {INVALID}),
