@@ -9,8 +9,9 @@ A handler is a plain function in `broker/handlers/<api>.py`:
     def handle(context: Context, request: RequestContext, message: XRequest) -> XResponse
 
 and may return the response, `None` (there is no response: Produce with acks=0), or a
-`broker.pending.Pending` that is resolved later.  `async def` handlers are allowed where a request
-needs several waits; they cost a task.  A handler that raises loses only its own request.
+`broker.pending.Pending` that is resolved later.  One that may have much to do is a generator of
+steps (`storage.steps`), which yields wherever others may have a turn, after each element of a list
+for instance.  `async def` handlers are allowed where a request needs several waits; they cost a task.  A handler that raises loses only its own request.
 """
 
 import random
@@ -22,6 +23,7 @@ from broker.clock import Clock
 from broker.pending import Pending
 
 if TYPE_CHECKING:
+    from broker.answers import AnswerMemory
     from broker.fetch_sessions import FetchSessions
     from broker.fetch_waiters import FetchWaiters
     from broker.group_commit import GroupCommit
@@ -57,6 +59,7 @@ class Context:
     space: "SpaceGuard"
     fetch_waiters: "FetchWaiters"
     fetch_sessions: "FetchSessions"
+    answers: "AnswerMemory"
     metrics: "Metrics"
     groups: "GroupCoordinator"
     transactions: "TransactionCoordinator"

@@ -187,6 +187,7 @@ class Broker:
         self.topics = TopicRegistry(self.data_dir, config=self.config, clock=self.clock)
         self.topics.when_deleted(self._forget_topic)
         self._stack.push_async_callback(self.topics.finish)
+        self._stack.callback(self.connections.turns.stop)
 
     def _close_data_dir(self) -> None:
         try:
@@ -215,6 +216,7 @@ class Broker:
                 clock=self.clock,
                 source=self._random,
             ),
+            answers=self.connections.answers,
             metrics=self.metrics,
             groups=self.groups,
             transactions=self.transactions,
@@ -247,7 +249,7 @@ class Broker:
     async def _listen(self, context: Context, listener: Listener, bound: socket.socket) -> None:
         """Accept the clients of one listener; each listener tells its own address."""
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
-        dispatcher = Dispatcher(own)
+        dispatcher = Dispatcher(own, self.connections.turns)
         self._dispatchers.append(dispatcher)
         try:
             server = await asyncio.get_running_loop().create_server(

@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from protocol.errors import ProtocolError
+from storage.errors import StorageError
 
 Result = TypeVar("Result")
 
@@ -46,14 +47,14 @@ class OffLoop(Generic[Result]):
         self.is_done = False
         self._function = function
         self._result: list[Result] = []
-        self._error: OSError | ProtocolError | None = None
+        self._error: OSError | ProtocolError | StorageError | None = None
 
     def run(self) -> None:
-        """Make the call. What OSError or ProtocolError it raised, `result` raises."""
+        """Make the call. What OSError, ProtocolError or StorageError it raised, `result` raises."""
         assert not self.is_done, "an off-loop call runs once"
         try:
             self._result.append(self._function())
-        except (OSError, ProtocolError) as error:
+        except (OSError, ProtocolError, StorageError) as error:
             # Carried over to the thread that asked. Anything else is a mistake of ours.
             self._error = error
         finally:

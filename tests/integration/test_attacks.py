@@ -14,7 +14,7 @@ import pytest
 
 from broker.connection import PROGRESS_WINDOW_TICKS
 from protocol.api_keys import SUPPORTED, ApiKey
-from protocol.compiled import REQUEST_ELEMENTS_MAX
+from protocol.primitives import REQUEST_ELEMENTS_MAX
 from tests.support.broker import broker_process
 from tests.support.siege import framed, request_bytes, siege
 

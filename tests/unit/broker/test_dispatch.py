@@ -10,6 +10,7 @@ from broker.dispatch import Dispatcher, Exchange
 from broker.errors import ConnectionMustClose
 from broker.metrics import Metrics
 from broker.pending import Pending
+from broker.turns import Turns
 from protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.api.metadata import MetadataRequest, MetadataResponse
@@ -37,7 +38,9 @@ class Bench:
 
     def __init__(self) -> None:
         self.metrics = Metrics()
-        self.dispatcher = Dispatcher(cast(Context, SimpleNamespace(metrics=self.metrics)))
+        self.dispatcher = Dispatcher(
+            cast(Context, SimpleNamespace(metrics=self.metrics)), Turns()
+        )
 
     def handle(self, key: ApiKey, handler: Any) -> None:
         self.dispatcher._routes[key].handler = handler

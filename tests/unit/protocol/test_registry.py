@@ -25,7 +25,7 @@ from protocol.api.metadata import (
 )
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
-from protocol.compiled import REQUEST_ELEMENTS_MAX
+from protocol.primitives import REQUEST_ELEMENTS_MAX
 from protocol.errors import MalformedRequest, UnsupportedVersion
 from protocol.frames import encode_frame
 from protocol.primitives import Direction
