@@ -242,5 +242,10 @@ def _count(answered: int, data: bytes) -> tuple[int, bytes]:
     return answered, data[position:]
 
 
+def _status_bytes(pid: int, name: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition(f"{name}:")[2].split()[0]) * 1024
+
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,6 +8,9 @@ peer has to read them, and what it leaves unread lies in this process. As it bec
 * at the limit, the connection with the most unread bytes is cut, until there is room again. Whoever
   reads its answers has none there and is not concerned.
 
+An answer to Fetch that is being made in steps is reserved from its first byte on, until the
+connection has it.
+
 Cost: nobody is asked how much is unread when an answer is made. What was made since the last look
 is counted as unread, and only when that could pass the limit are all connections looked at.
 
@@ -45,8 +48,8 @@ class AnswerMemory:
         cut: connections that were closed for what they left unread.
     """
 
-    __slots__ = ("_connections", "_looked_bytes", "_made_then", "cut", "limit_bytes",
-                 "look_at", "made_bytes")  # fmt: skip
+    __slots__ = ("_connections", "_leases", "_looked_bytes", "_made_then", "_reserved_bytes",
+                 "cut", "limit_bytes", "look_at", "made_bytes")  # fmt: skip
 
     def __init__(self, limit_bytes: int, connections: Callable[[], Iterable[Unread]]) -> None:
         """Keep what `connections()` hold below `limit_bytes`."""
@@ -54,15 +57,17 @@ class AnswerMemory:
         self.made_bytes = 0
         self.cut = 0
         self._connections = connections
+        self._leases: dict[int, int] = {}
+        self._reserved_bytes = 0
         self._looked_bytes = 0
         self._made_then = 0
         self.look_at = 0
 
     @property
     def unread_bytes(self) -> int:
-        """What all connections hold, as it is now."""
+        """What all connections hold, as it is now, and what is reserved."""
         self._look()
-        return self._looked_bytes
+        return self._looked_bytes + self._reserved_bytes
 
     def fetch_bytes(self, wanted_bytes: int) -> int:
         """How much of `wanted_bytes` a Fetch may be answered with; one batch more may be."""
@@ -70,6 +75,20 @@ class AnswerMemory:
             return wanted_bytes
         self._look()
         return max(0, min(wanted_bytes, self._room() // FETCH_SHARE))
+
+    def reserve(self, size_bytes: int) -> None:
+        """Count `size_bytes` more (or fewer, if negative) for answers that are being made."""
+        self._reserved_bytes += size_bytes
+        assert self._reserved_bytes >= 0, "an answer's memory was given back twice"
+
+    def lease(self, answer: object, size_bytes: int) -> None:
+        """What is reserved for `answer` stays so until `release`."""
+        self._leases[id(answer)] = size_bytes
+
+    def release(self, answer: object) -> None:
+        """`answer` is the connection's from here on, or nobody's."""
+        if self._leases:
+            self.reserve(-self._leases.pop(id(answer), 0))
 
     def check(self) -> None:
         """To be called when answers were made: cut those who read least if they are too much."""
@@ -90,7 +109,8 @@ class AnswerMemory:
             self._looked_bytes -= unread
 
     def _room(self) -> int:
-        return self.limit_bytes - self._looked_bytes - (self.made_bytes - self._made_then)
+        made_since = self.made_bytes - self._made_then
+        return self.limit_bytes - self._looked_bytes - made_since - self._reserved_bytes
 
     def _look(self) -> None:
         self._looked_bytes = sum(map(_unread, self._connections()))

@@ -1,8 +1,9 @@
 """All connections together: the limits that only make sense over the sum of them.
 
 Owns the set of open connections, the per-address count, the request-memory budget, the memory of
-unread answers (`broker.answers`), the turns (`broker.turns`) and the once-a-second sweep that finds idle, trickling and stalled peers.  One sweep over all connections
-costs less than a timer per connection, and a connection notes its activity by copying `tick`.
+unread answers (`broker.answers`), the turns (`broker.turns`) and the once-a-second sweep that finds
+idle, trickling and stalled peers.  One sweep over all connections costs less than a timer per
+connection, and a connection notes its activity by copying `tick`.
 
 Invariant: `memory_bytes` is the sum of `held_bytes` over all connections.
 

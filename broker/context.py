@@ -11,7 +11,8 @@ A handler is a plain function in `broker/handlers/<api>.py`:
 and may return the response, `None` (there is no response: Produce with acks=0), or a
 `broker.pending.Pending` that is resolved later.  One that may have much to do is a generator of
 steps (`storage.steps`), which yields wherever others may have a turn, after each element of a list
-for instance.  `async def` handlers are allowed where a request needs several waits; they cost a task.  A handler that raises loses only its own request.
+for instance.  `async def` handlers are allowed where a request needs several waits; they cost a
+task.  A handler that raises loses only its own request.
 """
 
 import random
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from broker.space import SpaceGuard
     from broker.topics import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
+    from broker.turns import Turns
     from config import BrokerConfig
 
 
@@ -59,6 +61,7 @@ class Context:
     space: "SpaceGuard"
     fetch_waiters: "FetchWaiters"
     fetch_sessions: "FetchSessions"
+    turns: "Turns"
     answers: "AnswerMemory"
     metrics: "Metrics"
     groups: "GroupCoordinator"

@@ -9,9 +9,9 @@ and no semantics of any API (the handlers do).
           -> handler                             raises: logged, answered or closed, never spread
           -> answer: at once | none | Exchange   an Exchange is an answer that comes later
 
-A handler may be a generator of steps (`storage.steps`): it is served in slices, and answered at once
-when one slice is enough (`broker.turns`).  A request with many elements, or a large one without
-records, is decoded and its answer encoded in the side thread, since neither can be sliced.
+A handler may be a generator of steps (`storage.steps`): it is served in slices, and answered at
+once when one slice is enough (`broker.turns`).  A request with many elements, or a large one
+without records, is decoded and its answer encoded in the side thread: neither can be sliced.
 
 The boundary in `_attempt` is one of the two places in the broker that catch everything: a bug in a
 handler, or in the encoding of its answer, must cost one request.  `CancelledError` is not an
@@ -32,7 +32,7 @@ from broker.context import Context, Handler, RequestContext
 from broker.errors import ConnectionMustClose
 from broker.handlers import handler_of
 from broker.pending import Pending
-from broker.turns import SLICE_NS, Turns, Work
+from broker.turns import SLICE_NS, Work
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
 from protocol.error_codes import ErrorCode
@@ -107,7 +107,7 @@ class Exchange:
 
     `parts` is None until it is, and an empty list when there is nothing to send.  The `when_done`
     callback runs when one of `parts` and `close_reason` is set, and once before that if
-    `may_be_overtaken` becomes true. `needs_frame` says that the request's bytes are still worked on.
+    `may_be_overtaken` becomes true. `needs_frame`: the request's bytes are still worked on.
     """
 
     __slots__ = (
@@ -225,10 +225,10 @@ class _TaskReply(Pending[Any]):
 class Dispatcher:
     """Routes frames to handlers.  One per broker, loop thread only."""
 
-    def __init__(self, context: Context, turns: Turns) -> None:
-        """Serve every supported API; what takes long takes `turns`."""
+    def __init__(self, context: Context) -> None:
+        """Serve every supported API."""
         self._context = context
-        self._turns = turns
+        self._turns = context.turns
         self._routes = {
             int(key): Route(key, versions, context.metrics.api(key))
             for key, versions in SUPPORTED.items()
@@ -299,9 +299,7 @@ class Dispatcher:
             route.handler = handler_of(route.api_key)
         reply, error = _attempt(route.handler, self._context, request, message)
         if type(reply) is GeneratorType:
-            reply, error = _attempt(
-                self._turns.begin, self._answer_in_steps(route, request, reply)
-            )
+            reply, error = _attempt(self._turns.begin, self._answer_in_steps(route, request, reply))
         return reply if error is None else _failure_response(route, request.api_version, error)
 
     def _serve_aside(
@@ -340,11 +338,14 @@ class Dispatcher:
             return self._spawn(reply)
         if reply is None or isinstance(reply, Pending):
             return reply
-        if not is_long and time.perf_counter_ns() < end_ns:
-            return reply
-        version, correlation_id = request.api_version, request.correlation_id
-        parts = yield from off_loop(lambda: _encode(route, version, correlation_id, reply))
-        return _Encoded(parts)
+        try:
+            if not is_long and time.perf_counter_ns() < end_ns:
+                return reply
+            version, correlation_id = request.api_version, request.correlation_id
+            parts = yield from off_loop(lambda: _encode(route, version, correlation_id, reply))
+            return _Encoded(parts)
+        finally:
+            self._context.answers.release(reply)
 
     def _spawn(self, coroutine: Any) -> "_TaskReply":
         task = asyncio.get_running_loop().create_task(coroutine)

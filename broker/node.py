@@ -216,6 +216,7 @@ class Broker:
                 clock=self.clock,
                 source=self._random,
             ),
+            turns=self.connections.turns,
             answers=self.connections.answers,
             metrics=self.metrics,
             groups=self.groups,
@@ -249,7 +250,7 @@ class Broker:
     async def _listen(self, context: Context, listener: Listener, bound: socket.socket) -> None:
         """Accept the clients of one listener; each listener tells its own address."""
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
-        dispatcher = Dispatcher(own, self.connections.turns)
+        dispatcher = Dispatcher(own)
         self._dispatchers.append(dispatcher)
         try:
             server = await asyncio.get_running_loop().create_server(

@@ -18,12 +18,13 @@ Tests and tools, which serve nobody, drive the same generators with `run_steps`.
 Read next: `storage.compaction`.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from protocol.errors import ProtocolError
 from storage.errors import StorageError
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SLICE_RECORDS: Final = 2048
@@ -31,6 +32,9 @@ SLICE_RECORDS: Final = 2048
 
 SLICE_BYTES: Final = 1 << 20
 """Bytes read or written in one slice."""
+
+_FEW: Final = 8
+"""So many items are no reason to let others in."""
 
 
 class OffLoop(Generic[Result]):
@@ -77,6 +81,17 @@ def off_loop(function: Callable[[], Result]) -> Steps[Result]:
     call: OffLoop[Result] = OffLoop(function)
     yield call  # type: ignore[misc]
     return call.result()
+
+
+def each(items: Collection[Item], make: Callable[[Item], Result]) -> Steps[list[Result]]:
+    """`make` of every item, a step for each unless they are few."""
+    if len(items) <= _FEW:
+        return [make(item) for item in items]
+    made = []
+    for item in items:
+        made.append(make(item))
+        yield None
+    return made
 
 
 def run_steps(steps: Steps[Result]) -> Result:

@@ -6,6 +6,8 @@ that could be cancelled (null replicas).
 Source: KIP-455, KIP-860; Kafka `ReplicationControlManager.alterPartitionReassignments`.
 """
 
+from functools import partial
+
 from broker.context import Context, RequestContext
 from protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -15,22 +17,21 @@ from protocol.api.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps, each
 
 
 def handle(
     context: Context, request: RequestContext, message: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+) -> Steps[AlterPartitionReassignmentsResponse]:
     """The outcome for every partition."""
-    return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=message.allow_replication_factor_change,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[_reassign(context, topic.name, asked) for asked in topic.partitions],
-            )
-            for topic in message.topics
-        ],
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=message.allow_replication_factor_change
     )
+    for topic in message.topics:
+        partitions = yield from each(topic.partitions, partial(_reassign, context, topic.name))
+        response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+        yield None
+    return response
 
 
 def _reassign(

@@ -17,6 +17,7 @@ from protocol.api.delete_records import (
     DeleteRecordsTopicResult,
 )
 from storage.errors import OffsetOutOfRange
+from storage.steps import Steps
 
 HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1
@@ -24,20 +25,19 @@ _NO_LOW_WATERMARK = -1
 
 def handle(
     context: Context, request: RequestContext, message: DeleteRecordsRequest
-) -> DeleteRecordsResponse:
+) -> Steps[DeleteRecordsResponse]:
     """Move every partition's start and answer with where it is now."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _delete(context, topic.name, partition.partition_index, partition.offset)
-                    for partition in topic.partitions
-                ],
+    response = DeleteRecordsResponse()
+    for topic in message.topics:
+        result = DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(result)
+        for asked in topic.partitions:
+            result.partitions.append(
+                _delete(context, topic.name, asked.partition_index, asked.offset)
             )
-            for topic in message.topics
-        ]
-    )
+            yield None
+        yield None
+    return response
 
 
 def _delete(

@@ -18,15 +18,23 @@ from protocol.api.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from storage.steps import Steps
 
 
 def handle(
     context: Context, request: RequestContext, message: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+) -> Steps[DescribeConfigsResponse]:
     """Describe every resource; each has its own error."""
-    return DescribeConfigsResponse(
-        results=[_describe(context, message, asked) for asked in message.resources]
-    )
+    results = []
+    described: dict[object, DescribeConfigsResult] = {}
+    for asked in message.resources:
+        key = (asked.resource_type, asked.resource_name, tuple(asked.configuration_keys or ()))
+        result = described.get(key)
+        if result is None:
+            result = described[key] = _describe(context, message, asked)
+            yield None
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

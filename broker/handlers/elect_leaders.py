@@ -6,6 +6,8 @@ left out, so that nothing at all is the answer of a healthy cluster.
 Source: KIP-183, KIP-460; Kafka `ReplicationControlManager.electLeaders`.
 """
 
+from functools import partial
+
 from broker.context import Context, RequestContext
 from protocol.api.elect_leaders import (
     ElectLeadersRequest,
@@ -14,23 +16,21 @@ from protocol.api.elect_leaders import (
     ReplicaElectionResult,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps, each
 
 
 def handle(
     context: Context, request: RequestContext, message: ElectLeadersRequest
-) -> ElectLeadersResponse:
+) -> Steps[ElectLeadersResponse]:
     """The outcome for every partition that was named."""
-    return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=asked.topic,
-                partition_result=[
-                    _elect(context, asked.topic, partition) for partition in asked.partitions
-                ],
-            )
-            for asked in message.topic_partitions or ()
-        ]
-    )
+    response = ElectLeadersResponse()
+    for asked in message.topic_partitions or ():
+        results = yield from each(asked.partitions, partial(_elect, context, asked.topic))
+        response.replica_election_results.append(
+            ReplicaElectionResult(topic=asked.topic, partition_result=results)
+        )
+        yield None
+    return response
 
 
 def _elect(context: Context, name: str, partition: int) -> PartitionResult:

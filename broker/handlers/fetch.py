@@ -26,6 +26,7 @@ from broker.fetch_read import FetchReader
 from broker.fetch_sessions import FetchPlan, FetchTarget
 from broker.fetch_waiters import FetchWaiter
 from broker.pending import Pending
+from broker.turns import Work
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -33,27 +34,29 @@ from protocol.api.fetch import (
     PartitionData,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    pass
 
 MAX_WAIT_MS = 300_000
 """The longest a fetch is parked, whatever the client asks."""
 
 ENOUGH_BYTES = 2 * 1024 * 1024
-"""What an incremental fetch is given at most, unless it waits for more: reading sixteen megabytes
-before the first byte is sent makes the client wait and leaves the processor's caches cold. The
-partitions that got nothing are the first of the next answer (`FetchSession.move_to_end`)."""
+"""What a partition, and an incremental fetch in all, is given at most, unless it waits for more:
+reading sixteen megabytes before the first byte is sent makes the client wait, and everybody else,
+and leaves the processor's caches cold. The partitions that got nothing are the first of the next
+answer (`FetchSession.move_to_end`)."""
 
 
 def handle(
     context: Context, request: RequestContext, message: FetchRequest
-) -> FetchResponse | Pending[FetchResponse]:
+) -> Steps[FetchResponse | Pending[FetchResponse]]:
     """Answer with what there is, or wait for `min_bytes` at most `max_wait_ms`."""
     plan = context.fetch_sessions.plan(message, request.api_version)
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
-    return _Fetch(context, request, message, plan).start()
+    return (yield from _Fetch(context, request, message, plan).start())
 
 
 class _Fetch:
@@ -66,8 +69,10 @@ class _Fetch:
         "_min_bytes",
         "_pending",
         "_plan",
+        "_reserved_bytes",
         "_version",
         "_waiter",
+        "_work",
     )
 
     def __init__(
@@ -79,40 +84,69 @@ class _Fetch:
         self._version = request.api_version
         self._min_bytes = min(message.min_bytes, message.max_bytes, context.config.fetch_max_bytes)
         self._deadline_ms = 0
+        self._reserved_bytes = 0
         self._pending: Pending[FetchResponse] | None = None
         self._waiter: FetchWaiter | None = None
+        self._work: Work | None = None
 
-    def start(self) -> FetchResponse | Pending[FetchResponse]:
+    def start(self) -> Steps[FetchResponse | Pending[FetchResponse]]:
         """The answer, or a promise of it when there is too little to read now."""
         max_wait_ms = min(self._message.max_wait_ms, MAX_WAIT_MS)
-        parts, bytes_read = self._read()
-        if max_wait_ms <= 0 or self._is_enough(parts, bytes_read):
-            return self._answer(parts)
         self._deadline_ms = self._context.clock.monotonic_ms() + max_wait_ms
-        self._pending = Pending(self._forget)
-        self._park(bytes_read, max_wait_ms)
-        return self._pending
+        try:
+            while True:
+                parts, bytes_read = yield from self._read()
+                if max_wait_ms <= 0 or self._is_enough(parts, bytes_read):
+                    response = self._answer(parts)
+                    self._context.answers.lease(response, self._reserved_bytes)
+                    self._reserved_bytes = 0
+                    return response
+                if self._park(parts, bytes_read, max_wait_ms):
+                    self._pending = Pending(self._forget)
+                    return self._pending
+        finally:
+            self._reserve(0)
 
-    def _read(self) -> tuple[list[tuple[FetchTarget, PartitionData]], int]:
+    def _read(self) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], int]]:
         """The parts of an answer, and their bytes: a portion, if that is what is waited for."""
         max_bytes = self._message.max_bytes
         if self._plan.is_incremental:
             portion = min(max_bytes, max(ENOUGH_BYTES, 2 * self._min_bytes))
-            parts, bytes_read = self._read_up_to(portion)
+            parts, bytes_read = yield from self._read_up_to(portion)
             if bytes_read == 0 or bytes_read >= self._min_bytes:
                 return parts, bytes_read
             # What is missing may be there, in a batch that is larger than the portion.
-        return self._read_up_to(max_bytes)
+        return (yield from self._read_up_to(max_bytes))
 
-    def _read_up_to(self, max_bytes: int) -> tuple[list[tuple[FetchTarget, PartitionData]], int]:
+    def _read_up_to(
+        self, max_bytes: int
+    ) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], int]]:
+        self._reserve(0)
         reader = FetchReader(
             self._context,
             version=self._version,
             isolation_level=self._message.isolation_level,
             max_bytes=max_bytes,
+            partition_max_bytes=max(ENOUGH_BYTES, 2 * self._min_bytes),
         )
-        parts = [(target, reader.read(target)) for target in self._plan.targets]
+        parts: list[tuple[FetchTarget, PartitionData]] = []
+        for target in self._plan.targets:
+            if parts:
+                yield None
+            parts.append((target, (yield from reader.read(target))))
+            self._reserve(reader.bytes_read)
+        if reader.was_cut:
+            self._min_bytes = min(self._min_bytes, reader.bytes_read)
+        if reader.bytes_allowed < self._min_bytes:
+            # Unread answers of all clients leave no room for more, so there is no use in waiting.
+            self._min_bytes = max(1, reader.bytes_allowed)
         return parts, reader.bytes_read
+
+    def _reserve(self, size_bytes: int) -> None:
+        """Hold so much memory for the answer, in place of what was held before."""
+        if size_bytes != self._reserved_bytes:
+            self._context.answers.reserve(size_bytes - self._reserved_bytes)
+            self._reserved_bytes = size_bytes
 
     def _is_enough(self, parts: list[tuple[FetchTarget, PartitionData]], bytes_read: int) -> bool:
         if bytes_read >= self._min_bytes or not parts:
@@ -122,35 +156,56 @@ class _Fetch:
             for _, data in parts
         )
 
-    def _park(self, bytes_read: int, max_wait_ms: int) -> None:
-        waiter = FetchWaiter(self._logs(), self._min_bytes - bytes_read, self._retry)
-        self._waiter = waiter
-        self._context.fetch_waiters.park(waiter, max_wait_ms)
-
-    def _logs(self) -> "list[Log]":
+    def _park(
+        self, parts: list[tuple[FetchTarget, PartitionData]], bytes_read: int, max_wait_ms: int
+    ) -> bool:
+        """Wait for more; False when there is more by now: reading many partitions takes turns."""
         reader = FetchReader(self._context, version=self._version, isolation_level=0, max_bytes=0)
         logs = []
-        for target in self._plan.targets:
+        for target, data in parts:
             try:
-                logs.append(reader.find_log(target))
+                log = reader.find_log(target)
             except BrokerError:
                 continue
-        return logs
+            if log.high_watermark != data.high_watermark:
+                return False
+            logs.append(log)
+        self._waiter = FetchWaiter(logs, self._min_bytes - bytes_read, self._retry)
+        self._context.fetch_waiters.park(self._waiter, max_wait_ms)
+        return True
 
     def _retry(self, is_deadline: bool) -> None:
         """Woken: read again, answer if that is enough or time is up, else park once more."""
         self._waiter = None
-        parts, bytes_read = self._read()
-        wait_ms = self._deadline_ms - self._context.clock.monotonic_ms()
-        if is_deadline or wait_ms <= 0 or self._is_enough(parts, bytes_read):
-            assert self._pending is not None
-            self._pending.resolve(self._answer(parts))
-        else:
-            self._park(bytes_read, wait_ms)
+        self._work = None
+        outcome = self._context.turns.begin(self._read_again(is_deadline))
+        if isinstance(outcome, Work):
+            self._work = outcome
+            outcome.subscribe(self._read_in_turns)
+
+    def _read_in_turns(self, work: Pending[None]) -> None:
+        if work.error is not None and self._pending is not None:
+            self._pending.fail(work.error)
+
+    def _read_again(self, is_deadline: bool) -> Steps[None]:
+        try:
+            while True:
+                parts, bytes_read = yield from self._read()
+                wait_ms = self._deadline_ms - self._context.clock.monotonic_ms()
+                if is_deadline or wait_ms <= 0 or self._is_enough(parts, bytes_read):
+                    assert self._pending is not None
+                    self._pending.resolve(self._answer(parts))
+                    return
+                if self._park(parts, bytes_read, wait_ms):
+                    return
+        finally:
+            self._reserve(0)
 
     def _forget(self) -> None:
         if self._waiter is not None:
             self._context.fetch_waiters.forget(self._waiter)
+        if self._work is not None:
+            self._work.abandon()
 
     def _answer(self, parts: list[tuple[FetchTarget, PartitionData]]) -> FetchResponse:
         session = self._plan.session

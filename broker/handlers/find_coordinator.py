@@ -13,6 +13,7 @@ from protocol.api.find_coordinator import (
     FindCoordinatorResponse,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps, each
 
 _MANY_KEYS_SINCE = 4
 _KEY_TYPES = (0, 1)
@@ -21,7 +22,7 @@ _NO_NODE = -1
 
 def handle(
     context: Context, request: RequestContext, message: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
+) -> Steps[FindCoordinatorResponse]:
     """This broker, for every key of a kind that it coordinates."""
     endpoint = context.endpoint
     is_known = message.key_type in _KEY_TYPES
@@ -34,31 +35,31 @@ def handle(
                 node_id=_NO_NODE,
                 port=_NO_NODE,
             )
-        return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(
-                    key=key,
-                    node_id=_NO_NODE,
-                    port=_NO_NODE,
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    error_message=text,
-                )
-                for key in message.coordinator_keys
-            ]
+        refused = yield from each(
+            message.coordinator_keys,
+            lambda key: Coordinator(
+                key=key,
+                node_id=_NO_NODE,
+                port=_NO_NODE,
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message=text,
+            ),
         )
+        return FindCoordinatorResponse(coordinators=refused)
+    coordinators = yield from each(
+        message.coordinator_keys,
+        lambda key: Coordinator(
+            key=key,
+            node_id=endpoint.node_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            error_message="",
+        ),
+    )
     return FindCoordinatorResponse(
         error_message="",
         node_id=endpoint.node_id,
         host=endpoint.host,
         port=endpoint.port,
-        coordinators=[
-            Coordinator(
-                key=key,
-                node_id=endpoint.node_id,
-                host=endpoint.host,
-                port=endpoint.port,
-                error_message="",
-            )
-            for key in message.coordinator_keys
-        ],
+        coordinators=coordinators,
     )

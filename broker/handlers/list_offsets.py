@@ -35,6 +35,7 @@ from protocol.api.list_offsets import (
 )
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
 from storage.log import Isolation
+from storage.steps import Steps, each
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -64,28 +65,21 @@ _UNKNOWN = -1
 
 def handle(
     context: Context, request: RequestContext, message: ListOffsetsRequest
-) -> ListOffsetsResponse:
+) -> Steps[ListOffsetsResponse]:
     """Look every asked partition up; each has its own error."""
     asked_twice = _asked_twice(message)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(
-                        context,
-                        request,
-                        message,
-                        topic.name,
-                        partition,
-                        is_duplicate=(topic.name, partition.partition_index) in asked_twice,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
+    response = ListOffsetsResponse()
+    for topic in message.topics:
+        name = topic.name
+
+        def answer(asked: ListOffsetsPartition, name: str = name) -> ListOffsetsPartitionResponse:
+            is_duplicate = (name, asked.partition_index) in asked_twice
+            return _answer(context, request, message, name, asked, is_duplicate=is_duplicate)
+
+        partitions = yield from each(topic.partitions, answer)
+        response.topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
+        yield None
+    return response
 
 
 def _asked_twice(message: ListOffsetsRequest) -> set[tuple[str, int]]:

@@ -11,6 +11,9 @@
 Differs from Kafka: a missing topic is created before the answer, so the client finds it at once;
 Kafka answers UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry.
 
+A topic that is asked for more than once is answered once, as Kafka does, and long answers are made
+in steps: a hundred thousand names fit into a request.
+
 The controller is this broker: clients send their admin requests to a listed broker or nowhere.
 
 Source: Kafka `KafkaApis.handleTopicMetadataRequest`.
@@ -20,6 +23,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.changes import drive
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.errors import TopicAlreadyExists
@@ -33,22 +37,25 @@ from protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps, each
 
 if TYPE_CHECKING:
     from storage.data_dir import Topic
+    from storage.log import Log
 
 _NULL_MEANS_ALL_SINCE = 1
 _NULL_NAME_SINCE = 12
+_LOOKED_UP_AT_ONCE = 1_000
 
 
 def handle(
     context: Context, request: RequestContext, message: MetadataRequest
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
     """Describe what was asked for; a task of its own only when topics have to be created."""
-    missing = _to_create(context, message)
+    missing = yield from _to_create(context, message)
     if missing:
         return _create_and_answer(context, request, message, missing)
-    return _answer(context, request, message, {})
+    return (yield from _answer(context, request, message, {}))
 
 
 async def _create_and_answer(
@@ -62,17 +69,23 @@ async def _create_and_answer(
             continue  # somebody else asked at the same time
         except REFUSALS as error:
             refused[name] = error_code(error)
-    return _answer(context, request, message, refused)
+    return await drive(_answer(context, request, message, refused))
 
 
-def _to_create(context: Context, message: MetadataRequest) -> list[str]:
+def _to_create(context: Context, message: MetadataRequest) -> Steps[list[str]]:
     """The names asked for that do not exist and may be created."""
     if not message.topics or not message.allow_auto_topic_creation:
         return []
     if not context.config.auto_create_topics_enable:
         return []
-    names = dict.fromkeys(topic.name for topic in message.topics if topic.name)
-    return [name for name in names if context.topics.find(name) is None and not is_internal(name)]
+    missing: dict[str, None] = {}
+    for number, topic in enumerate(message.topics):
+        name = topic.name
+        if name and context.topics.find(name) is None and not is_internal(name):
+            missing[name] = None
+        if number % _LOOKED_UP_AT_ONCE == _LOOKED_UP_AT_ONCE - 1:
+            yield None
+    return list(missing)
 
 
 def _answer(
@@ -80,19 +93,27 @@ def _answer(
     request: RequestContext,
     message: MetadataRequest,
     refused: dict[str, ErrorCode],
-) -> MetadataResponse:
+) -> Steps[MetadataResponse]:
     endpoint = context.endpoint
     wants_all = message.topics is None or (
         not message.topics and request.api_version < _NULL_MEANS_ALL_SINCE
     )
     wants_operations = message.include_topic_authorized_operations
+    topics = []
     if wants_all:
-        topics = [_describe(context, topic, wants_operations) for topic in context.topics]
+        for topic in context.topics:
+            topics.append((yield from _describe(context, topic, wants_operations)))
+            yield None
     else:
-        topics = [
-            _find(context, request, asked, refused, wants_operations)
-            for asked in message.topics or ()
-        ]
+        answered: set[tuple[str | None, bytes]] = set()
+        for asked in message.topics or ():
+            key = (asked.name, asked.topic_id)
+            if key not in answered:
+                answered.add(key)
+                topics.append(
+                    (yield from _find(context, request, asked, refused, wants_operations))
+                )
+            yield None
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -117,7 +138,7 @@ def _find(
     asked: MetadataRequestTopic,
     refused: dict[str, ErrorCode],
     wants_operations: bool,
-) -> MetadataResponseTopic:
+) -> Steps[MetadataResponseTopic]:
     """The answer for one topic asked for by name or, with a null name, by id."""
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
         topic = context.topics.find_by_id(asked.topic_id)
@@ -127,10 +148,10 @@ def _find(
                 name=None if request.api_version >= _NULL_NAME_SINCE else "",
                 topic_id=asked.topic_id,
             )
-        return _describe(context, topic, wants_operations)
+        return (yield from _describe(context, topic, wants_operations))
     topic = context.topics.find(asked.name)
     if topic is not None:
-        return _describe(context, topic, wants_operations)
+        return (yield from _describe(context, topic, wants_operations))
     return MetadataResponseTopic(
         error_code=refused.get(asked.name) or _why_missing(asked.name), name=asked.name
     )
@@ -144,19 +165,20 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _describe(context: Context, topic: "Topic", wants_operations: bool) -> MetadataResponseTopic:
-    partitions = []
-    for log in topic.partitions:
+def _describe(
+    context: Context, topic: "Topic", wants_operations: bool
+) -> Steps[MetadataResponseTopic]:
+    def describe(log: "Log") -> MetadataResponsePartition:
         leader_id = context.topics.leader_id(topic, log.partition)
-        partitions.append(
-            MetadataResponsePartition(
-                partition_index=log.partition,
-                leader_id=leader_id,
-                leader_epoch=log.leader_epoch,
-                replica_nodes=[leader_id],
-                isr_nodes=[leader_id],
-            )
+        return MetadataResponsePartition(
+            partition_index=log.partition,
+            leader_id=leader_id,
+            leader_epoch=log.leader_epoch,
+            replica_nodes=[leader_id],
+            isr_nodes=[leader_id],
         )
+
+    partitions = yield from each(topic.partitions, describe)
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -39,7 +39,7 @@ class Bench:
     def __init__(self) -> None:
         self.metrics = Metrics()
         self.dispatcher = Dispatcher(
-            cast(Context, SimpleNamespace(metrics=self.metrics)), Turns()
+            cast(Context, SimpleNamespace(metrics=self.metrics, turns=Turns()))
         )
 
     def handle(self, key: ApiKey, handler: Any) -> None:

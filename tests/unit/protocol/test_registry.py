@@ -25,10 +25,9 @@ from protocol.api.metadata import (
 )
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
-from protocol.primitives import REQUEST_ELEMENTS_MAX
 from protocol.errors import MalformedRequest, UnsupportedVersion
 from protocol.frames import encode_frame
-from protocol.primitives import Direction
+from protocol.primitives import REQUEST_ELEMENTS_MAX, Direction
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
 ROOT = Path(__file__).resolve().parents[3]
