@@ -58,7 +58,8 @@ _READ_COMMITTED = 1
 class FetchReader:
     """Reads targets for one request; `bytes_left` shrinks as it goes.
 
-    `was_cut` says that a partition has more than was read of it, though more was asked for.
+    `was_limited` says that less was read of a partition than was asked for, if there is more, and
+    `was_cut` that there is.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class FetchReader:
         "bytes_left",
         "bytes_read",
         "was_cut",
+        "was_limited",
     )
 
     def __init__(
@@ -100,6 +102,7 @@ class FetchReader:
         self.bytes_allowed = self.bytes_left = context.answers.fetch_bytes(wanted)
         self.bytes_read = 0
         self.was_cut = False
+        self.was_limited = False
         self._partition_max_bytes = min(partition_max_bytes, PARTITION_BYTES_MAX)
 
     def find_log(self, target: FetchTarget) -> "Log":
@@ -172,8 +175,9 @@ class FetchReader:
                 )
                 for aborted in result.aborted_transactions
             ]
-        if portion < max_bytes and len(result.records) >= portion // 2:
-            self.was_cut = True
+        if portion < max_bytes:
+            self.was_limited = True
+            self.was_cut = self.was_cut or len(result.records) >= portion // 2
         return result if result.records else None
 
     def _diverges(self, log: "Log", target: FetchTarget, data: PartitionData) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from broker.context import Context, RequestContext
 from broker.errors import BrokerError
-from broker.fetch_read import FetchReader
+from broker.fetch_read import PARTITION_BYTES_MAX, FetchReader
 from broker.fetch_sessions import FetchPlan, FetchTarget
 from broker.fetch_waiters import FetchWaiter
 from broker.pending import Pending
@@ -109,25 +109,29 @@ class _Fetch:
 
     def _read(self) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], int]]:
         """The parts of an answer, and their bytes: a portion, if that is what is waited for."""
-        max_bytes = self._message.max_bytes
-        if self._plan.is_incremental:
-            portion = min(max_bytes, max(ENOUGH_BYTES, 2 * self._min_bytes))
-            parts, bytes_read = yield from self._read_up_to(portion)
-            if bytes_read == 0 or bytes_read >= self._min_bytes:
-                return parts, bytes_read
+        most = self._message.max_bytes
+        enough = max(ENOUGH_BYTES, 2 * self._min_bytes)
+        portion = min(most, enough) if self._plan.is_incremental else most
+        parts, reader = yield from self._read_up_to(portion, enough)
+        is_short = 0 < reader.bytes_read < self._min_bytes
+        if is_short and (self._plan.is_incremental or reader.was_limited):
             # What is missing may be there, in a batch that is larger than the portion.
-        return (yield from self._read_up_to(max_bytes))
+            parts, reader = yield from self._read_up_to(most, PARTITION_BYTES_MAX)
+        if reader.was_cut or reader.bytes_allowed < self._min_bytes:
+            # More than this is not given, so there is no use in waiting.
+            self._min_bytes = max(1, min(self._min_bytes, reader.bytes_read))
+        return parts, reader.bytes_read
 
     def _read_up_to(
-        self, max_bytes: int
-    ) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], int]]:
+        self, max_bytes: int, partition_max_bytes: int
+    ) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]]:
         self._reserve(0)
         reader = FetchReader(
             self._context,
             version=self._version,
             isolation_level=self._message.isolation_level,
             max_bytes=max_bytes,
-            partition_max_bytes=max(ENOUGH_BYTES, 2 * self._min_bytes),
+            partition_max_bytes=partition_max_bytes,
         )
         parts: list[tuple[FetchTarget, PartitionData]] = []
         for target in self._plan.targets:
@@ -135,12 +139,7 @@ class _Fetch:
                 yield None
             parts.append((target, (yield from reader.read(target))))
             self._reserve(reader.bytes_read)
-        if reader.was_cut:
-            self._min_bytes = min(self._min_bytes, reader.bytes_read)
-        if reader.bytes_allowed < self._min_bytes:
-            # Unread answers of all clients leave no room for more, so there is no use in waiting.
-            self._min_bytes = max(1, reader.bytes_allowed)
-        return parts, reader.bytes_read
+        return parts, reader
 
     def _reserve(self, size_bytes: int) -> None:
         """Hold so much memory for the answer, in place of what was held before."""
