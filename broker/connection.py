@@ -232,14 +232,16 @@ class Connection(asyncio.BufferedProtocol):
     def _start_more(self) -> None:
         """Start requests for a slice; if that is not enough for all of them, wait for a turn."""
         backlog = self._backlog
-        turns = self._connections.turns
-        end_ns = turns.slice_end_ns()
+        end_ns = self._connections.turns.slice_end_ns()
         while backlog and self._may_start():
             if time.perf_counter_ns() >= end_ns:
-                self._waits_for_turn = True
-                turns.wait(self)
+                self._wait_for_turn()
                 return
             self._start_next()
+
+    def _wait_for_turn(self) -> None:
+        self._waits_for_turn = True
+        self._connections.turns.wait(self)
 
     def _start(self, frame: bytearray | memoryview) -> None:
         try:
@@ -283,6 +285,12 @@ class Connection(asyncio.BufferedProtocol):
         if exchange is self._blocked_by:
             self._blocked_by = None
             self._serving_bytes = 0
+            if exchange.parts is None:
+                # Others are being answered where this comes from: go on when they are.
+                self._count_memory()
+                if self._backlog and not self._waits_for_turn:
+                    self._wait_for_turn()
+                return
         if self._finish_reason is not None and not slots:
             self.close(self._finish_reason)
             return

@@ -10,10 +10,10 @@ the tree for the reason.
 Decoders have the signature ``decode(buf, pos, limit) -> (message, pos)`` over a memoryview of
 ``limit`` bytes. A records field becomes a view of ``buf``, everything else is copied. Bounds are
 those of the tree: a count is checked against the bytes left before anything is built, a length
-before anything is sliced. A request may hold `REQUEST_ELEMENTS_MAX` array elements and tagged fields
-in all: an element of two bytes becomes an object of two hundred, and an unknown field of two bytes
-a turn of a loop, so the size of a frame alone bounds little. Who calls the decoder of a request may
-allow it fewer.
+before anything is sliced. A request may hold `REQUEST_ELEMENTS_MAX` array elements and tagged
+fields in all: an element of two bytes becomes an object of two hundred, and an unknown field of
+two bytes a turn of a loop, so the size of a frame alone bounds little. Who calls the decoder of a
+request may allow it fewer.
 
 Encoders have the signature ``encode(message, put)`` and call ``put`` with each piece in order; a
 records field is put as it is, so that the caller may scatter instead of copy.

@@ -18,12 +18,22 @@ Source: Kafka `UnifiedLog`. Read next: `storage.readable_log` (the offsets and a
 `storage.segmented_log` (the files), `storage.flush`, `storage.recovery` (which makes `Log`s).
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, NoReturn
 
 from config import TopicConfig
 from protocol.errors import ProtocolError
 from protocol.records.layout import NO_OFFSET, NO_TIMESTAMP, TimestampType
-from storage.append import AppendPlan, AppendRules, Origin, plan_append
+from storage.append import (
+    AppendPlan,
+    AppendRules,
+    Examined,
+    Origin,
+    examine_append,
+    place_append,
+    plan_append,
+)
 from storage.compaction import Compaction, CompactionResult
 from storage.compaction_plan import Cleanable, find_cleanable
 from storage.errors import (
@@ -37,6 +47,7 @@ from storage.flush import FlushTicket
 from storage.log_reader import LogPosition
 from storage.log_values import AppendResult, DeletedSegment, Isolation, LogParts, ReadResult
 from storage.lookup import LookupExplanation, TimestampOffset
+from storage.opening import Opening
 from storage.producer_state import CachedBatch
 from storage.readable_log import ReadableLog
 from storage.retention import RetentionRules, plan_retention
@@ -124,9 +135,11 @@ class Log(ReadableLog):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         produce_version: int | None = None,
+        opening: Opening | None = None,
     ) -> AppendResult:
         """Append whole batches; `records` is stamped in place and not kept.
 
+        `opening` is the budget of the request that they came with.
         Under LogAppendTime the stamp is `now_ms`, but never before the last stamp given, also not
         after a restart (differs from Kafka, where a clock set back shows in the log).
 
@@ -134,21 +147,62 @@ class Log(ReadableLog):
             AppendRejected: the records are refused; see its subclasses. Nothing was written.
             DiskFull, StorageFailed: nothing was written; the same append may be tried again.
             LogOffline: the log has stopped for good.
+            TooMuchAtOnce: use `examination` and `append_examined`; nothing was changed.
         """
         if self._offline is not None:
             raise self._offline
-        stamp_ms = now_ms
-        if self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            stamp_ms = max(now_ms, self._last_stamp_ms)
         plan = plan_append(
             records,
             rules=self._rules,
-            now_ms=stamp_ms,
+            now_ms=self._stamp_ms(now_ms),
             next_offset=self.local.end_offset,
             leader_epoch=self.leader_epoch,
             origin=origin,
             produce_version=produce_version,
+            opening=opening,
         )
+        return self._append_plan(plan, now_ms, origin)
+
+    def examination(
+        self, records: memoryview, *, now_ms: int, produce_version: int, opening: Opening
+    ) -> Callable[[], Examined]:
+        """The long part of appending a client's `records`, to be called in any thread.
+
+        It raises AppendRejected as `append` does, and touches nothing but `records`.
+        """
+        return partial(
+            examine_append,
+            records,
+            rules=self._rules,
+            now_ms=now_ms,
+            opening=opening.aside(),
+            produce_version=produce_version,
+        )
+
+    def append_examined(self, examined: Examined, *, now_ms: int) -> AppendResult | None:
+        """Append what an `examination` of this log returned; None if its rules have changed since.
+
+        Raises as `append` does.
+        """
+        if self._offline is not None:
+            raise self._offline
+        if examined.rules != self._rules:
+            return None
+        plan = place_append(
+            examined,
+            now_ms=self._stamp_ms(now_ms),
+            next_offset=self.local.end_offset,
+            leader_epoch=self.leader_epoch,
+        )
+        return self._append_plan(plan, now_ms, Origin.CLIENT)
+
+    def _stamp_ms(self, now_ms: int) -> int:
+        """The clock reading that an append at `now_ms` is judged and stamped by."""
+        if self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            return max(now_ms, self._last_stamp_ms)
+        return now_ms
+
+    def _append_plan(self, plan: AppendPlan, now_ms: int, origin: Origin) -> AppendResult:
         if not plan.batches:
             return AppendResult(
                 NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, self.log_start_offset, False, 0, 0

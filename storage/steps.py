@@ -68,7 +68,12 @@ class OffLoop(Generic[Result]):
         """What the call returned, or raises what it raised."""
         assert self.is_done, "the result of a call that did not run"
         if self._error is not None:
-            raise self._error
+            # Not kept: its traceback has this call and what was decompressed so far.
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error
         assert self._result, "the call failed, as its thread has told"
         return self._result[0]
 

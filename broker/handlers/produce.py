@@ -10,6 +10,10 @@ Each partition stands alone: its records are stored whole or not at all, and its
 touch its neighbours.  The records field is a view into the request's own frame; the log stamps
 offsets and timestamps in place and writes from there.
 
+What is quick is done at once.  A batch that decompresses to much, or has to be written anew, is
+examined in the side thread, after those before it and before those behind it; offsets are given in
+the loop thread.  What a request may decompress to in all is bounded (`storage.opening`).
+
 Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly one v2 batch per
 partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v12 a
 partition joins the transaction with its first records (KIP-890), v13 topic ids.
@@ -18,7 +22,7 @@ Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; 
 Read next: `storage.append` for what is checked, `broker.group_commit` for the wait.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.clock import TimerHandle
 from broker.context import Context, RequestContext
@@ -38,10 +42,12 @@ from protocol.api.produce import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
-from storage.errors import AppendRejected, StorageError, StorageFailed
+from storage.errors import AppendRejected, StorageError, StorageFailed, TooMuchAtOnce
+from storage.opening import Opening
+from storage.steps import Steps, off_loop
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from storage.log import AppendResult, Log
 
 ACKS_NONE = 0
 ACKS_WRITTEN = 1
@@ -56,7 +62,7 @@ _ADMIN_CLIENT_ID = "__admin_client"
 
 def handle(
     context: Context, request: RequestContext, message: ProduceRequest
-) -> ProduceResponse | Pending[ProduceResponse] | None:
+) -> Steps[ProduceResponse | None] | ProduceResponse | Pending[Any]:
     """Append every partition's records, then answer as `acks` asks."""
     if message.acks not in (ACKS_NONE, ACKS_WRITTEN, ACKS_DURABLE):
         return _refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -71,23 +77,27 @@ def handle(
     return _append_all(context, request, message)
 
 
-def _append_all(
-    context: Context, request: RequestContext, message: ProduceRequest
-) -> ProduceResponse | Pending[ProduceResponse] | None:
+def _append_all(context: Context, request: RequestContext, message: ProduceRequest) -> Steps[Any]:
+    """The response, a promise of it, or None if nobody waits for it."""
+    opening = Opening(context.config.queued_max_decompressed_bytes)
+    is_first = True
     wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
     response = ProduceResponse()
     for topic in message.topic_data:
         name = _topic_name(context, request, topic)
-        answers = [
-            _append(context, request, name, partition, wait)
-            if name is not None
-            else PartitionProduceResponse(
-                index=partition.index,
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-                base_offset=_NO_OFFSET,
-            )
-            for partition in topic.partition_data
-        ]
+        answers = []
+        for partition in topic.partition_data:
+            if not is_first:
+                yield None
+            is_first = False
+            append = _Append(context, request, name, partition, opening)
+            try:
+                append.try_at_once()
+            except TooMuchAtOnce:
+                yield from append.do_aside()
+            if wait is not None:
+                append.add_to(wait)
+            answers.append(append.answer)
         response.responses.append(
             TopicProduceResponse(
                 name=name or topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -124,28 +134,25 @@ def _join_transaction(
     message: ProduceRequest,
     producer: tuple[int, int],
     partitions: list[tuple[str, int]],
-) -> Pending[ProduceResponse]:
+) -> Pending[Any]:
     """Append once every partition is part of the transaction, which has to be durable first.
 
     The records leave the request's frame, which belongs to the connection, for that time.
     """
     assert message.transactional_id is not None, "asked before"
-    pending: Pending[ProduceResponse] = Pending()
+    pending = _Joining()
     for topic in message.topic_data:
         for data in topic.partition_data:
             data.records = None if data.records is None else memoryview(bytearray(data.records))
 
     def admitted(error: ErrorCode) -> None:
-        if error is ErrorCode.NONE:
-            reply = _append_all(context, request, message)
-        else:
+        if error is not ErrorCode.NONE:
             is_fenced = error is ErrorCode.PRODUCER_FENCED
-            reply = _refuse_all(message, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error)
-        if isinstance(reply, Pending):
-            reply.subscribe(lambda done: pending.resolve(done.result()))
-        else:
-            assert reply is not None, "with acks=all there is an answer"
-            pending.resolve(reply)
+            code = ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error
+            pending.resolve(_refuse_all(message, code))
+            return
+        # Also when the client has gone: its records are part of the transaction then.
+        pending.resolve(context.turns.begin(_append_all(context, request, message)))
 
     context.transactions.admit(message.transactional_id, producer, partitions, admitted)
     return pending
@@ -159,43 +166,112 @@ def _topic_name(context: Context, request: RequestContext, topic: TopicProduceDa
     return None if found is None else found.name
 
 
-def _append(
-    context: Context,
-    request: RequestContext,
-    name: str,
-    data: PartitionProduceData,
-    wait: "_DurableWait | None",
-) -> PartitionProduceResponse:
-    """Append one partition's records; the answer is complete unless `wait` has to wait for it."""
-    answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
-    log: Log | None = None
-    try:
-        log = context.topics.led_log(name, data.index)
-        if is_internal(name) and request.client_id != _ADMIN_CLIENT_ID:
+class _Joining(Pending[Any]):
+    """Records that wait until their partitions are part of the transaction: what the connection
+    sends next is not begun before they are appended.
+    """
+
+    __slots__ = ()
+
+    is_begun = False
+
+
+class _Append:
+    """One partition's records on their way into its log; `answer` says what became of them."""
+
+    __slots__ = ("_context", "_data", "_log", "_name", "_opening", "_request", "_result", "answer")
+
+    def __init__(
+        self,
+        context: Context,
+        request: RequestContext,
+        name: str | None,
+        data: PartitionProduceData,
+        opening: Opening,
+    ) -> None:
+        self.answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
+        self._context = context
+        self._request = request
+        self._name = name
+        self._data = data
+        self._opening = opening
+        self._log: Log | None = None
+        self._result: AppendResult | None = None
+
+    def try_at_once(self) -> None:
+        """Append, unless that takes long. Raises TooMuchAtOnce, with nothing changed."""
+        if self._name is None:
+            self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            return
+        try:
+            self._appended(
+                self._checked_log(self._name).append(
+                    self._records,
+                    now_ms=self._context.clock.wall_ms(),
+                    produce_version=self._request.api_version,
+                    opening=self._opening,
+                )
+            )
+        except REFUSALS as error:
+            _reject(self._context, self.answer, self._log, error)
+
+    def do_aside(self) -> Steps[None]:
+        """Examine the records in the side thread, then append them."""
+        assert self._name is not None, "tried at once before"
+        try:
+            result = None
+            while result is None:
+                now_ms = self._context.clock.wall_ms()
+                examined = yield from off_loop(
+                    self._checked_log(self._name).examination(
+                        self._records,
+                        now_ms=now_ms,
+                        produce_version=self._request.api_version,
+                        opening=self._opening,
+                    )
+                )
+                # Topics, transactions and settings may have changed meanwhile.
+                result = self._checked_log(self._name).append_examined(examined, now_ms=now_ms)
+            self._appended(result)
+        except REFUSALS as error:
+            _reject(self._context, self.answer, self._log, error)
+
+    def add_to(self, wait: "_DurableWait") -> None:
+        """Let `wait` have the answer if it is not final before the records are on disk."""
+        log, result = self._log, self._result
+        if log is None or result is None:
+            return
+        if log.config.flush_policy != "os" and result.last_offset >= 0:
+            wait.add(log, result.last_offset + 1, self.answer)
+
+    @property
+    def _records(self) -> memoryview:
+        records = self._data.records
+        return memoryview(b"" if records is None else records)
+
+    def _checked_log(self, name: str) -> "Log":
+        """The log, if the records may be appended to it; raises one of REFUSALS."""
+        context, data = self._context, self._data
+        log = self._log = context.topics.led_log(name, data.index)
+        if is_internal(name) and self._request.client_id != _ADMIN_CLIENT_ID:
             raise InternalTopic(f"Topic {name!r} is written by the broker only.")
-        records = data.records
-        context.transactions.check_append(records, name, data.index)
-        context.space.check(log.path, 0 if records is None else len(records))
-        result = log.append(
-            memoryview(b"" if records is None else records),
-            now_ms=context.clock.wall_ms(),
-            produce_version=request.api_version,
-        )
-    except REFUSALS as error:
-        _reject(context, answer, log, error)
-        return answer
-    answer.base_offset = result.first_offset
-    answer.log_append_time_ms = result.log_append_time_ms
-    answer.log_start_offset = result.log_start_offset
-    if result.size_bytes and not result.is_duplicate:
-        metrics = context.metrics
-        metrics.batches_appended += 1
-        metrics.records_appended += result.records_count
-        metrics.bytes_appended += result.size_bytes
-        context.commits.appended(log, result.size_bytes)
-    if wait is not None and log.config.flush_policy != "os" and result.last_offset >= 0:
-        wait.add(log, result.last_offset + 1, answer)
-    return answer
+        context.transactions.check_append(data.records, name, data.index)
+        context.space.check(log.path, 0 if data.records is None else len(data.records))
+        return log
+
+    def _appended(self, result: "AppendResult") -> None:
+        context, answer, log = self._context, self.answer, self._log
+        assert log is not None, "something was appended to it"
+        self._result = result
+        answer.base_offset = result.first_offset
+        answer.log_append_time_ms = result.log_append_time_ms
+        answer.log_start_offset = result.log_start_offset
+        if result.size_bytes and not result.is_duplicate:
+            metrics = context.metrics
+            metrics.batches_appended += 1
+            metrics.records_appended += result.records_count
+            metrics.bytes_appended += result.size_bytes
+            context.commits.appended(log, result.size_bytes)
 
 
 def _reject(
