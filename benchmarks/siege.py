@@ -2,8 +2,8 @@
 
 Each attack of `tests.support.attacks` meets a fresh broker with 709 topics and 120 MB of data. A
 process of its own asks for an offset every few milliseconds all the while; the table has its
-longest wait and the broker's largest resident memory. A wait counts from the question to the answer,
-so it contains what the machine itself makes late: `nothing` is the row to compare with.
+longest wait and the broker's largest resident memory. A wait counts from question to answer, so it
+contains what the machine itself makes late: `nothing` is the row to compare with.
 `python -m benchmarks.siege [--checkouts before=DIR,after=.] [--attacks NAME,...] [--idle N]`
 
 A checkout is a directory of this repository with a `.venv` of its own; the frames are always those

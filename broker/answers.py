@@ -5,8 +5,8 @@ peer has to read them, and what it leaves unread lies in this process. As it bec
 
 * below the limit, an answer to Fetch gets at most a quarter of what is left (`fetch_bytes`), and
   always one whole batch, so a consumer that reads goes on, in smaller steps;
-* at the limit, the connection with the most unread bytes is cut, until there is room again. Whoever
-  reads its answers has none there and is not concerned.
+* at the limit, the connection with the most unread bytes is cut, until there is room again; a
+  client that reads its answers has none there. One answer more than the limit may be held: the last.
 
 An answer to Fetch that is being made in steps is reserved from its first byte on, until the
 connection has it.
@@ -90,8 +90,11 @@ class AnswerMemory:
         if self._leases:
             self.reserve(-self._leases.pop(id(answer), 0))
 
-    def check(self) -> None:
-        """To be called when answers were made: cut those who read least if they are too much."""
+    def check(self, spared: Unread) -> None:
+        """To be called when answers were made: cut those who read least if they are too much.
+
+        `spared` has just been answered and could not have read it.
+        """
         if self.made_bytes < self.look_at:
             return
         self._look()
@@ -99,6 +102,8 @@ class AnswerMemory:
             return
         for connection in sorted(self._connections(), key=_unread, reverse=True):
             unread = connection.unread_bytes
+            if connection is spared:
+                continue
             if self._looked_bytes <= self.limit_bytes or not unread:
                 break
             connection.cut(

@@ -214,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
             self._starting = False
         self._write_out()
         if self._answers.made_bytes >= self._answers.look_at:
-            self._answers.check()
+            self._answers.check(self)
         # While a request blocks, reading goes on until the next frame is here, so that a peer
         # that has gone is noticed and its waiting request forgotten.
         if backlog or self._write_paused or len(self._slots) >= PIPELINE_MAX:
@@ -286,23 +286,28 @@ class Connection(asyncio.BufferedProtocol):
             self._blocked_by = None
             self._serving_bytes = 0
             if exchange.parts is None:
-                # Others are being answered where this comes from: go on when they are.
-                self._count_memory()
-                if self._backlog and not self._waits_for_turn:
-                    self._wait_for_turn()
+                self._go_on_later()
                 return
         if self._finish_reason is not None and not slots:
             self.close(self._finish_reason)
             return
         self.active_tick = self._connections.tick
-        if self._starting:
-            return
+        if not self._starting:
+            self._go_on()
+
+    def _go_on(self) -> None:
         if self._backlog or self._read_paused or self.held_bytes:
             self._start_requests()
-        else:
-            self._write_out()
-            if self._answers.made_bytes >= self._answers.look_at:
-                self._answers.check()
+            return
+        self._write_out()
+        if self._answers.made_bytes >= self._answers.look_at:
+            self._answers.check(self)
+
+    def _go_on_later(self) -> None:
+        """What blocked may be overtaken now: others are being served where this comes from."""
+        self._count_memory()
+        if self._backlog and not self._waits_for_turn:
+            self._wait_for_turn()
 
     def _queue(self, parts: "list[Buffer]") -> int:
         """Add an answer to what is written next; its size. Large ones are written at once, so that

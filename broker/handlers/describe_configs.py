@@ -2,7 +2,8 @@
 
 Asked keys are answered in the order asked; null and an empty list both mean all.  Version 0 has
 `is_default` where later ones have the source; synonyms (v1+) and documentation (v3+) only on
-request.  Nothing we have is secret, so no value is withheld.
+request.  What is asked for twice is answered once.  Nothing we have is secret, so no value is
+withheld.
 
 Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 """
@@ -25,16 +26,13 @@ def handle(
     context: Context, request: RequestContext, message: DescribeConfigsRequest
 ) -> Steps[DescribeConfigsResponse]:
     """Describe every resource; each has its own error."""
-    results = []
     described: dict[object, DescribeConfigsResult] = {}
     for asked in message.resources:
         key = (asked.resource_type, asked.resource_name, tuple(asked.configuration_keys or ()))
-        result = described.get(key)
-        if result is None:
-            result = described[key] = _describe(context, message, asked)
-            yield None
-        results.append(result)
-    return DescribeConfigsResponse(results=results)
+        if key not in described:
+            described[key] = _describe(context, message, asked)
+        yield None
+    return DescribeConfigsResponse(results=list(described.values()))
 
 
 def _describe(

@@ -27,7 +27,7 @@ from broker.changes import drive
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.errors import TopicAlreadyExists
-from broker.topics import NO_TOPIC_ID, check_topic_name, is_internal
+from broker.topics import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name, is_internal
 from protocol.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -81,11 +81,16 @@ def _to_create(context: Context, message: MetadataRequest) -> Steps[list[str]]:
     missing: dict[str, None] = {}
     for number, topic in enumerate(message.topics):
         name = topic.name
-        if name and context.topics.find(name) is None and not is_internal(name):
+        if name and name not in missing and _may_create(context, name):
             missing[name] = None
         if number % _LOOKED_UP_AT_ONCE == _LOOKED_UP_AT_ONCE - 1:
             yield None
     return list(missing)
+
+
+def _may_create(context: Context, name: str) -> bool:
+    is_kept = is_internal(name) or name in RESERVED_TOPICS
+    return not is_kept and context.topics.find(name) is None
 
 
 def _answer(

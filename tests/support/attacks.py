@@ -122,7 +122,7 @@ def greedy_fetches(count: int = 20, topic: str = TOPIC) -> bytes:
 
 def tags(count: int = 10_000_000) -> bytes:
     """Metadata with tagged fields that are empty and that nobody knows."""
-    head = bytes.fromhex("0003 000c 00000007 ffff 00 01 00 00 00")
+    head = bytes.fromhex("0003 000c 00000007 ffff 00 01 00 00")
     return sized(head + _varint(count) + b"\x63\0" * count)
 
 
