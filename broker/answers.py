@@ -6,7 +6,7 @@ peer has to read them, and what it leaves unread lies in this process. As it bec
 * below the limit, an answer to Fetch gets at most a quarter of what is left (`fetch_bytes`), and
   always one whole batch, so a consumer that reads goes on, in smaller steps;
 * at the limit, the connection with the most unread bytes is cut, until there is room again; a
-  client that reads its answers has none there. One answer more than the limit may be held: the last.
+  client that reads its answers has none there. The last answer may pass the limit.
 
 An answer to Fetch that is being made in steps is reserved from its first byte on, until the
 connection has it.

@@ -41,7 +41,7 @@ from protocol.records.layout import (
 from storage.append_values import AppendPlan, PlannedBatch
 
 if TYPE_CHECKING:
-    from storage.append import AppendRules
+    from storage.append_rules import AppendRules
     from storage.opening import Opening
 
 _USUAL_BITS: Final = CODEC_MASK | TRANSACTIONAL_BIT

@@ -18,19 +18,16 @@ Source: Kafka `UnifiedLog`. Read next: `storage.readable_log` (the offsets and a
 `storage.segmented_log` (the files), `storage.flush`, `storage.recovery` (which makes `Log`s).
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Final, NoReturn
 
 from config import TopicConfig
 from protocol.errors import ProtocolError
-from protocol.records.layout import NO_OFFSET, NO_TIMESTAMP, TimestampType
+from protocol.records.layout import NO_TIMESTAMP, TimestampType
 from storage.append import (
     AppendPlan,
     AppendRules,
     Examined,
     Origin,
-    examine_append,
     place_append,
     plan_append,
 )
@@ -45,10 +42,17 @@ from storage.errors import (
 )
 from storage.flush import FlushTicket
 from storage.log_reader import LogPosition
-from storage.log_values import AppendResult, DeletedSegment, Isolation, LogParts, ReadResult
+from storage.log_values import (
+    AppendResult,
+    DeletedSegment,
+    Isolation,
+    LogParts,
+    ReadResult,
+    appended,
+    appended_before,
+)
 from storage.lookup import LookupExplanation, TimestampOffset
 from storage.opening import Opening
-from storage.producer_state import CachedBatch
 from storage.readable_log import ReadableLog
 from storage.retention import RetentionRules, plan_retention
 from storage.rolling import RollRules, find_roll_reason
@@ -115,7 +119,7 @@ class Log(ReadableLog):
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration from the next operation on."""
         self.config = config
-        self._rules = AppendRules.from_config(config)
+        self.append_rules = AppendRules.from_config(config)
         self._roll_rules = RollRules.from_config(config)
         self.local.configure(config)
         self._sees_log_end = config.flush_policy == FLUSH_POLICY_OS
@@ -147,13 +151,13 @@ class Log(ReadableLog):
             AppendRejected: the records are refused; see its subclasses. Nothing was written.
             DiskFull, StorageFailed: nothing was written; the same append may be tried again.
             LogOffline: the log has stopped for good.
-            TooMuchAtOnce: use `examination` and `append_examined`; nothing was changed.
+            TooMuchAtOnce: nothing was changed; `examine_append` elsewhere, `append_examined`.
         """
         if self._offline is not None:
             raise self._offline
         plan = plan_append(
             records,
-            rules=self._rules,
+            rules=self.append_rules,
             now_ms=self._stamp_ms(now_ms),
             next_offset=self.local.end_offset,
             leader_epoch=self.leader_epoch,
@@ -163,30 +167,11 @@ class Log(ReadableLog):
         )
         return self._append_plan(plan, now_ms, origin)
 
-    def examination(
-        self, records: memoryview, *, now_ms: int, produce_version: int, opening: Opening
-    ) -> Callable[[], Examined]:
-        """The long part of appending a client's `records`, to be called in any thread.
-
-        It raises AppendRejected as `append` does, and touches nothing but `records`.
-        """
-        return partial(
-            examine_append,
-            records,
-            rules=self._rules,
-            now_ms=now_ms,
-            opening=opening.aside(),
-            produce_version=produce_version,
-        )
-
     def append_examined(self, examined: Examined, *, now_ms: int) -> AppendResult | None:
-        """Append what an `examination` of this log returned; None if its rules have changed since.
-
-        Raises as `append` does.
-        """
+        """Append what was examined; None if the rules have changed since. Raises as `append`."""
         if self._offline is not None:
             raise self._offline
-        if examined.rules != self._rules:
+        if examined.rules != self.append_rules:
             return None
         plan = place_append(
             examined,
@@ -198,15 +183,13 @@ class Log(ReadableLog):
 
     def _stamp_ms(self, now_ms: int) -> int:
         """The clock reading that an append at `now_ms` is judged and stamped by."""
-        if self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if self.append_rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return max(now_ms, self._last_stamp_ms)
         return now_ms
 
     def _append_plan(self, plan: AppendPlan, now_ms: int, origin: Origin) -> AppendResult:
         if not plan.batches:
-            return AppendResult(
-                NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, self.log_start_offset, False, 0, 0
-            )
+            return appended(plan, self.log_start_offset)
         try:
             if self.leader_epochs.latest_epoch < self.leader_epoch:
                 begun = self.leader_epochs.assign_unsynced(self.leader_epoch, plan.first_offset)
@@ -216,19 +199,11 @@ class Log(ReadableLog):
             raise storage_failure("append", self.path, error) from error
         duplicate = self.producers.check(plan.buffer, plan.batches, origin)
         if duplicate is not None:
-            return self._duplicate(duplicate)
+            return appended_before(duplicate, self.log_start_offset)
         self._write(plan, now_ms)
         if plan.log_append_time_ms != NO_TIMESTAMP:
             self._last_stamp_ms = plan.log_append_time_ms
-        return AppendResult(
-            plan.first_offset,
-            plan.last_offset,
-            plan.log_append_time_ms,
-            self.log_start_offset,
-            False,
-            plan.records_count,
-            len(plan.buffer),
-        )
+        return appended(plan, self.log_start_offset)
 
     def _write(self, plan: AppendPlan, now_ms: int) -> None:
         """The bytes, the indexes, the offsets: from here on the append has happened."""
@@ -246,18 +221,6 @@ class Log(ReadableLog):
         self.producers.state.map_end_offset = self.local.end_offset
         if self._sees_log_end:
             self._advance_visible_end(self.local.end())
-
-    def _duplicate(self, first: CachedBatch) -> AppendResult:
-        # The stamp answered is the batch's max timestamp, under CreateTime too: as Kafka does.
-        return AppendResult(
-            first.first_offset,
-            first.last_offset,
-            first.max_timestamp,
-            self.log_start_offset,
-            True,
-            first.offset_delta + 1,
-            0,
-        )
 
     # --- roll -----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; 
 Read next: `storage.append` for what is checked, `broker.group_commit` for the wait.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.clock import TimerHandle
@@ -42,6 +43,7 @@ from protocol.api.produce import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
+from storage.append import examine_append
 from storage.errors import AppendRejected, StorageError, StorageFailed, TooMuchAtOnce
 from storage.opening import Opening
 from storage.steps import Steps, off_loop
@@ -222,14 +224,15 @@ class _Append:
             result = None
             while result is None:
                 now_ms = self._context.clock.wall_ms()
-                examined = yield from off_loop(
-                    self._checked_log(self._name).examination(
-                        self._records,
-                        now_ms=now_ms,
-                        produce_version=self._request.api_version,
-                        opening=self._opening,
-                    )
+                examine = partial(
+                    examine_append,
+                    self._records,
+                    rules=self._checked_log(self._name).append_rules,
+                    now_ms=now_ms,
+                    opening=self._opening.aside(),
+                    produce_version=self._request.api_version,
                 )
+                examined = yield from off_loop(examine)
                 # Topics, transactions and settings may have changed meanwhile.
                 result = self._checked_log(self._name).append_examined(examined, now_ms=now_ms)
             self._appended(result)
