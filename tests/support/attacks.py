@@ -98,7 +98,7 @@ def gzip_crumbs(size_bytes: int = 1_000_000) -> bytes:
 
 def zstd_crumbs(size_bytes: int = 1_000_000) -> bytes:
     """Batches whose frame has a third of a million blocks that hold nothing."""
-    frame = compress(Codec.ZSTD, bytes(1_000))[:6] + b"\0\0\0" * (size_bytes // 3) + b"\1\0\0"
+    frame = bytes.fromhex("28b52ffd 00 58") + b"\0\0\0" * (size_bytes // 3) + b"\1\0\0"
     return produce([sealed(frame, Codec.ZSTD)] * 20)
 
 
