@@ -27,7 +27,7 @@ from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProd
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
 from protocol.errors import MalformedRequest, UnsupportedVersion
 from protocol.frames import encode_frame
-from protocol.primitives import REQUEST_ELEMENTS_MAX, Direction
+from protocol.primitives import REQUEST_ELEMENTS_MAX, Direction, TooManyElements
 from protocol.varint import encode_unsigned
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
@@ -241,9 +241,9 @@ def test_do_elements_of_nested_arrays_count_together() -> None:
         registry.decode_request(ApiKey.OFFSET_FETCH, 1, memoryview(body), 0)
 
 
-@pytest.mark.parametrize(("api_key", "version", "head"), [
-    (ApiKey.METADATA, 12, "010000"),  # knows no tags
-    (ApiKey.FETCH, 12, "00000000 00000000 00000000 00000000 00 00000000 00000000 01 01 01"),  # knows one
+@pytest.mark.parametrize(("api_key", "version", "head"), [  # the second knows some tags
+    (ApiKey.METADATA, 12, "010000"),
+    (ApiKey.FETCH, 12, "00000000 00000000 00000000 00000000 00 00000000 00000000 01 01 01"),
 ])  # fmt: skip
 def test_do_tagged_fields_count_as_elements(api_key: ApiKey, version: int, head: str) -> None:
     """They are two bytes each, and a turn of a loop."""
