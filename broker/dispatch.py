@@ -32,7 +32,7 @@ from broker.context import Context, Handler, RequestContext
 from broker.errors import ConnectionMustClose
 from broker.handlers import handler_of
 from broker.pending import Pending
-from broker.turns import SLICE_NS, Work
+from broker.turns import Work
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
 from protocol.error_codes import ErrorCode
@@ -299,8 +299,21 @@ class Dispatcher:
             route.handler = handler_of(route.api_key)
         reply, error = _attempt(route.handler, self._context, request, message)
         if type(reply) is GeneratorType:
-            reply, error = _attempt(self._turns.begin, self._answer_in_steps(route, request, reply))
+            reply, error = _attempt(self._begin, route, request, reply)
         return reply if error is None else _failure_response(route, request.api_version, error)
+
+    def _begin(self, route: Route, request: RequestContext, steps: Steps[Any]) -> Any:
+        """What `steps` reply if one slice is enough, which it nearly always is, else the `Work`."""
+        try:
+            call = next(steps)
+            if call is None:
+                end_ns = self._turns.slice_end_ns()
+                while call is None and time.perf_counter_ns() < end_ns:
+                    call = next(steps)
+        except StopIteration as stop:
+            self._context.answers.release(stop.value)
+            return stop.value
+        return Work(self._turns, self._answer_in_steps(route, request, steps), call)
 
     def _serve_aside(
         self,
@@ -323,15 +336,10 @@ class Dispatcher:
         if route.handler is None:
             route.handler = handler_of(route.api_key)
         reply = route.handler(self._context, request, message)
-        return (yield from self._answer_in_steps(route, request, reply, is_long=True))
+        return (yield from self._answer_in_steps(route, request, reply))
 
-    def _answer_in_steps(
-        self, route: Route, request: RequestContext, reply: Any, *, is_long: bool = False
-    ) -> Steps[Any]:
-        """What a handler replied, its steps taken; encoded aside if that took longer than a slice
-        or `is_long`.
-        """
-        end_ns = time.perf_counter_ns() + SLICE_NS
+    def _answer_in_steps(self, route: Route, request: RequestContext, reply: Any) -> Steps[Any]:
+        """What a handler replied, the rest of its steps taken, and encoded aside."""
         if type(reply) is GeneratorType:
             reply = yield from reply
         if isinstance(reply, CoroutineType):
@@ -339,8 +347,6 @@ class Dispatcher:
         if reply is None or isinstance(reply, Pending):
             return reply
         try:
-            if not is_long and time.perf_counter_ns() < end_ns:
-                return reply
             version, correlation_id = request.api_version, request.correlation_id
             parts = yield from off_loop(lambda: _encode(route, version, correlation_id, reply))
             return _Encoded(parts)

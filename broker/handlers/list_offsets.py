@@ -35,7 +35,7 @@ from protocol.api.list_offsets import (
 )
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
 from storage.log import Isolation
-from storage.steps import Steps, each
+from storage.steps import Steps
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -70,15 +70,18 @@ def handle(
     asked_twice = _asked_twice(message)
     response = ListOffsetsResponse()
     for topic in message.topics:
+        if response.topics:
+            yield None
         name = topic.name
-
-        def answer(asked: ListOffsetsPartition, name: str = name) -> ListOffsetsPartitionResponse:
+        partitions: list[ListOffsetsPartitionResponse] = []
+        for asked in topic.partitions:
+            if partitions:
+                yield None
             is_duplicate = (name, asked.partition_index) in asked_twice
-            return _answer(context, request, message, name, asked, is_duplicate=is_duplicate)
-
-        partitions = yield from each(topic.partitions, answer)
+            partitions.append(
+                _answer(context, request, message, name, asked, is_duplicate=is_duplicate)
+            )
         response.topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
-        yield None
     return response
 
 

@@ -20,6 +20,7 @@ Source: Kafka `KafkaApis.handleTopicMetadataRequest`.
 """
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -45,16 +46,26 @@ if TYPE_CHECKING:
 
 _NULL_MEANS_ALL_SINCE = 1
 _NULL_NAME_SINCE = 12
-_LOOKED_UP_AT_ONCE = 1_000
+_MANY = 500
+"""Names, or partitions of a topic, that are gone through in one step."""
 
 
 def handle(
     context: Context, request: RequestContext, message: MetadataRequest
 ) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
     """Describe what was asked for; a task of its own only when topics have to be created."""
-    missing = yield from _to_create(context, message)
+    missing: dict[str, None] = {}
+    wanted = message.topics or ()
+    if not (message.allow_auto_topic_creation and context.config.auto_create_topics_enable):
+        wanted = ()
+    for start in range(0, len(wanted), _MANY):
+        if start:
+            yield None
+        for topic in wanted[start : start + _MANY]:
+            if topic.name and _may_create(context, topic.name):
+                missing[topic.name] = None
     if missing:
-        return _create_and_answer(context, request, message, missing)
+        return _create_and_answer(context, request, message, list(missing))
     return (yield from _answer(context, request, message, {}))
 
 
@@ -70,22 +81,6 @@ async def _create_and_answer(
         except REFUSALS as error:
             refused[name] = error_code(error)
     return await drive(_answer(context, request, message, refused))
-
-
-def _to_create(context: Context, message: MetadataRequest) -> Steps[list[str]]:
-    """The names asked for that do not exist and may be created."""
-    if not message.topics or not message.allow_auto_topic_creation:
-        return []
-    if not context.config.auto_create_topics_enable:
-        return []
-    missing: dict[str, None] = {}
-    for number, topic in enumerate(message.topics):
-        name = topic.name
-        if name and name not in missing and _may_create(context, name):
-            missing[name] = None
-        if number % _LOOKED_UP_AT_ONCE == _LOOKED_UP_AT_ONCE - 1:
-            yield None
-    return list(missing)
 
 
 def _may_create(context: Context, name: str) -> bool:
@@ -107,18 +102,29 @@ def _answer(
     topics = []
     if wants_all:
         for topic in context.topics:
-            topics.append((yield from _describe(context, topic, wants_operations)))
+            topics.append(_describe(context, topic, wants_operations))
+            topics[-1].partitions = yield from _partitions(context, topic)
             yield None
     else:
         answered: set[tuple[str | None, bytes]] = set()
         for asked in message.topics or ():
+            if topics:
+                yield None
             key = (asked.name, asked.topic_id)
-            if key not in answered:
-                answered.add(key)
-                topics.append(
-                    (yield from _find(context, request, asked, refused, wants_operations))
-                )
-            yield None
+            if key in answered:
+                continue
+            answered.add(key)
+            found = _find(context, asked)
+            if found is None:
+                topics.append(_missing(request, asked, refused))
+            else:
+                topics.append(_describe(context, found, wants_operations))
+                if len(found.partitions) <= _MANY:
+                    topics[-1].partitions = [
+                        _partition(context, found, p) for p in found.partitions
+                    ]
+                else:
+                    topics[-1].partitions = yield from _partitions(context, found)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -137,26 +143,23 @@ def _answer(
     )
 
 
-def _find(
-    context: Context,
-    request: RequestContext,
-    asked: MetadataRequestTopic,
-    refused: dict[str, ErrorCode],
-    wants_operations: bool,
-) -> Steps[MetadataResponseTopic]:
-    """The answer for one topic asked for by name or, with a null name, by id."""
+def _find(context: Context, asked: MetadataRequestTopic) -> "Topic | None":
+    """The topic asked for by name or, with a null name, by id."""
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
-        topic = context.topics.find_by_id(asked.topic_id)
-        if topic is None:
-            return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-                name=None if request.api_version >= _NULL_NAME_SINCE else "",
-                topic_id=asked.topic_id,
-            )
-        return (yield from _describe(context, topic, wants_operations))
-    topic = context.topics.find(asked.name)
-    if topic is not None:
-        return (yield from _describe(context, topic, wants_operations))
+        return context.topics.find_by_id(asked.topic_id)
+    return context.topics.find(asked.name)
+
+
+def _missing(
+    request: RequestContext, asked: MetadataRequestTopic, refused: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
+    """The answer for one that there is not."""
+    if asked.name is None or asked.topic_id != NO_TOPIC_ID:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            name=None if request.api_version >= _NULL_NAME_SINCE else "",
+            topic_id=asked.topic_id,
+        )
     return MetadataResponseTopic(
         error_code=refused.get(asked.name) or _why_missing(asked.name), name=asked.name
     )
@@ -170,24 +173,26 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _describe(
-    context: Context, topic: "Topic", wants_operations: bool
-) -> Steps[MetadataResponseTopic]:
-    def describe(log: "Log") -> MetadataResponsePartition:
-        leader_id = context.topics.leader_id(topic, log.partition)
-        return MetadataResponsePartition(
-            partition_index=log.partition,
-            leader_id=leader_id,
-            leader_epoch=log.leader_epoch,
-            replica_nodes=[leader_id],
-            isr_nodes=[leader_id],
-        )
+def _partitions(context: Context, topic: "Topic") -> Steps[list[MetadataResponsePartition]]:
+    return (yield from each(topic.partitions, partial(_partition, context, topic)))
 
-    partitions = yield from each(topic.partitions, describe)
+
+def _partition(context: Context, topic: "Topic", log: "Log") -> MetadataResponsePartition:
+    leader_id = context.topics.leader_id(topic, log.partition)
+    return MetadataResponsePartition(
+        partition_index=log.partition,
+        leader_id=leader_id,
+        leader_epoch=log.leader_epoch,
+        replica_nodes=[leader_id],
+        isr_nodes=[leader_id],
+    )
+
+
+def _describe(context: Context, topic: "Topic", wants_operations: bool) -> MetadataResponseTopic:
+    """All but the partitions."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS if wants_operations else NOT_ASKED,
     )

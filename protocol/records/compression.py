@@ -148,7 +148,7 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_pieces: int, _legacy:
     produced = len(first)
     position = len(data) - len(member.unused_data)
     while position < len(data):
-        if data[position : position + len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+        if bytes(data[position : position + len(_GZIP_MAGIC)]) != _GZIP_MAGIC:
             raise CorruptRecords(f"{len(data) - position} foreign bytes follow the gzip data")
         if len(parts) >= max_pieces:
             raise _too_many_pieces(Codec.GZIP, max_pieces)

@@ -29,10 +29,12 @@ from tests.support.requests import (
 )
 
 ANSWERS_MEANWHILE = 8
+PIPELINED = 11_000
+"""What one read of a connection takes in."""
 
 LONG: dict[str, tuple[Callable[[], bytes], int]] = {
     # The bytes, and how many answers they get.
-    "pipelined": (partial(attacks.pipelined, 40_000), 40_000),
+    "pipelined": (partial(attacks.pipelined, PIPELINED), PIPELINED),
     "joins": (partial(attacks.joins, 5_000), 5_000),
     "known names": (partial(attacks.known_names, 90_000), 1),
     "unknown names": (partial(attacks.unknown_names, 90_000), 1),
@@ -79,7 +81,7 @@ async def test_others_are_answered_while_one_is_served(tmp_path: Path, name: str
             assert (await list_offset(bystander, TOPIC, -2)).error_code == 0
             answered += 1
         await attack
-        assert answered >= ANSWERS_MEANWHILE
+        assert answered >= (ANSWERS_MEANWHILE if answers == 1 else 2 * ANSWERS_MEANWHILE)
         assert broker.broker.connections.memory_bytes == 0
 
 
