@@ -54,7 +54,7 @@ async def besieged(
 ) -> AsyncIterator[tuple[RunningBroker, RawClient]]:
     """A broker with a batch in its topic, and a bystander's connection."""
     settings = {"auto_create_topics_enable": "false", **settings}
-    async with running_broker(directory, **settings) as broker:
+    async with running_broker(directory, clock=None, **settings) as broker:
         client = await broker.client()
         await create_topic(client, TOPIC)
         assert (await produce(client, TOPIC, batch("a", timestamp=7))).error_code == 0

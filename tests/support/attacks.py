@@ -24,6 +24,7 @@ from protocol.records.compression import compress
 from protocol.records.layout import ATTRIBUTES_AT, RECORDS_AT, Codec
 from protocol.records.record import Record
 from protocol.registry import encode_request
+from protocol.varint import encode_unsigned
 
 TOPIC: Final = "besieged"
 TOPICS: Final = 709
@@ -123,12 +124,14 @@ def greedy_fetches(count: int = 20, topic: str = TOPIC) -> bytes:
 def tags(count: int = 10_000_000) -> bytes:
     """Metadata with tagged fields that are empty and that nobody knows."""
     head = bytes.fromhex("0003 000c 00000007 ffff 00 01 00 00")
-    return sized(head + _varint(count) + b"\x63\0" * count)
+    return sized(head + encode_unsigned(count) + b"\x63\0" * count)
 
 
 def header_tags(count: int = 10_000_000) -> bytes:
     """The same in the header of the request."""
-    return sized(bytes.fromhex("0003 000c 00000007 ffff") + _varint(count) + b"\x63\0" * count)
+    return sized(
+        bytes.fromhex("0003 000c 00000007 ffff") + encode_unsigned(count) + b"\x63\0" * count
+    )
 
 
 def pipelined(count: int = 100_000) -> bytes:
@@ -198,15 +201,6 @@ def produced_partitions(count: int = 45_000) -> bytes:
     entries = [PartitionProduceData(index=5, records=b"") for _ in range(count)]
     data = [TopicProduceData(name=TOPIC, partition_data=entries)]
     return framed(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=data), 11)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 ATTACKS: Final[dict[str, Attack]] = {
