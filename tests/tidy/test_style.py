@@ -12,6 +12,7 @@ MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 BOUNDARIES = {  # where anything may arrive: of a request, of a job, of a command
     "broker/dispatch.py",
+    "broker/turns.py",
     "broker/housekeeping.py",
     "cli/main.py",
     "pipeline/launch.py",
