@@ -13,10 +13,9 @@ A handler may be a generator of steps (`storage.steps`): it is served in slices,
 once when one slice is enough (`broker.turns`).  A request with many elements, or a large one
 without records, is decoded and its answer encoded in the side thread: neither can be sliced.
 
-The boundary in `_attempt` (and in `Work`, which hands on what steps raised) is one of the two places
-in the broker that catch everything: a bug in a
-handler, or in the encoding of its answer, must cost one request.  `CancelledError` is not an
-`Exception` and passes through.
+The boundary in `_attempt` (and in `broker.turns.Work`, which hands on what steps raised) is one of
+the two places in the broker that catch everything: a bug in a handler, or in the encoding of its
+answer, must cost one request.  `CancelledError` is not an `Exception` and passes through.
 
 Source: Kafka's `RequestContext.parseRequest`, `ApiVersionsRequest.getErrorResponse`, `KafkaApis`.
 """
