@@ -15,17 +15,23 @@ most one read's worth, because reading is paused.
 
 Back-pressure.  Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
 does not read its answers, or the process holds too much request memory, to which the frames of the
-backlog count.  No request is started while answers wait that are large together.
+backlog and those that are being served in steps count.  No request is started while answers wait
+that are large together.  What all connections leave unread is bounded by `broker.answers`.
+
+Turns.  The first request of a read is started at once, more of them for a slice; then the
+connection waits for its turn (`broker.turns`), so that a thousand requests of one peer make nobody
+else wait for a thousand.
 
 Invariants: bytes of the answer to request n are handed to the transport before any of request n+1;
 nothing is written after `close`.
 
 Source: Kafka's `SocketServer.Processor`, which mutes a channel while it has a request in flight.
-Read next: `broker.connections`, the limits over all connections, and `broker.dispatch`.
+Read next: `broker.connections`, the limits over all connections, `broker.turns`, `broker.dispatch`.
 """
 
 import asyncio
 import logging
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
@@ -85,11 +91,14 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog_bytes = 0
         self._blocked_by: Exchange | None = None
         self._starting = False
+        self._waits_for_turn = False
+        self._serving_bytes = 0
         self._write_paused = False
         self._read_paused = False
         self._out: list[Any] = []
         self._close_reason: str | None = None
         self._finish_reason: str | None = None
+        self._answers = connections.answers
         self.held_bytes = 0
         self.id = 0
         self.peer_host = ""
@@ -186,6 +195,11 @@ class Connection(asyncio.BufferedProtocol):
             and self._waiting_bytes <= WRITE_BUFFER_HIGH_BYTES
         )
 
+    def take_turn(self) -> None:
+        """Go on with the requests that had to wait for others."""
+        self._waits_for_turn = False
+        self._start_requests()
+
     def _start_requests(self) -> None:
         """Start what may be started, write what is ready, then decide whether to read on."""
         if self._starting:
@@ -193,14 +207,15 @@ class Connection(asyncio.BufferedProtocol):
         self._starting = True
         backlog = self._backlog
         try:
-            while backlog and self._may_start():
-                frame = backlog.popleft()
-                self._backlog_bytes -= len(frame)
-                self._start(frame)
-                recycle(frame)
+            if backlog and not self._waits_for_turn and self._may_start():
+                self._start_next()
+                if backlog:
+                    self._start_more()
         finally:
             self._starting = False
         self._write_out()
+        if self._answers.made_bytes >= self._answers.look_at:
+            self._answers.check(self)
         # While a request blocks, reading goes on until the next frame is here, so that a peer
         # that has gone is noticed and its waiting request forgotten.
         if backlog or self._write_paused or len(self._slots) >= PIPELINE_MAX:
@@ -208,6 +223,26 @@ class Connection(asyncio.BufferedProtocol):
         elif self._read_paused:
             self._resume_reading()
         self._count_memory()
+
+    def _start_next(self) -> None:
+        frame = self._backlog.popleft()
+        self._backlog_bytes -= len(frame)
+        self._start(frame)
+        recycle(frame)
+
+    def _start_more(self) -> None:
+        """Start requests for a slice; if that is not enough for all of them, wait for a turn."""
+        backlog = self._backlog
+        end_ns = self._connections.turns.slice_end_ns()
+        while backlog and self._may_start():
+            if time.perf_counter_ns() >= end_ns:
+                self._wait_for_turn()
+                return
+            self._start_next()
+
+    def _wait_for_turn(self) -> None:
+        self._waits_for_turn = True
+        self._connections.turns.wait(self)
 
     def _start(self, frame: bytearray | memoryview) -> None:
         try:
@@ -220,38 +255,60 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(outcome, list):
             if self._slots:
                 self._slots.append(_Answered(outcome))
-                self._waiting_bytes += sum(map(len, outcome))
+                size_bytes = sum(map(len, outcome))
+                self._waiting_bytes += size_bytes
             else:
-                self._queue(outcome)
+                size_bytes = self._queue(outcome)
+            self._answers.made_bytes += size_bytes
             return
         self._slots.append(outcome)
         outcome.when_done(self._exchange_done)
         if not outcome.may_be_overtaken and outcome.parts is None:
             self._blocked_by = outcome
+            if outcome.needs_frame:
+                self._serving_bytes = len(frame)
 
     def _exchange_done(self, exchange: "Exchange") -> None:
-        """An answer has arrived: write every answer at the head, then start what was blocked."""
+        """An answer has arrived, or may be overtaken from now on: write every answer at the head,
+        then start what was blocked.
+        """
         slots = self._slots
         if exchange.close_reason is not None:
             self.close(exchange.close_reason)
             return
         if exchange.parts is not None:
-            self._waiting_bytes += sum(map(len, exchange.parts))
+            size_bytes = sum(map(len, exchange.parts))
+            self._waiting_bytes += size_bytes
+            self._answers.made_bytes += size_bytes
         while slots and (parts := slots[0].parts) is not None:
             slots.popleft()
             self._waiting_bytes -= self._queue(parts)
         if exchange is self._blocked_by:
             self._blocked_by = None
+            self._serving_bytes = 0
+            if exchange.parts is None:
+                self._go_on_later()
+                return
         if self._finish_reason is not None and not slots:
             self.close(self._finish_reason)
             return
         self.active_tick = self._connections.tick
-        if self._starting:
-            return
-        if self._backlog or self._read_paused:
+        if not self._starting:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._backlog or self._read_paused or self.held_bytes:
             self._start_requests()
-        else:
-            self._write_out()
+            return
+        self._write_out()
+        if self._answers.made_bytes >= self._answers.look_at:
+            self._answers.check(self)
+
+    def _go_on_later(self) -> None:
+        """What blocked may be overtaken now: others are being served where this comes from."""
+        self._count_memory()
+        if self._backlog and not self._waits_for_turn:
+            self._wait_for_turn()
 
     def _queue(self, parts: "list[Buffer]") -> int:
         """Add an answer to what is written next; its size. Large ones are written at once, so that
@@ -273,13 +330,20 @@ class Connection(asyncio.BufferedProtocol):
     # --- back-pressure and closing --------------------------------------------------------------
 
     @property
+    def unread_bytes(self) -> int:
+        """The memory of the answers that the peer has not read."""
+        if self._transport is None:
+            return 0
+        return self._waiting_bytes + self._transport.get_write_buffer_size()
+
+    @property
     def unfinished_bytes(self) -> int:
         """The memory of the frame that is being received, which may still grow."""
         return self._receiver.held_bytes
 
     def _count_memory(self) -> None:
-        """Tell of the memory of the frame being received and of those that wait to be started."""
-        held_bytes = self._receiver.held_bytes + self._backlog_bytes
+        """Count the memory of the frame being received and of those that wait or are served."""
+        held_bytes = self._receiver.held_bytes + self._backlog_bytes + self._serving_bytes
         # One that has left holds nothing any more.
         if held_bytes != self.held_bytes and self._transport is not None:
             self._connections.hold_memory(self, held_bytes)
@@ -287,6 +351,7 @@ class Connection(asyncio.BufferedProtocol):
     def _drop_backlog(self) -> None:
         self._backlog.clear()
         self._backlog_bytes = 0
+        self._serving_bytes = 0
         self._count_memory()
 
     def _pause_reading(self) -> None:

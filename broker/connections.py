@@ -1,8 +1,9 @@
 """All connections together: the limits that only make sense over the sum of them.
 
-Owns the set of open connections, the per-address count, the request-memory budget and the
-once-a-second sweep that finds idle, trickling and stalled peers.  One sweep over all connections
-costs less than a timer per connection, and a connection notes its activity by copying `tick`.
+Owns the set of open connections, the per-address count, the request-memory budget, the memory of
+unread answers (`broker.answers`), the turns (`broker.turns`) and the once-a-second sweep that finds
+idle, trickling and stalled peers.  One sweep over all connections costs less than a timer per
+connection, and a connection notes its activity by copying `tick`.
 
 Invariant: `memory_bytes` is the sum of `held_bytes` over all connections.
 
@@ -17,8 +18,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from broker.answers import AnswerMemory
 from broker.connection import Connection
 from broker.receive import FIRST_STEP_BYTES
+from broker.turns import Turns
 from protocol.errors import MalformedFrame, ProtocolError
 
 if TYPE_CHECKING:
@@ -51,6 +54,8 @@ class Connections:
         self._refusals_since_sweep = 0
         self._strangers: set[tuple[str, str]] = set()
         self._empty = asyncio.Event()
+        self.turns = Turns()
+        self.answers = AnswerMemory(config.queued_max_response_bytes, lambda: self._open)
         self.tick = 0
         self.memory_bytes = 0
         self.bytes_received = 0

@@ -9,8 +9,10 @@ A handler is a plain function in `broker/handlers/<api>.py`:
     def handle(context: Context, request: RequestContext, message: XRequest) -> XResponse
 
 and may return the response, `None` (there is no response: Produce with acks=0), or a
-`broker.pending.Pending` that is resolved later.  `async def` handlers are allowed where a request
-needs several waits; they cost a task.  A handler that raises loses only its own request.
+`broker.pending.Pending` that is resolved later.  One that may have much to do is a generator of
+steps (`storage.steps`), which yields wherever others may have a turn, after each element of a list
+for instance.  `async def` handlers are allowed where a request needs several waits; they cost a
+task.  A handler that raises loses only its own request.
 """
 
 import random
@@ -23,6 +25,7 @@ from broker.pending import Pending
 from broker.trusted_clock import TrustedClock
 
 if TYPE_CHECKING:
+    from broker.answers import AnswerMemory
     from broker.fetch_sessions import FetchSessions
     from broker.fetch_waiters import FetchWaiters
     from broker.group_commit import GroupCommit
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from broker.space import SpaceGuard
     from broker.topics import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
+    from broker.turns import Turns
     from config import BrokerConfig
 
 
@@ -59,6 +63,8 @@ class Context:
     space: "SpaceGuard"
     fetch_waiters: "FetchWaiters"
     fetch_sessions: "FetchSessions"
+    turns: "Turns"
+    answers: "AnswerMemory"
     metrics: "Metrics"
     groups: "GroupCoordinator"
     transactions: "TransactionCoordinator"

@@ -9,9 +9,13 @@ and no semantics of any API (the handlers do).
           -> handler                             raises: logged, answered or closed, never spread
           -> answer: at once | none | Exchange   an Exchange is an answer that comes later
 
-The boundary in `_attempt` is one of the two places in the broker that catch everything: a bug in a
-handler, or in the encoding of its answer, must cost one request.  `CancelledError` is not an
-`Exception` and passes through.
+A handler may be a generator of steps (`storage.steps`): it is served in slices, and answered at
+once when one slice is enough (`broker.turns`).  A request with many elements, or a large one
+without records, is decoded and its answer encoded in the side thread: neither can be sliced.
+
+The boundary in `_attempt` (and in `broker.turns.Work`, which hands on what steps raised) is one of
+the two places in the broker that catch everything: a bug in a handler, or in the encoding of its
+answer, must cost one request.  `CancelledError` is not an `Exception` and passes through.
 
 Source: Kafka's `RequestContext.parseRequest`, `ApiVersionsRequest.getErrorResponse`, `KafkaApis`.
 """
@@ -21,18 +25,21 @@ import logging
 import struct
 import time
 from collections.abc import Callable, Iterator
-from types import CoroutineType
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.context import Context, Handler, RequestContext
 from broker.errors import ConnectionMustClose
 from broker.handlers import handler_of
 from broker.pending import Pending
+from broker.turns import Work
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
 from protocol.error_codes import ErrorCode
-from protocol.errors import MalformedRequest, UnsupportedVersion
+from protocol.errors import MalformedRequest, ProtocolError, UnsupportedVersion
+from protocol.primitives import TooManyElements
 from protocol.registry import ServerCodec, response_class
+from storage.steps import Steps, off_loop
 
 if TYPE_CHECKING:
     from broker.metrics import ApiMetrics
@@ -45,6 +52,22 @@ _HEADER_START = struct.Struct(">hhi")
 
 _MAY_BE_OVERTAKEN = frozenset({ApiKey.PRODUCE})
 """Requests that do not hold up the ones behind them while they wait (answers stay in order)."""
+
+
+ELEMENTS_AT_ONCE = 2_000
+"""Array elements of a request that are decoded in the loop thread: about a millisecond."""
+
+BYTES_AT_ONCE = 1024 * 1024
+"""The same for the bytes of a request whose fields are copied; records are not."""
+
+
+class _Encoded:
+    """The answer of a request that was served aside: its bytes."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: "list[Buffer]") -> None:
+        self.parts = parts
 
 
 class Requester(Protocol):
@@ -82,8 +105,9 @@ class Route:
 class Exchange:
     """A request whose answer is not there yet.
 
-    `parts` is None until it is, and an empty list when there is nothing to send.  Exactly one of
-    `parts` and `close_reason` is set when the `when_done` callback runs.
+    `parts` is None until it is, and an empty list when there is nothing to send.  The `when_done`
+    callback runs when one of `parts` and `close_reason` is set, and once before that if
+    `may_be_overtaken` becomes true. `needs_frame`: the request's bytes are still worked on.
     """
 
     __slots__ = (
@@ -92,10 +116,10 @@ class Exchange:
         "_pending",
         "_route",
         "_started_ns",
-        "_task",
         "_version",
         "close_reason",
         "may_be_overtaken",
+        "needs_frame",
         "parts",
     )
 
@@ -103,14 +127,14 @@ class Exchange:
         """Remember how to answer."""
         self.parts: list[Buffer] | None = None
         self.close_reason: str | None = None
-        self.may_be_overtaken = route.api_key in _MAY_BE_OVERTAKEN
+        self.may_be_overtaken = False
+        self.needs_frame = False
         self._route = route
         self._version = version
         self._correlation_id = correlation_id
         self._started_ns = started_ns
         self._on_done: Callable[[Exchange], object] | None = None
         self._pending: Pending[Any] | None = None
-        self._task: asyncio.Task[Any] | None = None
 
     def when_done(self, callback: Callable[["Exchange"], object]) -> None:
         """Call `callback(self)` when the answer is there; at once when it is there already."""
@@ -124,33 +148,13 @@ class Exchange:
         self._on_done = None
         if self._pending is not None:
             self._pending.abandon()
-        if self._task is not None:
-            self._task.cancel()
 
     def follow(self, pending: Pending[Any]) -> None:
-        """Answer with what `pending` delivers."""
+        """Answer with what `pending` delivers, directly or through a further `Pending`."""
         self._pending = pending
+        self.needs_frame = isinstance(pending, Work)
+        self.may_be_overtaken = pending.is_begun and self._route.api_key in _MAY_BE_OVERTAKEN
         pending.subscribe(self._settled)
-
-    def follow_task(self, task: "asyncio.Task[Any]") -> None:
-        """Answer with what `task` returns, directly or through a further `Pending`."""
-        self._task = task
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: "asyncio.Task[Any]") -> None:
-        self._task = None
-        if task.cancelled():
-            self._finish_closing("the request was cancelled")
-            return
-        error = task.exception()
-        if error is not None:
-            self._fail(error)
-            return
-        reply = task.result()
-        if isinstance(reply, Pending):
-            self.follow(reply)
-        else:
-            self._finish(reply)
 
     def _settled(self, pending: Pending[Any]) -> None:
         self._pending = None
@@ -158,11 +162,22 @@ class Exchange:
         if error is not None:
             self._fail(error)
         else:
-            self._finish(pending.result())
+            self._replied(pending.result())
+
+    def _replied(self, reply: Any) -> None:
+        if not isinstance(reply, Pending):
+            self._finish(reply)
+            return
+        self.follow(reply)
+        if self.may_be_overtaken and self._on_done is not None and self.parts is None:
+            self._on_done(self)
 
     def _finish(self, message: Any) -> None:
         try:
-            self.parts = _encode(self._route, self._version, self._correlation_id, message)
+            if isinstance(message, _Encoded):
+                self.parts = message.parts
+            else:
+                self.parts = _encode(self._route, self._version, self._correlation_id, message)
         except ConnectionMustClose as must_close:
             self._finish_closing(str(must_close))
             return
@@ -187,12 +202,33 @@ class Exchange:
             on_done(self)
 
 
+class _TaskReply(Pending[Any]):
+    """What a task returns; abandoned, it cancels the task."""
+
+    __slots__ = ()
+
+    is_begun = False
+
+    def __init__(self, task: "asyncio.Task[Any]") -> None:
+        super().__init__(task.cancel)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        if task.cancelled():
+            self.fail(ConnectionMustClose("the request was cancelled"))
+        elif (error := task.exception()) is not None:
+            self.fail(error)
+        else:
+            self.resolve(task.result())
+
+
 class Dispatcher:
     """Routes frames to handlers.  One per broker, loop thread only."""
 
     def __init__(self, context: Context) -> None:
         """Serve every supported API."""
         self._context = context
+        self._turns = context.turns
         self._routes = {
             int(key): Route(key, versions, context.metrics.api(key))
             for key, versions in SUPPORTED.items()
@@ -228,21 +264,26 @@ class Dispatcher:
                 return _version_fallback(route, correlation_id)
             raise UnsupportedVersion(api_key, version)
         codec = route.codecs.get(version) or route.codec(version)
-        client_id, message = codec.decode(frame)
-        request = RequestContext(
-            api_key, version, correlation_id, client_id, requester.peer_host, requester.id
-        )
-        reply = self._call(route, request, message)
+        if len(frame) > BYTES_AT_ONCE and api_key != ApiKey.PRODUCE:
+            reply: Any = self._turns.begin(self._serve_aside(route, codec, frame, requester))
+        else:
+            try:
+                client_id, message = codec.decode(frame, ELEMENTS_AT_ONCE)
+            except TooManyElements:
+                reply = self._turns.begin(self._serve_aside(route, codec, frame, requester))
+            else:
+                request = RequestContext(
+                    api_key, version, correlation_id, client_id, requester.peer_host, requester.id
+                )
+                reply = self._call(route, request, message)
         if reply is None:
             route.metrics.observe(time.perf_counter_ns() - started_ns)
             return None
+        if isinstance(reply, CoroutineType):
+            reply = self._spawn(reply)
         if isinstance(reply, Pending):
             exchange = Exchange(route, version, correlation_id, started_ns)
             exchange.follow(reply)
-            return exchange
-        if isinstance(reply, CoroutineType):
-            exchange = Exchange(route, version, correlation_id, started_ns)
-            exchange.follow_task(self._spawn(reply))
             return exchange
         parts = _encode(route, version, correlation_id, reply)
         route.metrics.observe(time.perf_counter_ns() - started_ns)
@@ -257,13 +298,66 @@ class Dispatcher:
         if route.handler is None:
             route.handler = handler_of(route.api_key)
         reply, error = _attempt(route.handler, self._context, request, message)
+        if type(reply) is GeneratorType:
+            reply, error = _attempt(self._begin, route, request, reply)
         return reply if error is None else _failure_response(route, request.api_version, error)
 
-    def _spawn(self, coroutine: Any) -> "asyncio.Task[Any]":
+    def _begin(self, route: Route, request: RequestContext, steps: Steps[Any]) -> Any:
+        """What `steps` reply if one slice is enough, which it nearly always is, else the `Work`."""
+        try:
+            call = next(steps)
+            if call is None:
+                end_ns = self._turns.slice_end_ns()
+                while call is None and time.perf_counter_ns() < end_ns:
+                    call = next(steps)
+        except StopIteration as stop:
+            self._context.answers.release(stop.value)
+            return stop.value
+        return Work(self._turns, self._answer_in_steps(route, request, steps), call)
+
+    def _serve_aside(
+        self,
+        route: Route,
+        codec: ServerCodec,
+        frame: bytearray | memoryview,
+        requester: Requester,
+    ) -> Steps[Any]:
+        """What `dispatch` does between the header and the answer, with the long parts aside."""
+        _, version, correlation_id = _HEADER_START.unpack_from(frame)
+        # A view of its own keeps the memory from being used for the next frame.
+        held = memoryview(frame)
+        try:
+            client_id, message = yield from off_loop(lambda: codec.decode(held))
+        except ProtocolError as error:
+            raise ConnectionMustClose(str(error)) from error
+        request = RequestContext(
+            route.api_key, version, correlation_id, client_id, requester.peer_host, requester.id
+        )
+        if route.handler is None:
+            route.handler = handler_of(route.api_key)
+        reply = route.handler(self._context, request, message)
+        return (yield from self._answer_in_steps(route, request, reply))
+
+    def _answer_in_steps(self, route: Route, request: RequestContext, reply: Any) -> Steps[Any]:
+        """What a handler replied, the rest of its steps taken, and encoded aside."""
+        if type(reply) is GeneratorType:
+            reply = yield from reply
+        if isinstance(reply, CoroutineType):
+            return self._spawn(reply)
+        if reply is None or isinstance(reply, Pending):
+            return reply
+        try:
+            version, correlation_id = request.api_version, request.correlation_id
+            parts = yield from off_loop(lambda: _encode(route, version, correlation_id, reply))
+            return _Encoded(parts)
+        finally:
+            self._context.answers.release(reply)
+
+    def _spawn(self, coroutine: Any) -> "_TaskReply":
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
+        return _TaskReply(task)
 
 
 def _attempt(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | None]:

@@ -212,6 +212,21 @@ class BrokerCollector:
             "Memory held for unfinished requests",
             connections.memory_bytes,
         )
+        yield _gauge(
+            "tidelog_answer_memory_bytes",
+            "Memory held for answers that clients have not read",
+            connections.answers.unread_bytes,
+        )
+        yield _counter(
+            "tidelog_connections_cut_unread",
+            "Connections closed for the answers they left unread",
+            connections.answers.cut,
+        )
+        yield _counter(
+            "tidelog_turns",
+            "Slices of long work that had to wait for others",
+            connections.turns.taken,
+        )
         yield _counter("tidelog_batches_appended", "Batches stored", metrics.batches_appended)
         yield _counter("tidelog_records_appended", "Records stored", metrics.records_appended)
         yield _counter("tidelog_appended_bytes", "Bytes of batches stored", metrics.bytes_appended)

@@ -216,6 +216,7 @@ class Broker:
             if log.quarantine is not None:
                 logger.error("%s-%d is offline: %s", log.topic, log.partition, log.offline_reason)
         self._stack.push_async_callback(self.topics.finish)
+        self._stack.callback(self.connections.turns.stop)
 
     def _close_data_dir(self) -> None:
         try:
@@ -245,6 +246,8 @@ class Broker:
                 clock=self.clock,
                 source=self._random,
             ),
+            turns=self.connections.turns,
+            answers=self.connections.answers,
             metrics=self.metrics,
             groups=self.groups,
             transactions=self.transactions,

@@ -21,6 +21,9 @@ class Pending(Generic[T]):
 
     __slots__ = ("_error", "_subscriber", "_value", "on_abandon", "settled")
 
+    is_begun = True
+    """Whether all that the request changes has been changed, so that only time is missing."""
+
     def __init__(self, on_abandon: Callable[[], object] | None = None) -> None:
         """Create it unsettled; `on_abandon` runs if the requester goes away first."""
         self.settled = False

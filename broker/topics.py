@@ -31,6 +31,7 @@ from broker.errors import (
     UnknownTopicOrPartition,
 )
 from config import ConfigErrors, check_group_overrides, with_dynamic
+from storage.data_dir_start import KRAFT_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from config import BrokerConfig
@@ -39,10 +40,16 @@ if TYPE_CHECKING:
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+SHARE_GROUP_STATE = "__share_group_state"
+OWN_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+"""The topics without which this broker cannot work."""
 
-CLUSTER_METADATA = "__cluster_metadata"
-"""The name of Kafka's log of metadata: no topic may have it, its directory means another broker."""
+INTERNAL_TOPICS = OWN_TOPICS | {SHARE_GROUP_STATE}
+"""What Kafka calls internal: clients see them marked, and may not write to them."""
+
+RESERVED_TOPICS = frozenset({KRAFT_METADATA_TOPIC})
+"""Names that are no topics: Kafka keeps its metadata log under this one, also in a directory that
+came from there or goes there."""
 
 NO_TOPIC_ID = bytes(16)
 """The id that means "none" on the wire."""
@@ -85,7 +92,7 @@ def _metric_name(name: str) -> str:
 
 
 def is_internal(name: str) -> bool:
-    """Whether `name` is a topic the broker keeps for itself."""
+    """Whether `name` is one of Kafka's internal topics, whoever made it."""
     return name in INTERNAL_TOPICS
 
 
@@ -204,6 +211,7 @@ class TopicRegistry:
 
         Raises:
             InvalidTopicName: the name breaks the rules.
+            InvalidRequest: it is one of `RESERVED_TOPICS`.
             TopicAlreadyExists: there is one.
             InvalidPartitions: the count is below 1, or the broker would pass `max.partitions`.
             ConfigErrors: the overrides are not acceptable.
@@ -223,10 +231,9 @@ class TopicRegistry:
     def check_new(self, name: str, partitions: int) -> None:
         """Whether `create` would accept the name and the count; raises what it would raise."""
         check_topic_name(name)
-        if name == CLUSTER_METADATA:
+        if name in RESERVED_TOPICS:
             raise InvalidRequest(
-                f"Topic {name!r} cannot be created: Kafka keeps its metadata there; choose another "
-                "name"
+                f"Creation of internal topic {name} is prohibited; choose another name."
             )
         if name in self._data_dir.topics:
             raise TopicAlreadyExists(f"Topic {name!r} exists already.")
@@ -250,7 +257,7 @@ class TopicRegistry:
         topic = self._data_dir.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartition(name)
-        if is_internal(name):
+        if name in OWN_TOPICS:
             raise PolicyViolation(f"Topic {name!r} belongs to the broker and cannot be deleted.")
         self._data_dir.delete_topic(name, self._clock.wall_ms())
         self._by_id.pop(topic.topic_id, None)

@@ -133,6 +133,23 @@ _NETWORK = (
         low=1_048_576,
         wide=True,
     ),
+    number(
+        "queued.max.response.bytes",
+        268_435_456,
+        "Tidelog's own. Bytes of answers that clients have not read, over all connections: as they "
+        "become more, fetches get smaller answers; above it the connection that left most unread "
+        "is closed.",
+        low=1_048_576,
+        wide=True,
+    ),
+    number(
+        "queued.max.decompressed.bytes",
+        268_435_456,
+        "Tidelog's own. Bytes that the batches of one Produce may decompress to; those beyond are "
+        "refused with MESSAGE_TOO_LARGE. One batch may have 64 MiB.",
+        low=67_108_864,
+        wide=True,
+    ),
     number("fetch.max.bytes", 57_671_680, "The most that one fetch returns.", low=1024),
     number(
         "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at once.", low=0

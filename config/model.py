@@ -111,6 +111,8 @@ class BrokerConfig:
     max_connections: int
     max_connections_per_ip: int
     queued_max_request_bytes: int
+    queued_max_response_bytes: int
+    queued_max_decompressed_bytes: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     metrics_listener: Listener | None

@@ -10,8 +10,10 @@ the tree for the reason.
 Decoders have the signature ``decode(buf, pos, limit) -> (message, pos)`` over a memoryview of
 ``limit`` bytes. A records field becomes a view of ``buf``, everything else is copied. Bounds are
 those of the tree: a count is checked against the bytes left before anything is built, a length
-before anything is sliced. A request may hold `REQUEST_ELEMENTS_MAX` array elements in all: an
-element of two bytes becomes an object of two hundred, so the size of a frame alone bounds little.
+before anything is sliced. A request may hold `REQUEST_ELEMENTS_MAX` array elements and tagged
+fields in all: an element of two bytes becomes an object of two hundred, and an unknown field of
+two bytes a turn of a loop, so the size of a frame alone bounds little. Who calls the decoder of a
+request may allow it fewer.
 
 Encoders have the signature ``encode(message, put)`` and call ``put`` with each piece in order; a
 records field is put as it is, so that the caller may scatter instead of copy.
@@ -45,6 +47,7 @@ from typing import Any, Final
 
 from protocol import schema, varint
 from protocol.primitives import (
+    REQUEST_ELEMENTS_MAX,
     Decoder,
     Direction,
     Encoder,
@@ -53,9 +56,6 @@ from protocol.primitives import (
     layout_spec,
 )
 from protocol.schema import Blob, MaybeStructure, Sequence, Structure, Text, fixed_format
-
-REQUEST_ELEMENTS_MAX: Final = 100_000
-"""Array elements, nested ones included, that one request may hold: about 30 MB once decoded."""
 
 _SMALL_ARRAY: Final = 8
 """Arrays of scalars shorter than this, replica lists above all, have ready-made layouts."""
@@ -210,15 +210,19 @@ class _DecodeWriter(_Writer):
         self.line(depth + 1, f"if {excess}: raise LayoutError")
         return depth + 1
 
+    def count(self, count: str, depth: int) -> None:
+        """Emit that `count` elements or tags more are to be read, for a request."""
+        if self.counts_elements:
+            self.line(depth, f"room -= {count}")
+            self.line(depth, "if room < 0: raise TooManyElements")
+
     def sequence(self, node: Sequence, depth: int) -> str:
         """Emit an array; the count is bounded before the first element is read."""
         count = self.prefix(node.prefix, depth)
         target = self.fresh("v")
         excess = f"{count} * {node.least} > limit - pos"
         depth = self.refuse(node, count, excess, target, depth)
-        if self.counts_elements:
-            self.line(depth, f"room -= {count}")
-            self.line(depth, "if room < 0: raise TooManyElements")
+        self.count(count, depth)
         letters = fixed_format(node.element)
         if letters is not None and len(letters) == 1:
             arrays = self.bind("unpack", letters * 2, lambda: _array_unpackers(letters))
@@ -262,8 +266,11 @@ class _DecodeWriter(_Writer):
         count = self.fresh("n")
         self.varint(count, depth)
         if not node.tags:
-            self.line(depth, f"if {count}: pos = skip_tags(buf, pos, {count})")
+            self.line(depth, f"if {count}:")
+            self.count(count, depth + 1)
+            self.line(depth + 1, f"pos = skip_tags(buf, pos, {count})")
             return []
+        self.count(count, depth)
         arguments = []
         targets = {}
         for tagged in node.tags:
@@ -292,9 +299,8 @@ def write_decoder(cls: type, version: int) -> Decoder:
     """A fresh decoder of ``cls`` in ``version``; the caller keeps it."""
     is_request = layout_spec(cls).direction is Direction.REQUEST
     writer = _DecodeWriter(counts_elements=is_request)
-    writer.line(0, "def decode(buf, pos, limit):")
-    if is_request:
-        writer.line(1, f"room = {REQUEST_ELEMENTS_MAX}")
+    room = f", room={REQUEST_ELEMENTS_MAX}" if is_request else ""
+    writer.line(0, f"def decode(buf, pos, limit{room}):")
     result = writer.structure(schema.structure(cls, version), 1)
     writer.line(1, f"return {result}, pos")
     function: Decoder = writer.function("decode", cls, version)

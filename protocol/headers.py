@@ -41,6 +41,9 @@ _CORRELATION: Final = struct.Struct(">i")
 _NULL: Final = -1
 _NO_TAGS: Final = b"\0"
 
+TAGS_MAX: Final = 1_000
+"""Tagged fields that one header may have; Kafka has defined none so far."""
+
 _flexible_since: dict[int, int] = {}
 
 
@@ -167,7 +170,10 @@ def _has_response_tags(api_key: int, api_version: int) -> bool:
 
 def _skip_tags(buf: Buffer, position: int, message: str) -> int:
     try:
-        count, position = varint.decode_unsigned(buf, position)
-        return varint.skip_tags(buf, position, count)
+        count, after = varint.decode_unsigned(buf, position)
+        if count > TAGS_MAX:
+            problem = f"{count} tagged fields, at most {TAGS_MAX} are accepted"
+            raise MalformedRequest(message, "tags", position, problem)
+        return varint.skip_tags(buf, after, count)
     except (IndexError, ValueError) as error:
         raise MalformedRequest(message, "tags", position, "broken tag section") from error

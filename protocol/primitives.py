@@ -94,8 +94,9 @@ STRING: Final = Variable("string", wide=False)
 BYTES: Final = Variable("bytes", wide=True)
 RECORDS: Final = Variable("records", wide=True)
 
-Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
-"""``decode(buf, position, limit)``: the message at ``position`` and the position after it."""
+Decoder = Callable[..., tuple[Any, int]]
+"""``decode(buf, position, limit)``: the message at ``position`` and the position after it. That of
+a request takes a fourth argument, the elements it may make: `REQUEST_ELEMENTS_MAX` by itself."""
 
 Encoder = Callable[[Any, Callable[[Buffer], None]], None]
 """``encode(message, put)``: calls ``put`` with every piece of the message in order."""
@@ -106,7 +107,12 @@ class LayoutError(Exception):
 
 
 class TooManyElements(LayoutError):
-    """The arrays of a request hold more elements than anybody needs."""
+    """The arrays and tag sections of a request hold more elements than its decoder may make."""
+
+
+REQUEST_ELEMENTS_MAX: Final = 100_000
+"""Array elements and tagged fields, nested ones included, that one request may hold: about 30 MB
+once decoded."""
 
 
 DECODE_FAULTS: Final = (LayoutError, struct_module.error, IndexError, ValueError, OverflowError)

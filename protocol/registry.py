@@ -32,6 +32,7 @@ from protocol.primitives import (
     DECODE_FAULTS,
     ENCODE_FAULTS,
     RECORDS,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Decoder,
     Direction,
@@ -167,17 +168,25 @@ class ServerCodec:
         self._header_has_tags = version >= headers.flexible_since(api_key)
         self._answer_tags = headers.encode_response_header(api_key, version, 0)[4:]
 
-    def decode(self, frame: bytearray | memoryview) -> tuple[str | None, Any]:
+    def decode(
+        self, frame: bytearray | memoryview, elements_max: int = REQUEST_ELEMENTS_MAX
+    ) -> tuple[str | None, Any]:
         """The client id and the message of a request frame without its size.
+
+        `elements_max` bounds the work: what has more array elements and tagged fields is given up
+        when that is found out.
 
         Raises:
             MalformedRequest: the bytes do not match the layout.
+            TooManyElements: there are more than `elements_max`, which is not the most there may be.
         """
         client_id, position = headers.decode_client_id(frame, self._header_has_tags)
         buf = memoryview(frame)
         try:
-            return client_id, self._decode(buf, position, len(buf))[0]
-        except DECODE_FAULTS:
+            return client_id, self._decode(buf, position, len(buf), elements_max)[0]
+        except DECODE_FAULTS as error:
+            if isinstance(error, TooManyElements) and elements_max < REQUEST_ELEMENTS_MAX:
+                raise
             return client_id, _decode(self._request, self._version, buf, position)[0]
 
     def encode(self, correlation_id: int, message: Any) -> list[Buffer]:
@@ -222,7 +231,10 @@ def _decode(cls: type, version: int, buf: memoryview, position: int) -> tuple[An
     try:
         return decode(buf, position, len(buf))
     except TooManyElements as error:
-        problem = "its arrays hold more elements than a request may"
+        problem = (
+            "its arrays and tag sections hold more elements than a request may: "
+            f"{REQUEST_ELEMENTS_MAX}"
+        )
         raise MalformedRequest(f"{cls.__name__} v{version}", "", -1, problem) from error
     except DECODE_FAULTS as error:
         raise _why_undecodable(cls, version, buf, position) from error

@@ -30,6 +30,9 @@ through these checks (`storage.append_plain`). Then one of three ways, the first
 | recompress| magic 2 with only the codec to change                   | records copied as a blob   |
 | rebuild   | another magic, or inner offsets that are not 0, 1, 2... | every record decoded       |
 
+The two halves can be had one by one: `examine_append`, which may take long and runs in any thread,
+and `place_append`, which gives the offsets.
+
 Differs from Kafka (each seen by sending the same bytes to 4.3.1):
 
 * scattered offset deltas are made contiguous; Kafka stores them uncompressed as they came and
@@ -38,8 +41,9 @@ Differs from Kafka (each seen by sending the same bytes to 4.3.1):
   judged and kept by its records' own timestamps, which is what consumers then read;
 * bytes behind a complete gzip or lz4 stream are corrupt here and ignored there, though not by all
   of its clients; broken compression is corrupt here and an internal error there;
-* a batch that decompresses beyond a cap is refused as too large, a zstd window above 8 MiB (levels
-  20 to 22 on large input) as corrupt; Kafka has no such caps.
+* a batch that decompresses beyond a cap is refused as too large, and so is one that its request
+  has no budget for (`storage.opening`), or whose million records would be written anew; a zstd
+  window above 8 MiB (levels 20 to 22 on large input) as corrupt; Kafka has no such caps.
 
 Source: KIP-32; Kafka `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest`.
 Read next: `storage.append_entries`, which examines and stamps single entries, and
@@ -49,9 +53,8 @@ Read next: `storage.append_entries`, which examines and stamps single entries, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from protocol.errors import (
     DecompressionLimitExceeded,
@@ -63,7 +66,6 @@ from protocol.records import entry_loops
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import (
     INT64_MAX,
-    INT64_MIN,
     LOG_OVERHEAD,
     MAGIC_V2,
     NO_OFFSET,
@@ -74,12 +76,12 @@ from protocol.records.layout import (
     SIZE_AT,
     V0_MIN_SIZE,
     Codec,
-    TimestampType,
 )
-from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record
+from protocol.records.record import Record
 from storage import append_entries
-from storage.append_entries import BatchEntry, IncomingEntry, MessageEntry, Window
+from storage.append_entries import BatchEntry, IncomingEntry, MessageEntry
 from storage.append_plain import plan_plain
+from storage.append_rules import AppendRules
 from storage.append_values import AppendPlan, PlannedBatch
 from storage.errors import (
     CorruptBatch,
@@ -89,11 +91,23 @@ from storage.errors import (
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
+from storage.opening import Opening
 
-if TYPE_CHECKING:
-    from config import TopicConfig
+__all__ = [
+    "AppendPlan",
+    "AppendRules",
+    "Examined",
+    "Origin",
+    "PlannedBatch",
+    "examine_append",
+    "place_append",
+    "plan_append",
+]
 
-__all__ = ["AppendPlan", "AppendRules", "Origin", "PlannedBatch", "plan_append"]
+_NOTHING_TO_OPEN: Final = Opening(0)
+
+REBUILT_RECORDS_MAX: Final = 1_000_000
+"""Records of one append that may be decoded to be written anew: some 250 MB of objects."""
 
 _FIRST_VERSION_OF_MAGIC_2: Final = 3
 _FIRST_VERSION_OF_ZSTD: Final = 7
@@ -106,85 +120,6 @@ class Origin(Enum):
     COORDINATOR = "coordinator"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendRules:
-    """A topic's configuration as the append needs it, computed once per change.
-
-    Attributes:
-        timestamp_type: who stamps records.
-        timestamp_before_max_ms: how far behind the broker's clock a record may be.
-        timestamp_after_max_ms: how far ahead of it.
-        codec: what records are stored in, or None for the producer's choice.
-        compression_level: for `codec`; None is the codec's default.
-        compacted: cleanup.policy contains compact, so every record needs a key.
-        max_message_bytes: largest entry, as stored (header included).
-        segment_bytes: largest append as a whole.
-        target_magic: format stored; 2 unless a test or tool asks for an older log.
-        decompressed_bytes_max: cap on what one batch may decompress to.
-    """
-
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    timestamp_before_max_ms: int = INT64_MAX
-    timestamp_after_max_ms: int = INT64_MAX
-    codec: Codec | None = None
-    compression_level: int | None = None
-    compacted: bool = False
-    max_message_bytes: int = 1_048_588
-    segment_bytes: int = 1_073_741_824
-    target_magic: int = MAGIC_V2
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
-
-    @classmethod
-    def from_config(cls, config: TopicConfig) -> AppendRules:
-        """The rules that `config` asks for."""
-        codec, level = _codec_and_level(config)
-        return cls(
-            timestamp_type=(
-                TimestampType.LOG_APPEND_TIME
-                if config.message_timestamp_type == "LogAppendTime"
-                else TimestampType.CREATE_TIME
-            ),
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            codec=codec,
-            compression_level=level,
-            compacted="compact" in config.cleanup_policy,
-            max_message_bytes=config.max_message_bytes,
-            segment_bytes=config.segment_bytes,
-        )
-
-    @property
-    def stamps(self) -> bool:
-        """Whether the broker's clock replaces the producers' timestamps."""
-        return self.timestamp_type == TimestampType.LOG_APPEND_TIME
-
-    def window(self, now_ms: int) -> Window:
-        """What a record must satisfy when it arrives at `now_ms`."""
-        if self.stamps:
-            return Window(INT64_MIN, INT64_MAX, True, self.compacted)
-        return Window(
-            max(now_ms - self.timestamp_before_max_ms, INT64_MIN),
-            min(now_ms + self.timestamp_after_max_ms, INT64_MAX),
-            False,
-            self.compacted,
-        )
-
-
-def _codec_and_level(config: TopicConfig) -> tuple[Codec | None, int | None]:
-    """(codec, level) of compression.type; codec None keeps the producer's."""
-    name = config.compression_type
-    if name == "producer":
-        return None, None
-    if name == "uncompressed":
-        return Codec.NONE, None
-    levels = {
-        "gzip": config.compression_gzip_level,
-        "lz4": config.compression_lz4_level,
-        "zstd": config.compression_zstd_level,
-    }
-    return Codec[name.upper()], levels.get(name)
-
-
 class _Place(NamedTuple):
     """Where and when the records arrive: the arguments of one append."""
 
@@ -193,6 +128,21 @@ class _Place(NamedTuple):
     next_offset: int
     leader_epoch: int
     origin: Origin
+    opening: Opening
+
+
+class Examined(NamedTuple):
+    """Records that may enter a log by `rules`, in the bytes that it will have but for the stamps.
+
+    Attributes:
+        view: the bytes; no entries and no bytes for an empty set.
+        entries: what is in them.
+        rules: what they were judged by.
+    """
+
+    view: memoryview
+    entries: Sequence[IncomingEntry]
+    rules: AppendRules
 
 
 def plan_append(
@@ -204,6 +154,7 @@ def plan_append(
     leader_epoch: int,
     origin: Origin = Origin.CLIENT,
     produce_version: int | None = None,
+    opening: Opening | None = None,
 ) -> AppendPlan:
     """What appending `records` at `next_offset` would write.
 
@@ -211,16 +162,18 @@ def plan_append(
     must not touch it until the plan is written; a read-only one is copied first. Bytes behind the
     last complete entry are dropped. `now_ms` is the one clock reading of this append; it must
     already be clamped if LogAppendTime is not to go backwards. `produce_version` None skips the
-    rules that a Produce request's version brings.
+    rules that a Produce request's version brings. `opening` is the budget of the request.
 
     Raises:
         AppendRejected: the records break a rule; the table above says which subclass when.
+        TooMuchAtOnce: `opening` wants this done in two halves.
     """
     view = memoryview(records)
     if view.readonly:
         view = memoryview(bytearray(view))
+    opening = opening or Opening(INT64_MAX, at_once=False)
     if produce_version is None or produce_version >= _FIRST_VERSION_OF_ZSTD:
-        plan = plan_plain(view, rules, now_ms, next_offset, leader_epoch)
+        plan = plan_plain(view, rules, now_ms, next_offset, leader_epoch, opening)
         if plan is not None:
             return plan
     place = _Place(
@@ -229,12 +182,60 @@ def plan_append(
         next_offset=next_offset,
         leader_epoch=leader_epoch,
         origin=origin,
+        opening=opening,
     )
+    examined = _examine(view, place, produce_version)
+    return _stamp_in_place(examined.view, examined.entries, place)
+
+
+def examine_append(
+    records: memoryview,
+    *,
+    rules: AppendRules,
+    now_ms: int,
+    opening: Opening,
+    origin: Origin = Origin.CLIENT,
+    produce_version: int | None = None,
+) -> Examined:
+    """The first half of `plan_append` into a log of magic 2: all but the offsets and the stamps.
+
+    Raises AppendRejected as `plan_append` does.
+    """
+    assert rules.target_magic == MAGIC_V2, "older wrappers have offsets in their compressed part"
+    view = records if not records.readonly else memoryview(bytearray(records))
+    place = _Place(
+        rules=rules,
+        now_ms=now_ms,
+        next_offset=0,
+        leader_epoch=0,
+        origin=origin,
+        opening=opening,
+    )
+    return _examine(view, place, produce_version)
+
+
+def place_append(
+    examined: Examined, *, now_ms: int, next_offset: int, leader_epoch: int
+) -> AppendPlan:
+    """The second half: what was examined, stamped for `next_offset`; cheap."""
+    place = _Place(
+        rules=examined.rules,
+        now_ms=now_ms,
+        next_offset=next_offset,
+        leader_epoch=leader_epoch,
+        origin=Origin.CLIENT,
+        opening=_NOTHING_TO_OPEN,
+    )
+    return _stamp_in_place(examined.view, examined.entries, place)
+
+
+def _examine(view: memoryview, place: _Place, produce_version: int | None) -> Examined:
+    """Steps 1 to 5, but for the stamps. Raises AppendRejected."""
     try:
         entries, end = _split(view, place, produce_version)
         if not entries:
-            return _empty_plan(view)
-        plan = _plan_entries(view[:end], entries, place)
+            return Examined(view[:0], (), place.rules)
+        return _examine_entries(view[:end], entries, place)
     except UnsupportedCompression as error:
         raise UnsupportedCompressionType(str(error)) from error
     except InvalidRecords as error:
@@ -243,13 +244,6 @@ def plan_append(
         raise MessageTooLarge(str(error)) from error
     except RecordsError as error:
         raise CorruptBatch(str(error)) from error
-    assert plan.last_offset - plan.first_offset + 1 == plan.records_count
-    return plan
-
-
-def _empty_plan(view: memoryview) -> AppendPlan:
-    """Nothing to write: an empty set is a success that uses no offset."""
-    return AppendPlan(view[:0], (), NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0, INT64_MAX)
 
 
 # --- steps 1 to 3: entries ----------------------------------------------------------------------
@@ -341,8 +335,8 @@ def _check_entry_rules(entries: Sequence[IncomingEntry], source: Codec, place: _
 # --- steps 4 and 5: records, and the way they are stored ----------------------------------------
 
 
-def _plan_entries(view: memoryview, entries: Sequence[IncomingEntry], place: _Place) -> AppendPlan:
-    """Examine the records, choose the way, stamp or build."""
+def _examine_entries(view: memoryview, entries: Sequence[IncomingEntry], place: _Place) -> Examined:
+    """Examine the records, choose the way, build."""
     rules = place.rules
     source = next((entry.view.codec for entry in reversed(entries) if entry.view.codec), Codec.NONE)
     target = source if rules.codec is None else rules.codec
@@ -353,12 +347,16 @@ def _plan_entries(view: memoryview, entries: Sequence[IncomingEntry], place: _Pl
     _check_entry_rules(entries, source, place)
     window = rules.window(place.now_ms)
     in_place = source == target
+    if not in_place:
+        place.opening.write_anew(len(view))
+    clear_bytes = 0
     for entry in entries:
-        entry.examine(window, rules.decompressed_bytes_max)
+        clear_bytes += entry.examine(window, rules.decompressed_bytes_max, place.opening)
         in_place = in_place and entry.fits_in_place(rules.target_magic)
     if in_place:
         _check_total(len(view), rules)
-        return _stamp_in_place(view, entries, place)
+        return Examined(view, entries, rules)
+    place.opening.write_anew(clear_bytes)
     first = entries[0]
     if isinstance(first, BatchEntry) and first.fits_in_place(rules.target_magic):
         built = first.recompress(target, rules.compression_level)
@@ -373,7 +371,7 @@ def _plan_entries(view: memoryview, entries: Sequence[IncomingEntry], place: _Pl
     for entry in stored:
         _check_size(entry.view.size, rules)
     _check_total(len(view), rules)
-    return _stamp_in_place(view, stored, place)
+    return Examined(view, stored, rules)
 
 
 def _check_total(size: int, rules: AppendRules) -> None:
@@ -387,7 +385,12 @@ def _check_total(size: int, rules: AppendRules) -> None:
 def _stamp_in_place(
     view: memoryview, entries: Sequence[IncomingEntry], place: _Place
 ) -> AppendPlan:
-    """Give offsets, epoch and timestamps to entries that keep their bytes otherwise."""
+    """Give offsets, epoch and timestamps to entries that keep their bytes otherwise.
+
+    Without any there is nothing to write: an empty set is a success that uses no offset.
+    """
+    if not entries:
+        return AppendPlan(view, (), NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0, INT64_MAX)
     rules = place.rules
     offset = place.next_offset
     append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
@@ -399,6 +402,7 @@ def _stamp_in_place(
         max_timestamp = max(max_timestamp, entry.stamped_timestamp)
         min_timestamp = min(min_timestamp, entry.stamped_minimum)
         offset += entry.records_count
+    assert offset > place.next_offset, "an entry has records"
     return AppendPlan(
         view,
         tuple(batches),
@@ -432,6 +436,12 @@ def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> 
     """Every record decoded and written anew: one batch, or a message set of an older magic."""
     rules = place.rules
     append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
+    count = sum(entry.records_count for entry in entries)
+    if count > REBUILT_RECORDS_MAX:
+        raise MessageTooLarge(
+            f"{count} records would have to be written anew, at most {REBUILT_RECORDS_MAX} are; "
+            "send fewer in a batch"
+        )
     records: list[Record] = []
     for entry in entries:
         records += entry.decode(rules.decompressed_bytes_max)

@@ -42,6 +42,7 @@ from protocol.records.legacy import Message, decode_message
 from protocol.records.record import Record, decode_batch, record_bytes
 from protocol.records.scan import scan_entries
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordError, UnstorableTimestamp
+from storage.opening import Opening
 
 Faults = list[tuple[int, int, int]]
 
@@ -115,16 +116,17 @@ class BatchEntry:
         """Whether it holds a control record."""
         return self.view.is_control
 
-    def examine(self, window: Window, max_bytes: int) -> None:
-        """Walk the records once.
+    def examine(self, window: Window, max_bytes: int, opening: Opening) -> int:
+        """Walk the records once; how many bytes they have.
 
         Raises:
+            MessageTooLarge, TooMuchAtOnce: as `opening` does.
             RecordsError: compression or structure is broken.
             InvalidRecord: records without key where keys are required.
             InvalidTimestamp: at least one timestamp is refused.
         """
         batch = self.view
-        self._clear = record_bytes(batch, max_bytes=max_bytes)
+        self._clear = self._open(max_bytes, opening)
         self.max_timestamp, _, self.is_sequential, faults, self.min_timestamp = (
             record_loops.check_records(
                 *self._clear,
@@ -138,6 +140,20 @@ class BatchEntry:
         )
         if faults is not None:
             raise_faults(faults, window)
+        return self._clear[2] - self._clear[1]
+
+    def _open(self, max_bytes: int, opening: Opening) -> tuple[Buffer, int, int]:
+        batch = self.view
+        if not batch.codec:
+            return record_bytes(batch)
+        opened: list[tuple[Buffer, int, int]] = []
+
+        def decompress(most: int, pieces: int) -> Buffer:
+            opened.append(record_bytes(batch, max_bytes=most, max_pieces=pieces))
+            return opened[0][0]
+
+        opening.open(max_bytes, decompress)
+        return opened[0]
 
     def fits_in_place(self, target_magic: int) -> bool:
         """Whether the bytes can be stored as they are but for the header."""
@@ -227,10 +243,12 @@ class MessageEntry:
         self.stamped_minimum = NO_TIMESTAMP
         self.is_sequential = True
 
-    def examine(self, window: Window, max_bytes: int) -> None:
-        """Check the message, or decompress the wrapper and walk its inner messages once.
+    def examine(self, window: Window, max_bytes: int, opening: Opening) -> int:
+        """Check the message, or decompress the wrapper and walk its inner messages once; how many
+        bytes they have.
 
         Raises:
+            MessageTooLarge, TooMuchAtOnce: as `opening` does.
             RecordsError: compression or structure is broken, or an inner CRC is wrong.
             InvalidRecord: no key where one is required, nested compression, mixed magics.
             InvalidTimestamp: at least one timestamp is refused.
@@ -238,11 +256,16 @@ class MessageEntry:
         message = self.view
         type_rule = window.type_rule(message.timestamp_type, message.timestamp)
         if message.is_wrapper:
-            faults = self._examine_inner(message, window, type_rule, max_bytes)
+            clear = opening.open(
+                max_bytes,
+                lambda most, pieces: message.inner_bytes(max_bytes=most, max_pieces=pieces),
+            )
+            size, faults = len(clear), self._examine_inner(message, window, type_rule, clear)
         else:
-            faults = self._examine_plain(message, window, type_rule)
+            size, faults = message.size, self._examine_plain(message, window, type_rule)
         if faults:
             raise_faults(faults, window)
+        return size
 
     def _examine_plain(self, message: Message, window: Window, type_rule: int) -> Faults:
         """The faults of a plain message, at most one."""
@@ -258,10 +281,9 @@ class MessageEntry:
         return [(0, fault, message.timestamp)] if fault else []
 
     def _examine_inner(
-        self, message: Message, window: Window, type_rule: int, max_bytes: int
+        self, message: Message, window: Window, type_rule: int, clear: Buffer
     ) -> Faults:
         """The faults of a wrapper's inner messages."""
-        clear = message.inner_bytes(max_bytes=max_bytes)
         (
             self.records_count,
             self.max_timestamp,

@@ -41,16 +41,25 @@ from protocol.records.layout import (
 from storage.append_values import AppendPlan, PlannedBatch
 
 if TYPE_CHECKING:
-    from storage.append import AppendRules
+    from storage.append_rules import AppendRules
+    from storage.opening import Opening
 
 _USUAL_BITS: Final = CODEC_MASK | TRANSACTIONAL_BIT
 _CODECS: Final = tuple(Codec)
 
 
 def plan_plain(
-    view: memoryview, rules: AppendRules, now_ms: int, next_offset: int, leader_epoch: int
+    view: memoryview,
+    rules: AppendRules,
+    now_ms: int,
+    next_offset: int,
+    leader_epoch: int,
+    opening: Opening,
 ) -> AppendPlan | None:
-    """The plan for `view` (writable, stamped in place), or None when it is anything but plain."""
+    """The plan for `view` (writable, stamped in place), or None when it is anything but plain.
+
+    Raises what `opening` raises.
+    """
     size = len(view)
     if (
         not BATCH_OVERHEAD <= size <= rules.max_message_bytes
@@ -80,8 +89,11 @@ def plan_plain(
     try:
         clear, start, end = view, RECORDS_AT, size
         if codec:
-            payload = decompress(
-                _CODECS[codec], view[RECORDS_AT:], max_bytes=rules.decompressed_bytes_max
+            payload = opening.open(
+                rules.decompressed_bytes_max,
+                lambda max_bytes, max_pieces: decompress(
+                    _CODECS[codec], view[RECORDS_AT:], max_bytes=max_bytes, max_pieces=max_pieces
+                ),
             )
             clear, start, end = memoryview(payload), 0, len(payload)
         if count * MIN_RECORD_BYTES > end - start:

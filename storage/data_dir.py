@@ -349,10 +349,10 @@ class DataDir:
         self._load_broker_overrides()
         # Before looking around: it moves directories.
         self._finish_deletions(now_ms)
-        survey = data_dir_start.survey(self.path, self._files)
+        known = self._journal.topics()
+        survey = data_dir_start.survey(self.path, self._files, known)
         for name in survey.deleted:
             self._directories.remove_later(name, now_ms)
-        known = self._journal.topics()
         self.notices += self._directories.set_aside_strays(survey.partitions, known)
         self.notices += data_dir_start.notices_of_others(survey, self._journal)
         hints, notices = self._checkpoints.read()

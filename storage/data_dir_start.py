@@ -21,7 +21,7 @@ Source: Kafka ``LogManager`` and ``MetaPropertiesEnsemble``. Read next: `storage
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -124,8 +124,12 @@ def claim(path: str, *, files: Files, config: BrokerConfig, random_bytes: Random
         raise
 
 
-def survey(path: str, files: Files) -> Survey:
-    """Sort the sub-directories by what their names and ``partition.metadata`` say."""
+def survey(path: str, files: Files, known: Container[str] = ()) -> Survey:
+    """Sort the sub-directories by what their names and ``partition.metadata`` say.
+
+    The name of Kafka's metadata log is a topic's only if it is `known` as one: releases up to 0.1.0
+    let clients create it.
+    """
     found = Survey()
     for name in files.list_directory(path):
         key = parse_partition_directory_name(name)
@@ -133,7 +137,7 @@ def survey(path: str, files: Files) -> Survey:
             found.deleted.append(name)
         elif name.endswith(STRAY_DIRECTORY_SUFFIX) and "." in name:
             found.stray.append(name)
-        elif key is None or key[0] == KRAFT_METADATA_TOPIC:
+        elif key is None or (key[0] == KRAFT_METADATA_TOPIC and key[0] not in known):
             if name != LOST_AND_FOUND and files.is_directory(f"{path}/{name}"):
                 found.unknown.append(name)
         elif files.is_directory(f"{path}/{name}"):

@@ -48,6 +48,10 @@ class PolicyViolation(StorageError):
     """The topic's configuration forbids the operation."""
 
 
+class TooMuchAtOnce(Exception):
+    """Not an error: the work is allowed, but not in the thread that serves everybody."""
+
+
 # --- the batch is at fault ----------------------------------------------------------------------
 
 

@@ -22,8 +22,15 @@ from typing import Final, NoReturn
 
 from config import TopicConfig
 from protocol.errors import ProtocolError
-from protocol.records.layout import NO_OFFSET, NO_TIMESTAMP, TimestampType
-from storage.append import AppendPlan, AppendRules, Origin, plan_append
+from protocol.records.layout import NO_TIMESTAMP
+from storage.append import (
+    AppendPlan,
+    AppendRules,
+    Examined,
+    Origin,
+    place_append,
+    plan_append,
+)
 from storage.compaction import Compaction, CompactionResult
 from storage.compaction_plan import Cleanable, find_cleanable
 from storage.errors import (
@@ -35,9 +42,17 @@ from storage.errors import (
 )
 from storage.flush import FlushTicket
 from storage.log_reader import LogPosition
-from storage.log_values import AppendResult, DeletedSegment, Isolation, LogParts, ReadResult
+from storage.log_values import (
+    AppendResult,
+    DeletedSegment,
+    Isolation,
+    LogParts,
+    ReadResult,
+    appended,
+    appended_before,
+)
 from storage.lookup import LookupExplanation, TimestampOffset
-from storage.producer_state import CachedBatch
+from storage.opening import Opening
 from storage.readable_log import ReadableLog
 from storage.retention import RetentionRules, plan_retention
 from storage.rolling import RollRules, find_roll_reason
@@ -113,7 +128,7 @@ class Log(ReadableLog):
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration from the next operation on."""
         self.config = config
-        self._rules = AppendRules.from_config(config)
+        self.append_rules = AppendRules.from_config(config)
         self._roll_rules = RollRules.from_config(config)
         self.local.configure(config)
         self._sees_log_end = config.flush_policy == FLUSH_POLICY_OS
@@ -134,9 +149,11 @@ class Log(ReadableLog):
         origin: Origin = Origin.CLIENT,
         produce_version: int | None = None,
         stamp_slack_ms: int = STAMP_SLACK_MS,
+        opening: Opening | None = None,
     ) -> AppendResult:
         """Append whole batches; `records` is stamped in place and not kept.
 
+        `opening` is the budget of the request that they came with.
         Under LogAppendTime the stamp is `now_ms`. It stays at the last one, also over a restart,
         while the clock is at most `stamp_slack_ms` behind that (differs from Kafka, where every
         step back shows in the log); if the clock is further behind, one of the two was wrong, and
@@ -146,26 +163,47 @@ class Log(ReadableLog):
             AppendRejected: the records are refused; see its subclasses. Nothing was written.
             DiskFull, StorageFailed: nothing was written; the same append may be tried again.
             LogOffline: the log has stopped for good.
+            TooMuchAtOnce: nothing was changed; `examine_append` elsewhere, `append_examined`.
         """
         if self._offline is not None:
             raise self._offline
-        stamp_ms = now_ms
-        if self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            last_ms = self._last_stamp_ms
-            stamp_ms = last_ms if 0 < last_ms - now_ms <= stamp_slack_ms else now_ms
         plan = plan_append(
             records,
-            rules=self._rules,
-            now_ms=stamp_ms,
+            rules=self.append_rules,
+            now_ms=self._stamp_ms(now_ms, stamp_slack_ms),
             next_offset=self.local.end_offset,
             leader_epoch=self.leader_epoch,
             origin=origin,
             produce_version=produce_version,
+            opening=opening,
         )
+        return self._append_plan(plan, now_ms, origin)
+
+    def append_examined(
+        self, examined: Examined, *, now_ms: int, stamp_slack_ms: int = STAMP_SLACK_MS
+    ) -> AppendResult | None:
+        """Append what was examined; None if the rules have changed since. Raises as `append`."""
+        if self._offline is not None:
+            raise self._offline
+        if examined.rules != self.append_rules:
+            return None
+        plan = place_append(
+            examined,
+            now_ms=self._stamp_ms(now_ms, stamp_slack_ms),
+            next_offset=self.local.end_offset,
+            leader_epoch=self.leader_epoch,
+        )
+        return self._append_plan(plan, now_ms, Origin.CLIENT)
+
+    def _stamp_ms(self, now_ms: int, slack_ms: int) -> int:
+        """The clock reading that an append at `now_ms` is judged and stamped by."""
+        if self.append_rules.stamps and 0 < self._last_stamp_ms - now_ms <= slack_ms:
+            return self._last_stamp_ms
+        return now_ms
+
+    def _append_plan(self, plan: AppendPlan, now_ms: int, origin: Origin) -> AppendResult:
         if not plan.batches:
-            return AppendResult(
-                NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, self.log_start_offset, False, 0, 0
-            )
+            return appended(plan, self.log_start_offset)
         try:
             if self.leader_epochs.latest_epoch < self.leader_epoch:
                 begun = self.leader_epochs.assign_unsynced(self.leader_epoch, plan.first_offset)
@@ -175,19 +213,11 @@ class Log(ReadableLog):
             raise storage_failure("append", self.path, error) from error
         duplicate = self.producers.check(plan.buffer, plan.batches, origin)
         if duplicate is not None:
-            return self._duplicate(duplicate)
+            return appended_before(duplicate, self.log_start_offset)
         self._write(plan, now_ms)
         if plan.log_append_time_ms != NO_TIMESTAMP:
             self._last_stamp_ms = plan.log_append_time_ms
-        return AppendResult(
-            plan.first_offset,
-            plan.last_offset,
-            plan.log_append_time_ms,
-            self.log_start_offset,
-            False,
-            plan.records_count,
-            len(plan.buffer),
-        )
+        return appended(plan, self.log_start_offset)
 
     def _write(self, plan: AppendPlan, now_ms: int) -> None:
         """The bytes, the indexes, the offsets: from here on the append has happened."""
@@ -205,18 +235,6 @@ class Log(ReadableLog):
         self.producers.state.map_end_offset = self.local.end_offset
         if self._sees_log_end:
             self._advance_visible_end(self.local.end())
-
-    def _duplicate(self, first: CachedBatch) -> AppendResult:
-        # The stamp answered is the batch's max timestamp, under CreateTime too: as Kafka does.
-        return AppendResult(
-            first.first_offset,
-            first.last_offset,
-            first.max_timestamp,
-            self.log_start_offset,
-            True,
-            first.offset_delta + 1,
-            0,
-        )
 
     # --- roll -----------------------------------------------------------------------------------
 
@@ -340,7 +358,7 @@ class Log(ReadableLog):
                 retention_bytes=self.config.retention_bytes,
                 deletes=self.config.is_deleted_by_retention,
                 clamps_future=self.config.retention_clamp_future,
-                stamps=self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME,
+                stamps=self.append_rules.stamps,
             ),
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,

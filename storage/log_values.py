@@ -8,11 +8,13 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple
 
+from storage.append_values import AppendPlan
 from storage.errors import LogQuarantined
 from storage.files import Files
 from storage.leader_epochs import LeaderEpochs
 from storage.log_producers import LogProducers
 from storage.manifest import Manifest
+from storage.producer_state import CachedBatch
 from storage.retention import DeletionReason
 from storage.segment import Segment
 from storage.txn_index import AbortedTxn
@@ -41,6 +43,35 @@ class AppendResult(NamedTuple):
     is_duplicate: bool
     records_count: int
     size_bytes: int
+
+
+def appended(plan: AppendPlan, log_start_offset: int) -> AppendResult:
+    """The result of an append that was written as planned, or of one that had nothing to write."""
+    return AppendResult(
+        plan.first_offset,
+        plan.last_offset,
+        plan.log_append_time_ms,
+        log_start_offset,
+        False,
+        plan.records_count,
+        len(plan.buffer),
+    )
+
+
+def appended_before(first: CachedBatch, log_start_offset: int) -> AppendResult:
+    """The result for a duplicate of `first`.
+
+    Its stamp is the batch's max timestamp, under CreateTime too: as Kafka does.
+    """
+    return AppendResult(
+        first.first_offset,
+        first.last_offset,
+        first.max_timestamp,
+        log_start_offset,
+        True,
+        first.offset_delta + 1,
+        0,
+    )
 
 
 class ReadResult(NamedTuple):

@@ -18,11 +18,13 @@ Tests and tools, which serve nobody, drive the same generators with `run_steps`.
 Read next: `storage.compaction`.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from protocol.errors import ProtocolError
+from storage.errors import StorageError
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SLICE_RECORDS: Final = 2048
@@ -30,6 +32,9 @@ SLICE_RECORDS: Final = 2048
 
 SLICE_BYTES: Final = 1 << 20
 """Bytes read or written in one slice."""
+
+_FEW: Final = 8
+"""So many items are no reason to let others in."""
 
 
 class OffLoop(Generic[Result]):
@@ -46,14 +51,14 @@ class OffLoop(Generic[Result]):
         self.is_done = False
         self._function = function
         self._result: list[Result] = []
-        self._error: OSError | ProtocolError | None = None
+        self._error: OSError | ProtocolError | StorageError | None = None
 
     def run(self) -> None:
-        """Make the call. What OSError or ProtocolError it raised, `result` raises."""
+        """Make the call. What OSError, ProtocolError or StorageError it raised, `result` raises."""
         assert not self.is_done, "an off-loop call runs once"
         try:
             self._result.append(self._function())
-        except (OSError, ProtocolError) as error:
+        except (OSError, ProtocolError, StorageError) as error:
             # Carried over to the thread that asked. Anything else is a mistake of ours.
             self._error = error
         finally:
@@ -63,7 +68,12 @@ class OffLoop(Generic[Result]):
         """What the call returned, or raises what it raised."""
         assert self.is_done, "the result of a call that did not run"
         if self._error is not None:
-            raise self._error
+            # Not kept: its traceback has this call and what was decompressed so far.
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error
         assert self._result, "the call failed, as its thread has told"
         return self._result[0]
 
@@ -76,6 +86,17 @@ def off_loop(function: Callable[[], Result]) -> Steps[Result]:
     call: OffLoop[Result] = OffLoop(function)
     yield call  # type: ignore[misc]
     return call.result()
+
+
+def each(items: Collection[Item], make: Callable[[Item], Result]) -> Steps[list[Result]]:
+    """`make` of every item, a step for each unless they are few."""
+    if len(items) <= _FEW:
+        return [make(item) for item in items]
+    made = []
+    for item in items:
+        made.append(make(item))
+        yield None
+    return made
 
 
 def run_steps(steps: Steps[Result]) -> Result:

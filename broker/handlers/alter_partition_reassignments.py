@@ -6,6 +6,8 @@ that could be cancelled (null replicas).
 Source: KIP-455, KIP-860; Kafka `ReplicationControlManager.alterPartitionReassignments`.
 """
 
+from functools import partial
+
 from broker.context import Context, RequestContext
 from protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -15,31 +17,32 @@ from protocol.api.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps, each
 
 
 def handle(
     context: Context, request: RequestContext, message: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+) -> Steps[AlterPartitionReassignmentsResponse]:
     """The outcome for every partition; without time for it nothing is done."""
     error = ErrorCode.NONE if message.timeout_ms > 0 else ErrorCode.REQUEST_TIMED_OUT
-    return AlterPartitionReassignmentsResponse(
+    response = AlterPartitionReassignmentsResponse(
         error_code=error,
         error_message=None,
         allow_replication_factor_change=message.allow_replication_factor_change,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _reassign(context, topic.name, asked)
-                    if error is ErrorCode.NONE
-                    else ReassignablePartitionResponse(
-                        partition_index=asked.partition_index, error_code=error, error_message=None
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ],
+    )
+    for topic in message.topics:
+        reassign = partial(_reassign, context, topic.name) if error is ErrorCode.NONE else _time_out
+        partitions = yield from each(topic.partitions, reassign)
+        response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+        yield None
+    return response
+
+
+def _time_out(asked: ReassignablePartition) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=ErrorCode.REQUEST_TIMED_OUT,
+        error_message=None,
     )
 
 

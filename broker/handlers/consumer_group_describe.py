@@ -21,6 +21,7 @@ from protocol.api.consumer_group_describe import (
     TopicPartitions,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
@@ -28,7 +29,7 @@ _CONSUMER_MEMBER = 1
 
 def handle(
     context: Context, request: RequestContext, message: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse:
+) -> Steps[ConsumerGroupDescribeResponse]:
     """Each group that was asked for, in the order of the request."""
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = []
@@ -42,6 +43,7 @@ def handle(
             described = _describe(context, group)
             described.authorized_operations = operations
         groups.append(described)
+        yield None
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

@@ -10,6 +10,7 @@ Source: KIP-107; Kafka `ReplicaManager.deleteRecordsOnLocalLog`.
 from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from broker.changes import drive
 from broker.commit_wait import committed
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
@@ -23,6 +24,7 @@ from protocol.api.delete_records import (
 )
 from protocol.error_codes import ErrorCode
 from storage.errors import OffsetOutOfRange
+from storage.steps import Steps
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -35,7 +37,7 @@ _NO_LOW_WATERMARK = -1
 
 def handle(
     context: Context, request: RequestContext, message: DeleteRecordsRequest
-) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
+) -> Steps[DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]]:
     """Move every partition's start and answer with where it is now.
 
     A partition that stands in the request twice gets the offset that stands there last.
@@ -45,22 +47,25 @@ def handle(
         for topic in message.topics
         for partition in topic.partitions
     }
-    awaited = _hidden_ends(context, asked)
+    awaited = yield from _hidden_ends(context, asked)
     if awaited:
         return _delete_when_committed(context, asked, awaited)
-    return _delete_all(context, asked, ())
+    return (yield from _delete_all(context, asked, ()))
 
 
 async def _delete_when_committed(
     context: Context, asked: _Asked, awaited: "dict[Log, int]"
 ) -> DeleteRecordsResponse:
-    return _delete_all(context, asked, await committed(context, awaited))
+    overdue = await committed(context, awaited)
+    return await drive(_delete_all(context, asked, overdue))
 
 
-def _hidden_ends(context: Context, asked: _Asked) -> "dict[Log, int]":
+def _hidden_ends(context: Context, asked: _Asked) -> "Steps[dict[Log, int]]":
     """What has to be durable first, because it was acknowledged already (`broker.commit_wait`)."""
     awaited = {}
-    for (name, partition), offset in asked.items():
+    for number, ((name, partition), offset) in enumerate(asked.items()):
+        if number:
+            yield None
         try:
             log = context.topics.led_log(name, partition)
         except REFUSALS:
@@ -73,9 +78,11 @@ def _hidden_ends(context: Context, asked: _Asked) -> "dict[Log, int]":
 
 def _delete_all(
     context: Context, asked: _Asked, overdue: "Collection[Log]"
-) -> DeleteRecordsResponse:
+) -> Steps[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for (name, partition), offset in asked.items():
+        if topics:
+            yield None
         topic = topics.setdefault(name, DeleteRecordsTopicResult(name=name))
         topic.partitions.append(_delete(context, name, partition, offset, overdue))
     return DeleteRecordsResponse(topics=list(topics.values()))

@@ -2,7 +2,8 @@
 
 Asked keys are answered in the order asked; null and an empty list both mean all.  Version 0 has
 `is_default` where later ones have the source; synonyms (v1+) and documentation (v3+) only on
-request.  Nothing we have is secret, so no value is withheld.
+request.  What is asked for twice is answered once.  Nothing we have is secret, so no value is
+withheld.
 
 Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 """
@@ -18,15 +19,20 @@ from protocol.api.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from storage.steps import Steps
 
 
 def handle(
     context: Context, request: RequestContext, message: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+) -> Steps[DescribeConfigsResponse]:
     """Describe every resource; each has its own error."""
-    return DescribeConfigsResponse(
-        results=[_describe(context, message, asked) for asked in message.resources]
-    )
+    described: dict[object, DescribeConfigsResult] = {}
+    for asked in message.resources:
+        key = (asked.resource_type, asked.resource_name, tuple(asked.configuration_keys or ()))
+        if key not in described:
+            described[key] = _describe(context, message, asked)
+        yield None
+    return DescribeConfigsResponse(results=list(described.values()))
 
 
 def _describe(

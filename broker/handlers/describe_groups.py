@@ -22,13 +22,14 @@ from protocol.api.describe_groups import (
     DescribeGroupsResponse,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps
 
 _NOT_FOUND_SINCE = 6
 
 
 def handle(
     context: Context, request: RequestContext, message: DescribeGroupsRequest
-) -> DescribeGroupsResponse:
+) -> Steps[DescribeGroupsResponse]:
     """Each group that was asked for, in the order of the request."""
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = []
@@ -41,6 +42,7 @@ def handle(
         is_told = described.error_code == ErrorCode.NONE
         described.authorized_operations = operations if is_told else NOT_ASKED
         groups.append(described)
+        yield None
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -14,13 +14,14 @@ from protocol.api.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps
 
 _UNKNOWN_BYTES = -1
 
 
 def handle(
     context: Context, request: RequestContext, message: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
+) -> Steps[DescribeLogDirsResponse]:
     """The one data directory, with the partitions asked for (null: all)."""
     asked: dict[str, set[int]] | None = None
     if message.topics is not None:
@@ -33,12 +34,13 @@ def handle(
         total_bytes, usable_bytes = usage.total, usage.free
     except OSError:
         total_bytes = usable_bytes = _UNKNOWN_BYTES
+    topics = yield from _topics(context, asked)
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
                 log_dir=path,
-                topics=_topics(context, asked),
+                topics=topics,
                 total_bytes=total_bytes,
                 usable_bytes=usable_bytes,
             )
@@ -46,7 +48,9 @@ def handle(
     )
 
 
-def _topics(context: Context, asked: dict[str, set[int]] | None) -> list[DescribeLogDirsTopic]:
+def _topics(
+    context: Context, asked: dict[str, set[int]] | None
+) -> Steps[list[DescribeLogDirsTopic]]:
     topics = []
     for topic in context.topics:
         partitions = [
@@ -56,4 +60,5 @@ def _topics(context: Context, asked: dict[str, set[int]] | None) -> list[Describ
         ]
         if partitions:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=partitions))
+        yield None
     return topics

@@ -6,6 +6,8 @@ transaction began, which is how a hanging transaction is found.
 Source: Kafka `KafkaApis.handleDescribeProducersRequest`; KIP-664.
 """
 
+from functools import partial
+
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.topics import check_topic_name
@@ -16,23 +18,21 @@ from protocol.api.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from storage.steps import Steps, each
 
 
 def handle(
     context: Context, request: RequestContext, message: DescribeProducersRequest
-) -> DescribeProducersResponse:
+) -> Steps[DescribeProducersResponse]:
     """The producers of each partition that was asked for."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _describe(context, topic.name, index) for index in topic.partition_indexes
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
+    response = DescribeProducersResponse()
+    for topic in message.topics:
+        partitions = yield from each(
+            topic.partition_indexes, partial(_describe, context, topic.name)
+        )
+        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        yield None
+    return response
 
 
 def _describe(context: Context, name: str, index: int) -> PartitionResponse:

@@ -20,6 +20,7 @@ from protocol.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps
 
 if TYPE_CHECKING:
     from storage.data_dir import Topic
@@ -30,7 +31,7 @@ PARTITIONS_MAX = 2000
 
 def handle(
     context: Context, request: RequestContext, message: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     """One page, beginning at the cursor."""
     names = sorted({topic.name for topic in message.topics} or {t.name for t in context.topics})
     asks_for_all = not message.topics
@@ -42,6 +43,7 @@ def handle(
     left = max(1, min(message.response_partition_limit, PARTITIONS_MAX))
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        yield None
         topic = context.topics.find(name)
         if topic is None:
             if not asks_for_all:

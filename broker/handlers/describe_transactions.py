@@ -12,11 +12,12 @@ from protocol.api.describe_transactions import (
     TransactionState,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps
 
 
 def handle(
     context: Context, request: RequestContext, message: DescribeTransactionsRequest
-) -> DescribeTransactionsResponse:
+) -> Steps[DescribeTransactionsResponse]:
     """Each id that was asked for, in the order of the request."""
     states = []
     for transactional_id in message.transactional_ids:
@@ -28,6 +29,7 @@ def handle(
             states.append(TransactionState(error_code=code, transactional_id=transactional_id))
         else:
             states.append(_describe(found))
+        yield None
     return DescribeTransactionsResponse(transaction_states=states)
 
 

@@ -6,6 +6,8 @@ left out, so that topics without partitions are the answer of a healthy cluster.
 Source: KIP-183, KIP-460; Kafka `ReplicationControlManager.electLeaders`.
 """
 
+from functools import partial
+
 from broker.context import Context, RequestContext
 from protocol.api.elect_leaders import (
     ElectLeadersRequest,
@@ -14,6 +16,7 @@ from protocol.api.elect_leaders import (
     ReplicaElectionResult,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps, each
 
 _ELECTION_TYPES = (0, 1)
 _TYPES_SINCE = 1
@@ -21,7 +24,7 @@ _TYPES_SINCE = 1
 
 def handle(
     context: Context, request: RequestContext, message: ElectLeadersRequest
-) -> ElectLeadersResponse:
+) -> Steps[ElectLeadersResponse]:
     """The outcome for every partition that was named."""
     error = ErrorCode.NONE
     if request.api_version >= _TYPES_SINCE and message.election_type not in _ELECTION_TYPES:
@@ -30,23 +33,19 @@ def handle(
         error = ErrorCode.REQUEST_TIMED_OUT
     if error is not ErrorCode.NONE:
         return _refuse_all(message, error)
+    response = ElectLeadersResponse()
     if message.topic_partitions is None:
-        return ElectLeadersResponse(
-            replica_election_results=[
-                ReplicaElectionResult(topic=topic.name) for topic in context.topics
-            ]
+        response.replica_election_results = yield from each(
+            list(context.topics), lambda topic: ReplicaElectionResult(topic=topic.name)
         )
-    return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=asked.topic,
-                partition_result=[
-                    _elect(context, asked.topic, partition) for partition in asked.partitions
-                ],
-            )
-            for asked in message.topic_partitions
-        ]
-    )
+        return response
+    for asked in message.topic_partitions:
+        results = yield from each(asked.partitions, partial(_elect, context, asked.topic))
+        response.replica_election_results.append(
+            ReplicaElectionResult(topic=asked.topic, partition_result=results)
+        )
+        yield None
+    return response
 
 
 def _refuse_all(message: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:

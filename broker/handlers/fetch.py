@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING
 from broker.commit_wait import CommitWait
 from broker.context import Context, RequestContext
 from broker.errors import BrokerError
-from broker.fetch_read import FetchReader
+from broker.fetch_read import PARTITION_BYTES_MAX, FetchReader
 from broker.fetch_sessions import FetchPlan, FetchTarget
 from broker.fetch_waiters import FetchWaiter
 from broker.pending import Pending
+from broker.turns import Work
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -38,6 +39,7 @@ from protocol.api.fetch import (
     PartitionData,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -48,21 +50,22 @@ MAX_WAIT_MS = 300_000
 """The longest a fetch is parked, whatever the client asks."""
 
 ENOUGH_BYTES = 2 * 1024 * 1024
-"""What an incremental fetch is given at most, unless it waits for more: reading sixteen megabytes
-before the first byte is sent makes the client wait and leaves the processor's caches cold. The
-partitions that got nothing are the first of the next answer (`FetchSession.move_to_end`)."""
+"""What a partition, and an incremental fetch in all, is given at most, unless it waits for more:
+reading sixteen megabytes before the first byte is sent makes the client wait, and everybody else,
+and leaves the processor's caches cold. The partitions that got nothing are the first of the next
+answer (`FetchSession.move_to_end`)."""
 
 
 def handle(
     context: Context, request: RequestContext, message: FetchRequest
-) -> FetchResponse | Pending[FetchResponse]:
+) -> Steps[FetchResponse | Pending[FetchResponse]]:
     """Answer with what there is, or wait for `min_bytes` at most `max_wait_ms`."""
     if message.isolation_level not in _ISOLATION_LEVELS:
         return _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR)
     plan = context.fetch_sessions.plan(message, request.api_version)
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
-    return _Fetch(context, request, message, plan).start()
+    return (yield from _Fetch(context, request, message, plan).start())
 
 
 def _refuse_all(message: FetchRequest, error: ErrorCode) -> FetchResponse:
@@ -101,8 +104,10 @@ class _Fetch:
         "_min_bytes",
         "_pending",
         "_plan",
+        "_reserved_bytes",
         "_version",
         "_waiter",
+        "_work",
     )
 
     def __init__(
@@ -116,46 +121,79 @@ class _Fetch:
         self._deadline_ms = 0
         self._awaited: dict[Log, int] = {}
         self._commit_wait: CommitWait | None = None
+        self._reserved_bytes = 0
         self._pending: Pending[FetchResponse] | None = None
         self._waiter: FetchWaiter | None = None
+        self._work: Work | None = None
 
-    def start(self) -> FetchResponse | Pending[FetchResponse]:
+    def start(self) -> Steps[FetchResponse | Pending[FetchResponse]]:
         """The answer, or a promise of it when there is too little to read now."""
         max_wait_ms = min(self._message.max_wait_ms, MAX_WAIT_MS)
-        parts, reader = self._read()
-        self._awaited = reader.hidden_ends
-        if max_wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
-            if not self._awaited:
-                return self._answer(parts)
-            self._pending = Pending(self._forget)
-            self._wait_for_commits()
-            return self._pending
         self._deadline_ms = self._context.clock.monotonic_ms() + max_wait_ms
-        self._pending = Pending(self._forget)
-        self._park(reader.bytes_read, max_wait_ms)
-        return self._pending
+        is_first = True
+        try:
+            while True:
+                parts, reader = yield from self._read()
+                if is_first:
+                    self._awaited = {
+                        log: end.acknowledged for log, end in reader.hidden_ends.items()
+                    }
+                    is_first = False
+                if max_wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
+                    hidden = self._still_hidden(reader)
+                    if not hidden:
+                        response = self._answer(parts)
+                        self._context.answers.lease(response, self._reserved_bytes)
+                        self._reserved_bytes = 0
+                        return response
+                    is_waiting = self._wait_for_commits(hidden)
+                else:
+                    is_waiting = self._park(parts, reader.bytes_read, max_wait_ms)
+                if is_waiting:
+                    self._pending = Pending(self._forget)
+                    return self._pending
+        finally:
+            self._reserve(0)
 
-    def _read(self) -> tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]:
+    def _read(self) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]]:
         """The parts of an answer, and what read them: a portion, if that is what is waited for."""
-        max_bytes = self._message.max_bytes
-        if self._plan.is_incremental:
-            portion = min(max_bytes, max(ENOUGH_BYTES, 2 * self._min_bytes))
-            parts, reader = self._read_up_to(portion)
-            if reader.bytes_read == 0 or reader.bytes_read >= self._min_bytes:
-                return parts, reader
+        most = self._message.max_bytes
+        enough = max(ENOUGH_BYTES, 2 * self._min_bytes)
+        portion = min(most, enough) if self._plan.is_incremental else most
+        parts, reader = yield from self._read_up_to(portion, enough)
+        is_short = 0 < reader.bytes_read < self._min_bytes
+        if is_short and (self._plan.is_incremental or reader.was_limited):
             # What is missing may be there, in a batch that is larger than the portion.
-        return self._read_up_to(max_bytes)
+            parts, reader = yield from self._read_up_to(most, PARTITION_BYTES_MAX)
+        if reader.was_cut or reader.bytes_allowed < self._min_bytes:
+            # More than this is not given, so there is no use in waiting.
+            self._min_bytes = max(1, min(self._min_bytes, reader.bytes_read))
+        return parts, reader
 
     def _read_up_to(
-        self, max_bytes: int
-    ) -> tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]:
+        self, max_bytes: int, partition_max_bytes: int
+    ) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]]:
+        self._reserve(0)
         reader = FetchReader(
             self._context,
             version=self._version,
             isolation_level=self._message.isolation_level,
             max_bytes=max_bytes,
+            partition_max_bytes=partition_max_bytes,
         )
-        return [(target, reader.read(target)) for target in self._plan.targets], reader
+        parts: list[tuple[FetchTarget, PartitionData]] = []
+        for target in self._plan.targets:
+            if parts:
+                yield None
+            parts.append((target, (yield from reader.read(target))))
+            self._reserve(reader.bytes_read)
+        return parts, reader
+
+    def _reserve(self, size_bytes: int) -> None:
+        """Hold so much memory for the answer, in place of what was held before."""
+        if size_bytes != self._reserved_bytes:
+            self._context.answers.reserve(size_bytes - self._reserved_bytes)
+            self._reserved_bytes = size_bytes
 
     def _is_enough(self, parts: list[tuple[FetchTarget, PartitionData]], bytes_read: int) -> bool:
         if bytes_read >= self._min_bytes or not parts:
@@ -165,47 +203,83 @@ class _Fetch:
             for _, data in parts
         )
 
-    def _park(self, bytes_read: int, max_wait_ms: int) -> None:
-        waiter = FetchWaiter(self._logs(), self._min_bytes - bytes_read, self._retry)
-        self._waiter = waiter
-        self._context.fetch_waiters.park(waiter, max_wait_ms)
-
-    def _logs(self) -> "list[Log]":
+    def _park(
+        self, parts: list[tuple[FetchTarget, PartitionData]], bytes_read: int, max_wait_ms: int
+    ) -> bool:
+        """Wait for more; False when there is more by now: reading many partitions takes turns."""
         reader = FetchReader(self._context, version=self._version, isolation_level=0, max_bytes=0)
         logs = []
-        for target in self._plan.targets:
+        for target, data in parts:
             try:
-                logs.append(reader.find_log(target))
+                log = reader.find_log(target)
             except BrokerError:
                 continue
-        return logs
+            if log.high_watermark != data.high_watermark:
+                return False
+            logs.append(log)
+        self._waiter = FetchWaiter(logs, self._min_bytes - bytes_read, self._retry)
+        self._context.fetch_waiters.park(self._waiter, max_wait_ms)
+        return True
 
     def _retry(self, is_deadline: bool) -> None:
         """Woken: read again, answer if that is enough or time is up, else park once more."""
         self._waiter = None
-        parts, reader = self._read()
-        wait_ms = self._deadline_ms - self._context.clock.monotonic_ms()
-        if not is_deadline and wait_ms > 0 and not self._is_enough(parts, reader.bytes_read):
-            self._park(reader.bytes_read, wait_ms)
-            return
-        self._awaited = {
+        self._begin(self._read_again(is_deadline))
+
+    def _read_again(self, is_deadline: bool) -> Steps[None]:
+        try:
+            while True:
+                parts, reader = yield from self._read()
+                wait_ms = self._deadline_ms - self._context.clock.monotonic_ms()
+                if is_deadline or wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
+                    hidden = self._still_hidden(reader)
+                    if not hidden:
+                        self._resolve(parts)
+                        return
+                    if self._wait_for_commits(hidden):
+                        return
+                elif self._park(parts, reader.bytes_read, wait_ms):
+                    return
+        finally:
+            self._reserve(0)
+
+    def _still_hidden(self, reader: FetchReader) -> "dict[Log, int]":
+        """What was acknowledged before the fetch came and this answer stops short of."""
+        return {
             log: end
             for log, end in self._awaited.items()
-            if log in reader.hidden_ends and log.high_watermark < end
+            if log in reader.hidden_ends and reader.hidden_ends[log].high_watermark < end
         }
-        if self._awaited:
-            self._wait_for_commits()
-        else:
-            self._resolve(parts)
 
-    def _wait_for_commits(self) -> None:
-        self._commit_wait = CommitWait(self._context, self._awaited, self._committed)
+    def _wait_for_commits(self, hidden: "dict[Log, int]") -> bool:
+        """Wait for the disk; False when all of `hidden` is there by now: reading takes turns."""
+        owed = {log: end for log, end in hidden.items() if log.high_watermark < end}
+        if owed:
+            self._commit_wait = CommitWait(self._context, owed, self._committed)
+        return bool(owed)
 
     def _committed(self) -> None:
         """What was acknowledged before the fetch is on disk, or the disk takes too long."""
         self._commit_wait = None
-        parts, _ = self._read()
-        self._resolve(parts)
+        self._begin(self._read_at_last())
+
+    def _read_at_last(self) -> Steps[None]:
+        try:
+            parts, _ = yield from self._read()
+            self._resolve(parts)
+        finally:
+            self._reserve(0)
+
+    def _begin(self, steps: Steps[None]) -> None:
+        self._work = None
+        outcome = self._context.turns.begin(steps)
+        if isinstance(outcome, Work):
+            self._work = outcome
+            outcome.subscribe(self._read_in_turns)
+
+    def _read_in_turns(self, work: Pending[None]) -> None:
+        if work.error is not None and self._pending is not None:
+            self._pending.fail(work.error)
 
     def _resolve(self, parts: list[tuple[FetchTarget, PartitionData]]) -> None:
         assert self._pending is not None, "a fetch that waits has a promise out"
@@ -216,6 +290,8 @@ class _Fetch:
             self._context.fetch_waiters.forget(self._waiter)
         if self._commit_wait is not None:
             self._commit_wait.cancel()
+        if self._work is not None:
+            self._work.abandon()
 
     def _answer(self, parts: list[tuple[FetchTarget, PartitionData]]) -> FetchResponse:
         session = self._plan.session

@@ -10,6 +10,8 @@ it is COORDINATOR_NOT_AVAILABLE until their topic has been made, upon which clie
 Source: Kafka `KafkaApis.handleFindCoordinatorRequest`.
 """
 
+from functools import partial
+
 from broker.context import Context, RequestContext
 from protocol.api.find_coordinator import (
     Coordinator,
@@ -17,6 +19,7 @@ from protocol.api.find_coordinator import (
     FindCoordinatorResponse,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps, each
 
 _MANY_KEYS_SINCE = 4
 _TRANSACTION = 1
@@ -26,13 +29,14 @@ _NO_NODE = -1
 
 def handle(
     context: Context, request: RequestContext, message: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
+) -> Steps[FindCoordinatorResponse]:
     """This broker, for every key of a kind that it coordinates."""
+    find = partial(_find, context, message.key_type)
     if request.api_version >= _MANY_KEYS_SINCE:
         return FindCoordinatorResponse(
-            coordinators=[_find(context, message.key_type, key) for key in message.coordinator_keys]
+            coordinators=(yield from each(message.coordinator_keys, find))
         )
-    found = _find(context, message.key_type, message.key)
+    found = find(message.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message or ErrorCode.NONE.name,

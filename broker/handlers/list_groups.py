@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from broker.context import Context, RequestContext
 from protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from storage.steps import Steps
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"
@@ -18,29 +19,30 @@ _CONSUMER = "consumer"
 
 def handle(
     context: Context, request: RequestContext, message: ListGroupsRequest
-) -> ListGroupsResponse:
+) -> Steps[ListGroupsResponse]:
     """Every group that passes the filters."""
     states = {state.lower() for state in message.states_filter}
     types = {group_type.lower() for group_type in message.types_filter}
-    return ListGroupsResponse(
-        groups=[
-            group
-            for group in _all(context)
-            if (not states or group.group_state.lower() in states)
-            and (not types or group.group_type in types)
-        ]
-    )
+    response = ListGroupsResponse()
+    for group in _all(context):
+        if (not states or group.group_state.lower() in states) and (
+            not types or group.group_type in types
+        ):
+            response.groups.append(group)
+        yield None
+    return response
 
 
 def _all(context: Context) -> Iterator[ListedGroup]:
-    for group in context.groups.groups.values():
+    """All there are when this begins, as they are when each is reached."""
+    for group in list(context.groups.groups.values()):
         yield ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state.value,
             group_type=_CLASSIC,
         )
-    for consumers in context.groups.consumers.groups.values():
+    for consumers in list(context.groups.consumers.groups.values()):
         yield ListedGroup(
             group_id=consumers.group_id,
             protocol_type=CONSUMER_PROTOCOL_TYPE,

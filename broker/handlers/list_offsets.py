@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from broker.changes import drive
 from broker.commit_wait import committed
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
@@ -42,6 +43,7 @@ from protocol.api.list_offsets import (
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
 from storage.log import Isolation
+from storage.steps import Steps
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -74,12 +76,12 @@ _UNKNOWN = -1
 
 def handle(
     context: Context, request: RequestContext, message: ListOffsetsRequest
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
     """Look every asked partition up; each has its own error."""
     if message.isolation_level not in _ISOLATION_LEVELS:
         return _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR)
     answers = _Answers(context, request, message)
-    response = answers.response()
+    response = yield from answers.response()
     return answers.when_committed() if answers.awaited else response
 
 
@@ -104,15 +106,19 @@ class _Answers:
     async def when_committed(self) -> ListOffsetsResponse:
         """The answers once all that was acknowledged before the request may be shown."""
         self._overdue = await committed(self._context, self.awaited)
-        return self.response()
+        return await drive(self.response())
 
-    def response(self) -> ListOffsetsResponse:
+    def response(self) -> Steps[ListOffsetsResponse]:
         """The answers of this moment; a topic without partitions has none."""
         twice = _asked_twice(self._message) if self._request.api_version > 0 else {}
-        topics = []
+        topics: list[ListOffsetsTopicResponse] = []
         for topic in self._message.topics:
-            partitions = []
+            if topics:
+                yield None
+            partitions: list[ListOffsetsPartitionResponse] = []
             for asked in topic.partitions:
+                if partitions:
+                    yield None
                 key = (topic.name, asked.partition_index)
                 if key not in twice:
                     partitions.append(self._answer(topic.name, asked))

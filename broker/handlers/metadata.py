@@ -14,19 +14,24 @@ Differs from Kafka:
   UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry;
 * neither name nor id is UNKNOWN_TOPIC_ID; there UNKNOWN_SERVER_ERROR.
 
+A topic that is asked for more than once is answered once, as Kafka does, and long answers are made
+in steps: a hundred thousand names fit into a request.
+
 The controller is this broker: clients send their admin requests to a listed broker or nowhere.
 
 Source: Kafka `KafkaApis.handleTopicMetadataRequest`.
 """
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.changes import drive
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from broker.errors import TopicAlreadyExists
-from broker.topics import NO_TOPIC_ID, check_topic_name, is_internal
+from broker.topics import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name, is_internal
 from protocol.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -36,22 +41,35 @@ from protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from protocol.error_codes import ErrorCode
+from storage.steps import Steps, each
 
 if TYPE_CHECKING:
     from storage.data_dir import Topic
+    from storage.log import Log
 
 _NULL_MEANS_ALL_SINCE = 1
 _IDS_SINCE = 12
+_MANY = 500
+"""Names, or partitions of a topic, that are gone through in one step."""
 
 
 def handle(
     context: Context, request: RequestContext, message: MetadataRequest
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
     """Describe what was asked for; a task of its own only when topics have to be created."""
-    missing = _to_create(context, message)
+    missing: dict[str, None] = {}
+    wanted = message.topics or ()
+    if not (message.allow_auto_topic_creation and context.config.auto_create_topics_enable):
+        wanted = ()
+    for start in range(0, len(wanted), _MANY):
+        if start:
+            yield None
+        for topic in wanted[start : start + _MANY]:
+            if topic.name and _may_create(context, topic.name, topic.topic_id):
+                missing[topic.name] = None
     if missing:
-        return _create_and_answer(context, request, message, missing)
-    return _answer(context, request, message, {})
+        return _create_and_answer(context, request, message, list(missing))
+    return (yield from _answer(context, request, message, {}))
 
 
 async def _create_and_answer(
@@ -65,19 +83,12 @@ async def _create_and_answer(
             continue  # somebody else asked at the same time
         except REFUSALS as error:
             refused[name] = error_code(error)
-    return _answer(context, request, message, refused)
+    return await drive(_answer(context, request, message, refused))
 
 
-def _to_create(context: Context, message: MetadataRequest) -> list[str]:
-    """The names asked for that do not exist and may be created."""
-    if not message.topics or not message.allow_auto_topic_creation:
-        return []
-    if not context.config.auto_create_topics_enable:
-        return []
-    names = dict.fromkeys(
-        topic.name for topic in message.topics if topic.name and topic.topic_id == NO_TOPIC_ID
-    )
-    return [name for name in names if context.topics.find(name) is None and not is_internal(name)]
+def _may_create(context: Context, name: str, topic_id: bytes) -> bool:
+    is_kept = is_internal(name) or name in RESERVED_TOPICS
+    return not is_kept and topic_id == NO_TOPIC_ID and context.topics.find(name) is None
 
 
 def _answer(
@@ -85,16 +96,20 @@ def _answer(
     request: RequestContext,
     message: MetadataRequest,
     refused: dict[str, ErrorCode],
-) -> MetadataResponse:
+) -> Steps[MetadataResponse]:
     endpoint = context.endpoint
     wants_all = message.topics is None or (
         not message.topics and request.api_version < _NULL_MEANS_ALL_SINCE
     )
     wants_operations = message.include_topic_authorized_operations
+    topics = []
     if wants_all:
-        topics = [_describe(context, topic, wants_operations) for topic in context.topics]
+        for topic in context.topics:
+            topics.append(_describe(context, topic, wants_operations))
+            topics[-1].partitions = yield from _partitions(context, topic)
+            yield None
     else:
-        topics = _find_each_once(context, request, message, refused)
+        topics = yield from _find_each_once(context, request, message, refused)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -118,48 +133,53 @@ def _find_each_once(
     request: RequestContext,
     message: MetadataRequest,
     refused: dict[str, ErrorCode],
-) -> list[MetadataResponseTopic]:
+) -> Steps[list[MetadataResponseTopic]]:
     """The answer for what was asked for, by name or id; what is meant twice is answered once."""
     asked_topics = message.topics or []
-    if request.api_version < _IDS_SINCE and any(
-        asked.name is None or asked.topic_id != NO_TOPIC_ID for asked in asked_topics
-    ):
-        return [
-            MetadataResponseTopic(
-                error_code=ErrorCode.INVALID_REQUEST,
-                name=asked.name or "",
-                topic_id=asked.topic_id,
-            )
-            for asked in asked_topics
-        ]
+    if request.api_version < _IDS_SINCE and any(map(_is_by_id, asked_topics)):
+        return (yield from each(asked_topics, _senseless))
     wants_operations = message.include_topic_authorized_operations
     topics: dict[str | bytes, MetadataResponseTopic] = {}
     for asked in asked_topics:
-        topic = _find(context, request, asked, refused, wants_operations)
-        topics.setdefault(topic.name or topic.topic_id, topic)
+        if topics:
+            yield None
+        found = _find(context, asked)
+        if found is None:
+            missing = _missing(asked, refused)
+            topics.setdefault(missing.name or missing.topic_id, missing)
+        elif found.name not in topics:
+            topic = topics[found.name] = _describe(context, found, wants_operations)
+            if len(found.partitions) <= _MANY:
+                topic.partitions = [_partition(context, found, log) for log in found.partitions]
+            else:
+                topic.partitions = yield from _partitions(context, found)
     return list(topics.values())
 
 
-def _find(
-    context: Context,
-    request: RequestContext,
-    asked: MetadataRequestTopic,
-    refused: dict[str, ErrorCode],
-    wants_operations: bool,
-) -> MetadataResponseTopic:
-    """The answer for one topic asked for by name or, with a null name, by id."""
+def _is_by_id(asked: MetadataRequestTopic) -> bool:
+    return asked.name is None or asked.topic_id != NO_TOPIC_ID
+
+
+def _senseless(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    """The answer of versions that do not know ids, to every topic of a request that has one."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
+    )
+
+
+def _find(context: Context, asked: MetadataRequestTopic) -> "Topic | None":
+    """The topic asked for by name or, with a null name, by id."""
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
-        topic = context.topics.find_by_id(asked.topic_id)
-        if topic is None:
-            return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-                name=None,
-                topic_id=asked.topic_id,
-            )
-        return _describe(context, topic, wants_operations)
-    topic = context.topics.find(asked.name)
-    if topic is not None:
-        return _describe(context, topic, wants_operations)
+        return context.topics.find_by_id(asked.topic_id)
+    return context.topics.find(asked.name)
+
+
+def _missing(asked: MetadataRequestTopic, refused: dict[str, ErrorCode]) -> MetadataResponseTopic:
+    """The answer for one that there is not."""
+    if asked.name is None or asked.topic_id != NO_TOPIC_ID:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+        )
     return MetadataResponseTopic(
         error_code=refused.get(asked.name) or _why_missing(asked.name), name=asked.name
     )
@@ -173,23 +193,26 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def _partitions(context: Context, topic: "Topic") -> Steps[list[MetadataResponsePartition]]:
+    return (yield from each(topic.partitions, partial(_partition, context, topic)))
+
+
+def _partition(context: Context, topic: "Topic", log: "Log") -> MetadataResponsePartition:
+    leader_id = context.topics.leader_id(topic, log.partition)
+    return MetadataResponsePartition(
+        partition_index=log.partition,
+        leader_id=leader_id,
+        leader_epoch=log.leader_epoch,
+        replica_nodes=[leader_id],
+        isr_nodes=[leader_id],
+    )
+
+
 def _describe(context: Context, topic: "Topic", wants_operations: bool) -> MetadataResponseTopic:
-    partitions = []
-    for log in topic.partitions:
-        leader_id = context.topics.leader_id(topic, log.partition)
-        partitions.append(
-            MetadataResponsePartition(
-                partition_index=log.partition,
-                leader_id=leader_id,
-                leader_epoch=log.leader_epoch,
-                replica_nodes=[leader_id],
-                isr_nodes=[leader_id],
-            )
-        )
+    """All but the partitions."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS if wants_operations else NOT_ASKED,
     )

@@ -28,6 +28,7 @@ from protocol.api.offset_fetch import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_LEADER_EPOCH, NO_OFFSET
+from storage.steps import Steps
 
 _ALL_TOPICS_SINCE = 2
 _MANY_GROUPS_SINCE = 8
@@ -39,40 +40,37 @@ _ABSENT = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", _NO_TIME)
 
 def handle(
     context: Context, request: RequestContext, message: OffsetFetchRequest
-) -> OffsetFetchResponse:
+) -> Steps[OffsetFetchResponse]:
     """The committed offsets that were asked for."""
     if request.api_version >= _MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(
-            groups=[
-                _group(context, request, group, message.require_stable) for group in message.groups
-            ]
-        )
+        response = OffsetFetchResponse()
+        for group in message.groups:
+            response.groups.append(
+                (yield from _group(context, request, group, message.require_stable))
+            )
+        return response
     asked = None
     if message.topics is not None:
         asked = [(topic.name, topic.partition_indexes) for topic in message.topics]
     elif request.api_version < _ALL_TOPICS_SINCE:
         asked = []
-    return OffsetFetchResponse(
-        error_code=_availability(context, message.group_id),
-        topics=[
-            OffsetFetchResponseTopic(
-                name=name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=found.offset,
-                        committed_leader_epoch=found.leader_epoch,
-                        metadata=found.metadata,
-                        error_code=error,
-                    )
-                    for index, found, error in _look_up(
-                        context, message.group_id, name, indexes, message.require_stable
-                    )
-                ],
+    response = OffsetFetchResponse(error_code=_availability(context, message.group_id))
+    for name, indexes in _asked_or_all(context, message.group_id, asked):
+        partitions = [
+            OffsetFetchResponsePartition(
+                partition_index=index,
+                committed_offset=found.offset,
+                committed_leader_epoch=found.leader_epoch,
+                metadata=found.metadata,
+                error_code=error,
             )
-            for name, indexes in _asked_or_all(context, message.group_id, asked)
-        ],
-    )
+            for index, found, error in _look_up(
+                context, message.group_id, name, indexes, message.require_stable
+            )
+        ]
+        response.topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
+        yield None
+    return response
 
 
 def _group(
@@ -80,7 +78,7 @@ def _group(
     request: RequestContext,
     group: OffsetFetchRequestGroup,
     require_stable: bool,
-) -> OffsetFetchResponseGroup:
+) -> Steps[OffsetFetchResponseGroup]:
     response = OffsetFetchResponseGroup(group_id=group.group_id)
     response.error_code = _availability(context, group.group_id) or _member_error(context, group)
     if response.error_code != ErrorCode.NONE:
@@ -97,6 +95,7 @@ def _group(
                 name = topic.name if found is None else found.name
                 asked.append((name, topic.partition_indexes))
     for name, indexes in _asked_or_all(context, group.group_id, asked):
+        yield None
         known = context.topics.find(name)
         if uses_ids and known is None:
             continue

@@ -7,6 +7,8 @@ epoch.  An epoch we know nothing of is answered with (-1, -1) and no error.
 Source: KIP-101, KIP-279, KIP-320; Kafka `UnifiedLog.endOffsetForEpoch`.
 """
 
+from functools import partial
+
 from broker.context import Context, RequestContext
 from broker.error_mapping import REFUSALS, error_code
 from protocol.api.offset_for_leader_epoch import (
@@ -16,23 +18,22 @@ from protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from storage.steps import Steps, each
 
 _UNDEFINED_EPOCH = -1
 
 
 def handle(
     context: Context, request: RequestContext, message: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+) -> Steps[OffsetForLeaderEpochResponse]:
     """The end of each asked epoch, per partition."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end(context, topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in message.topics
-        ]
-    )
+    response = OffsetForLeaderEpochResponse()
+    for topic in message.topics:
+        name = topic.topic
+        partitions = yield from each(topic.partitions, partial(_end, context, name))
+        response.topics.append(OffsetForLeaderTopicResult(topic=name, partitions=partitions))
+        yield None
+    return response
 
 
 def _end(context: Context, name: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

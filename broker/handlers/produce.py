@@ -17,6 +17,10 @@ A transactional batch has to belong to the request's transactional id: without o
 is refused, as it is when it carries batches of several producers; a wrong one refuses the
 transactional batches and no others.
 
+What is quick is done at once.  A batch that decompresses to much, or has to be written anew, is
+examined in the side thread, after those before it and before those behind it; offsets are given in
+the loop thread.  What a request may decompress to in all is bounded (`storage.opening`).
+
 Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly one v2 batch per
 partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v11
 TRANSACTION_ABORTABLE, v12 a partition joins the transaction with its first records (KIP-890), v13
@@ -31,9 +35,9 @@ Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; 
 Read next: `storage.append` for what is checked, `broker.group_commit` for the wait.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.clock import TimerHandle
 from broker.commit_wait import PATIENCE_MS
@@ -55,10 +59,13 @@ from protocol.api.produce import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
-from storage.errors import AppendRejected, StorageError, StorageFailed
+from storage.append import examine_append
+from storage.errors import AppendRejected, StorageError, StorageFailed, TooMuchAtOnce
+from storage.opening import Opening
+from storage.steps import Steps, off_loop
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from storage.log import AppendResult, Log
 
 ACKS_NONE = 0
 ACKS_WRITTEN = 1
@@ -70,52 +77,72 @@ _TOPIC_IDS_SINCE = 13
 _NO_OFFSET = -1
 _ADMIN_CLIENT_ID = "__admin_client"
 """The client id under which Kafka's own tools may write to internal topics."""
-_NOTHING_REFUSED: Final[Mapping[TopicPartition, ErrorCode]] = MappingProxyType({})
 
 
-def handle(
-    context: Context, request: RequestContext, message: ProduceRequest
-) -> ProduceResponse | Pending[ProduceResponse] | Pending[ProduceResponse | None] | None:
-    """Append every partition's records, then answer as `acks` asks."""
+def handle(context: Context, request: RequestContext, message: ProduceRequest) -> Steps[Any]:
+    """Append every partition's records, then answer as `acks` asks.
+
+    It comes to the response, a promise of it, or None if none is asked for.
+    """
     if message.acks not in (ACKS_NONE, ACKS_WRITTEN, ACKS_DURABLE):
         return _refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS)
     _keep_each_once(message)
     batches = _transactional_batches(context, request, message)
     if not batches:
-        return _append_all(context, request, message, _NOTHING_REFUSED)
+        return (yield from _append_all(context, request, message, None))
     if message.transactional_id is None:
         return _refuse_all(message, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     producer = batches[0].producer
     if any(batch.producer != producer for batch in batches):
         return _refuse_all(message, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    partitions = [tp for _, tp in batches if context.topics.has_partition(*tp)]
-    transactional_id = message.transactional_id
-    if request.api_version < _JOINS_TXN_SINCE:
-        errors = {
-            tp: context.transactions.append_error(transactional_id, producer, tp)
-            for tp in partitions
-        }
-        return _append_all(context, request, message, _refusals(request, errors))
-    admitted = context.transactions.is_admitted(transactional_id, producer, partitions)
-    if admitted or not partitions:
-        return _append_all(context, request, message, _NOTHING_REFUSED)
-    return _join_transaction(context, request, message, producer, partitions)
+    named = [batch.partition for batch in batches]
+    partitions = [tp for tp in named if context.topics.has_partition(*tp)]
+    gate = _Gate(context, request, message.transactional_id, producer, named)
+    if request.api_version >= _JOINS_TXN_SINCE and partitions:
+        admits = context.transactions.is_admitted
+        if not admits(message.transactional_id, producer, partitions):
+            return _join_transaction(context, request, message, gate, partitions)
+    return (yield from _append_all(context, request, message, gate))
 
 
-def _refusals(
-    request: RequestContext, errors: Mapping[TopicPartition, ErrorCode]
-) -> dict[TopicPartition, ErrorCode]:
-    """What the partitions are answered that may not be written to."""
-    version = request.api_version
-    return {
-        tp: refusal_of_a_write(
+class _Gate:
+    """Whether the transactional batches of one request may be written, asked as each is reached:
+    the transaction may have ended while others had their turns.
+    """
+
+    __slots__ = ("_context", "_partitions", "_version", "error", "producer", "transactional_id")
+
+    def __init__(
+        self,
+        context: Context,
+        request: RequestContext,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        """Ask for the batches to `partitions`; once `error` is set, it refuses all of them."""
+        self._context = context
+        self._version = request.api_version
+        self.transactional_id = transactional_id
+        self.producer = producer
+        self._partitions = frozenset(partitions)
+        self.error = ErrorCode.NONE
+
+    def refusal(self, partition: TopicPartition) -> ErrorCode:
+        """What the client is answered if it may not be written to; NONE if there is no such."""
+        context = self._context
+        if partition not in self._partitions or not context.topics.has_partition(*partition):
+            return ErrorCode.NONE
+        error = self.error
+        if error is ErrorCode.NONE:
+            error = context.transactions.append_error(
+                self.transactional_id, self.producer, partition
+            )
+        return refusal_of_a_write(
             error,
-            knows_abortable=version >= _ABORTABLE_SINCE,
-            knows_concurrent=version >= _JOINS_TXN_SINCE,
+            knows_abortable=self._version >= _ABORTABLE_SINCE,
+            knows_concurrent=self._version >= _JOINS_TXN_SINCE,
         )
-        for tp, error in errors.items()
-        if error is not ErrorCode.NONE
-    }
 
 
 def _keep_each_once(message: ProduceRequest) -> None:
@@ -136,26 +163,27 @@ def _keep_each_once(message: ProduceRequest) -> None:
 
 
 def _append_all(
-    context: Context,
-    request: RequestContext,
-    message: ProduceRequest,
-    refused: Mapping[TopicPartition, ErrorCode],
-) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """Append what is not `refused` already, and answer as `acks` asks."""
+    context: Context, request: RequestContext, message: ProduceRequest, gate: _Gate | None
+) -> Steps[Any]:
+    """Append what `gate` lets through, and answer as `acks` asks."""
+    opening = Opening(context.config.queued_max_decompressed_bytes)
+    is_first = True
     wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
     response = ProduceResponse()
     for topic in message.topic_data:
         name = _topic_name(context, request, topic)
-        answers = [
-            _append(context, request, name, partition, wait, refused)
-            if name is not None
-            else PartitionProduceResponse(
-                index=partition.index,
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-                base_offset=_NO_OFFSET,
-            )
-            for partition in topic.partition_data
-        ]
+        answers = []
+        for partition in topic.partition_data:
+            if not is_first:
+                yield None
+            is_first = False
+            append = _Append(context, request, name, partition, opening, gate)
+            try:
+                append.try_at_once()
+            except TooMuchAtOnce:
+                yield from append.do_aside()
+            append.acknowledge(wait)
+            answers.append(append.answer)
         response.responses.append(
             TopicProduceResponse(
                 name=name or topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -194,32 +222,27 @@ def _join_transaction(
     context: Context,
     request: RequestContext,
     message: ProduceRequest,
-    producer: ProducerIdAndEpoch,
+    gate: _Gate,
     partitions: list[TopicPartition],
-) -> Pending[ProduceResponse | None]:
+) -> Pending[Any]:
     """Append once every partition is part of the transaction, which has to be durable first.
 
     The records leave the request's frame, which belongs to the connection, for that time.
     """
-    assert message.transactional_id is not None, "asked before"
-    pending: Pending[ProduceResponse | None] = Pending()
+    pending = _Joining()
     for topic in message.topic_data:
         for data in topic.partition_data:
             data.records = None if data.records is None else memoryview(bytearray(data.records))
 
     def admitted(error: ErrorCode) -> None:
-        refused = _refusals(request, dict.fromkeys(partitions, error))
+        gate.error = error
         try:
-            reply = _append_all(context, request, message, refused)
+            # Also when the client has gone: its records are part of the transaction then.
+            pending.resolve(context.turns.begin(_append_all(context, request, message, gate)))
         except ConnectionMustClose as must_close:
             pending.fail(must_close)
-            return
-        if isinstance(reply, Pending):
-            reply.subscribe(lambda done: pending.resolve(done.result()))
-        else:
-            pending.resolve(reply)
 
-    context.transactions.admit(message.transactional_id, producer, partitions, admitted)
+    context.transactions.admit(gate.transactional_id, gate.producer, partitions, admitted)
     return pending
 
 
@@ -231,52 +254,147 @@ def _topic_name(context: Context, request: RequestContext, topic: TopicProduceDa
     return None if found is None else found.name
 
 
-def _append(
-    context: Context,
-    request: RequestContext,
-    name: str,
-    data: PartitionProduceData,
-    wait: "_DurableWait | None",
-    refused: Mapping[TopicPartition, ErrorCode],
-) -> PartitionProduceResponse:
-    """Append one partition's records; the answer is complete unless `wait` has to wait for it."""
-    answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
-    if (name, data.index) in refused:
-        code = refused[name, data.index]
-        context.metrics.appends_rejected[code.name.lower()] += 1
-        answer.error_code = code
-        return answer
-    log: Log | None = None
-    try:
-        log = context.topics.led_log(name, data.index)
-        if is_internal(name) and request.client_id != _ADMIN_CLIENT_ID:
-            raise InternalTopic(f"Topic {name!r} is written by the broker only.")
-        records = data.records
-        context.space.check(log.path, 0 if records is None else len(records))
-        result = log.append(
-            memoryview(b"" if records is None else records),
-            now_ms=context.clock.wall_ms(),
-            stamp_slack_ms=context.time.stamp_slack_ms,
-            produce_version=request.api_version,
-        )
-    except REFUSALS as error:
-        _reject(context, answer, log, error)
-        return answer
-    answer.base_offset = result.first_offset
-    answer.log_append_time_ms = result.log_append_time_ms
-    answer.log_start_offset = result.log_start_offset
-    if result.size_bytes and not result.is_duplicate:
-        metrics = context.metrics
-        metrics.batches_appended += 1
-        metrics.records_appended += result.records_count
-        metrics.bytes_appended += result.size_bytes
-        context.commits.appended(log, result.size_bytes)
-    if log.config.flush_policy != "os" and result.last_offset >= 0:
+class _Joining(Pending[Any]):
+    """Records that wait until their partitions are part of the transaction: what the connection
+    sends next is not begun before they are appended.
+    """
+
+    __slots__ = ()
+
+    is_begun = False
+
+
+class _Append:
+    """One partition's records on their way into its log; `answer` says what became of them."""
+
+    __slots__ = (
+        "_context",
+        "_data",
+        "_gate",
+        "_log",
+        "_name",
+        "_opening",
+        "_request",
+        "_result",
+        "answer",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        request: RequestContext,
+        name: str | None,
+        data: PartitionProduceData,
+        opening: Opening,
+        gate: _Gate | None,
+    ) -> None:
+        self.answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
+        self._context = context
+        self._request = request
+        self._name = name
+        self._data = data
+        self._opening = opening
+        self._gate = gate
+        self._log: Log | None = None
+        self._result: AppendResult | None = None
+
+    def try_at_once(self) -> None:
+        """Append, unless that takes long. Raises TooMuchAtOnce, with nothing changed."""
+        if self._name is None:
+            self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            return
+        try:
+            log = self._find_log(self._name)
+            if log is None:
+                return
+            result = log.append(
+                self._records,
+                now_ms=self._context.clock.wall_ms(),
+                stamp_slack_ms=self._context.time.stamp_slack_ms,
+                produce_version=self._request.api_version,
+                opening=self._opening,
+            )
+            self._appended(log, result)
+        except REFUSALS as error:
+            _reject(self._context, self.answer, self._log, error)
+
+    def do_aside(self) -> Steps[None]:
+        """Examine the records in the side thread, then append them."""
+        assert self._name is not None, "tried at once before"
+        try:
+            log = self._find_log(self._name)
+            while log is not None:
+                now_ms = self._context.clock.wall_ms()
+                examine = partial(
+                    examine_append,
+                    self._records,
+                    rules=log.append_rules,
+                    now_ms=now_ms,
+                    opening=self._opening.aside(),
+                    produce_version=self._request.api_version,
+                )
+                examined = yield from off_loop(examine)
+                # Topics, transactions and settings may have changed meanwhile.
+                log = self._find_log(self._name)
+                if log is None:
+                    return
+                result = log.append_examined(
+                    examined, now_ms=now_ms, stamp_slack_ms=self._context.time.stamp_slack_ms
+                )
+                if result is not None:
+                    self._appended(log, result)
+                    return
+        except REFUSALS as error:
+            _reject(self._context, self.answer, self._log, error)
+
+    def acknowledge(self, wait: "_DurableWait | None") -> None:
+        """Let `wait` have the answer if it is not final before the records are on disk; without
+        one, note that the client has it before that.
+        """
+        log, result = self._log, self._result
+        if log is None or result is None:
+            return
+        if log.config.flush_policy == "os" or result.last_offset < 0:
+            return
         if wait is not None:
-            wait.add(log, result.last_offset + 1, answer)
+            wait.add(log, result.last_offset + 1, self.answer)
         else:
-            context.commits.acknowledge(log, result.last_offset + 1)
-    return answer
+            self._context.commits.acknowledge(log, result.last_offset + 1)
+
+    @property
+    def _records(self) -> memoryview:
+        records = self._data.records
+        return memoryview(b"" if records is None else records)
+
+    def _find_log(self, name: str) -> "Log | None":
+        """The log that the records may be appended to; None if the transaction forbids it, which
+        is answered then. Raises one of REFUSALS.
+        """
+        context, data = self._context, self._data
+        if self._gate is not None:
+            code = self._gate.refusal((name, data.index))
+            if code is not ErrorCode.NONE:
+                context.metrics.appends_rejected[code.name.lower()] += 1
+                self.answer.error_code = code
+                return None
+        log = self._log = context.topics.led_log(name, data.index)
+        if is_internal(name) and self._request.client_id != _ADMIN_CLIENT_ID:
+            raise InternalTopic(f"Topic {name!r} is written by the broker only.")
+        context.space.check(log.path, 0 if data.records is None else len(data.records))
+        return log
+
+    def _appended(self, log: "Log", result: "AppendResult") -> None:
+        context, answer = self._context, self.answer
+        self._result = result
+        answer.base_offset = result.first_offset
+        answer.log_append_time_ms = result.log_append_time_ms
+        answer.log_start_offset = result.log_start_offset
+        if result.size_bytes and not result.is_duplicate:
+            metrics = context.metrics
+            metrics.batches_appended += 1
+            metrics.records_appended += result.records_count
+            metrics.bytes_appended += result.size_bytes
+            context.commits.appended(log, result.size_bytes)
 
 
 def _reject(

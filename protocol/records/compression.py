@@ -12,7 +12,8 @@ libraries'. All libraries used release the interpreter lock while they work.
 | zstd   | one frame                           | several frames; window at most 8 MiB          |
 
 Invariant: no call returns, or holds in memory, more than `max_bytes` plus one library buffer,
-whatever the input claims about itself.
+whatever the input claims about itself. Input may consist of many pieces that hold next to nothing
+(gzip members, snappy or zstd blocks); each is a turn of a loop in Python, so they are bounded too.
 
 Dependent LZ4 blocks are refused although the library could read them: Kafka's Java clients cannot,
 so a broker that accepted them would store what consumers choke on. librdkafka, kafka-python,
@@ -47,7 +48,11 @@ from protocol.records.layout import INT32, Codec
 ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 """Largest zstd window accepted; it is what a decoder must hold beside its output."""
 
+PIECES_MAX: Final = 65_536
+"""Members or blocks that one batch may have: of 64 MiB they would have a kibibyte each."""
+
 _GZIP_WBITS: Final = 31
+_GZIP_CHUNK_BYTES: Final = 4096
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -87,17 +92,25 @@ def compress(
     return _compress_zstd(data, _ZSTD_DEFAULT_LEVEL if level is None else level)
 
 
-def decompress(codec: Codec, data: Buffer, *, max_bytes: int, legacy_lz4: bool = False) -> Buffer:
+def decompress(
+    codec: Codec,
+    data: Buffer,
+    *,
+    max_bytes: int,
+    legacy_lz4: bool = False,
+    max_pieces: int = PIECES_MAX,
+) -> Buffer:
     """What `data` decompresses to, at most `max_bytes` long; `data` itself for NONE.
 
     Raises:
         CorruptRecords: the data is not a complete, sound stream of `codec`.
-        DecompressionLimitExceeded: the output would be longer than `max_bytes`.
+        DecompressionLimitExceeded: the output would be longer than `max_bytes`, or the data
+            consists of more than `max_pieces` members or blocks.
     """
     if codec == Codec.NONE:
         return data
     try:
-        return _DECOMPRESSORS[codec](memoryview(data), max_bytes, legacy_lz4)
+        return _DECOMPRESSORS[codec](memoryview(data), max_bytes, max_pieces, legacy_lz4)
     except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError) as error:
         raise CorruptRecords(f"{codec.name.lower()} data is corrupt: {error}") from error
 
@@ -109,6 +122,13 @@ def _limit_exceeded(codec: Codec, max_bytes: int) -> DecompressionLimitExceeded:
     )
 
 
+def _too_many_pieces(codec: Codec, max_pieces: int) -> DecompressionLimitExceeded:
+    """The refusal to go through more members or blocks, naming the cap."""
+    return DecompressionLimitExceeded(
+        f"{codec.name.lower()} data consists of more than {max_pieces} members or blocks"
+    )
+
+
 def _guess_output(packed: int, produced: int) -> int:
     """How many more bytes to ask for: a usual ratio first, then as much as there is already."""
     return max(_FIRST_READ_BYTES, 8 * packed, produced)
@@ -117,26 +137,52 @@ def _guess_output(packed: int, produced: int) -> int:
 # --- gzip ---------------------------------------------------------------------------------------
 
 
-def _decompress_gzip(data: memoryview, max_bytes: int, _legacy: bool) -> Buffer:
+def _decompress_gzip(data: memoryview, max_bytes: int, max_pieces: int, _legacy: bool) -> Buffer:
     """All members of `data`, one after another."""
-    parts: list[bytes] = []
-    produced = 0
-    rest: Buffer = data
-    while True:
-        member = zlib.decompressobj(_GZIP_WBITS)
-        # One byte more than allowed tells "exactly full" from "too long".
-        part = member.decompress(rest, max_bytes - produced + 1)
+    member = zlib.decompressobj(_GZIP_WBITS)
+    # One byte more than allowed tells "exactly full" from "too long".
+    first = member.decompress(data, max_bytes + 1)
+    if len(first) > max_bytes:
+        raise _limit_exceeded(Codec.GZIP, max_bytes)
+    if not member.eof:
+        raise CorruptRecords("gzip data ends before its trailer")
+    if not member.unused_data:
+        return first
+    parts = [first]
+    produced = len(first)
+    position = len(data) - len(member.unused_data)
+    while position < len(data):
+        if bytes(data[position : position + len(_GZIP_MAGIC)]) != _GZIP_MAGIC:
+            raise CorruptRecords(f"{len(data) - position} foreign bytes follow the gzip data")
+        if len(parts) >= max_pieces:
+            raise _too_many_pieces(Codec.GZIP, max_pieces)
+        part, position = _gzip_member(data, position, max_bytes - produced + 1)
         produced += len(part)
         parts.append(part)
         if produced > max_bytes:
             raise _limit_exceeded(Codec.GZIP, max_bytes)
-        if not member.eof:
-            raise CorruptRecords("gzip data ends before its trailer")
-        rest = member.unused_data
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-        if not rest.startswith(_GZIP_MAGIC):
-            raise CorruptRecords(f"{len(rest)} foreign bytes follow the gzip data")
+    return b"".join(parts)
+
+
+def _gzip_member(data: memoryview, position: int, most: int) -> tuple[bytes, int]:
+    """What the member at `position` holds, `most` bytes of it, and the position behind it.
+
+    It is fed in chunks: what a member leaves over is copied, and of all that follows a first of
+    many members that would be most of the data.
+    """
+    member = zlib.decompressobj(_GZIP_WBITS)
+    parts: list[bytes] = []
+    while most and not member.eof:
+        chunk: Buffer = member.unconsumed_tail
+        if not chunk:
+            chunk = data[position : position + _GZIP_CHUNK_BYTES]
+            position += len(chunk)
+            if not chunk:
+                raise CorruptRecords("gzip data ends before its trailer")
+        part = member.decompress(chunk, most)
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts), position - len(member.unused_data)
 
 
 # --- snappy -------------------------------------------------------------------------------------
@@ -153,7 +199,7 @@ def _compress_snappy(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: memoryview, max_bytes: int, _legacy: bool) -> Buffer:
+def _decompress_snappy(data: memoryview, max_bytes: int, max_pieces: int, _legacy: bool) -> Buffer:
     """Xerial's framing when `data` starts with its magic, else one raw snappy block.
 
     The version numbers behind the magic are not looked at: there is one framing, and some
@@ -177,6 +223,8 @@ def _decompress_snappy(data: memoryview, max_bytes: int, _legacy: bool) -> Buffe
             raise CorruptRecords(f"snappy block of {size} bytes in {len(data) - position}")
         blocks.append(data[position : position + size])
         position += size
+        if len(blocks) > max_pieces:
+            raise _too_many_pieces(Codec.SNAPPY, max_pieces)
     return _snappy_blocks(blocks, max_bytes)
 
 
@@ -259,7 +307,7 @@ def _lz4_header_size(data: memoryview) -> int:
     return size
 
 
-def _decompress_lz4(data: memoryview, max_bytes: int, legacy: bool) -> Buffer:
+def _decompress_lz4(data: memoryview, max_bytes: int, _max_pieces: int, legacy: bool) -> Buffer:
     """The content of one frame; `legacy` frames have any header checksum."""
     header_size = _lz4_header_size(data)
     header = bytearray(data[:header_size])
@@ -313,7 +361,7 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
     return zstandard.ZstdCompressor(compression_params=parameters).compress(data)
 
 
-def _decompress_zstd(data: memoryview, max_bytes: int, _legacy: bool) -> Buffer:
+def _decompress_zstd(data: memoryview, max_bytes: int, max_pieces: int, _legacy: bool) -> Buffer:
     """All frames of `data`, one after another."""
     parts: list[bytes] = []
     produced = 0
@@ -323,11 +371,11 @@ def _decompress_zstd(data: memoryview, max_bytes: int, _legacy: bool) -> Buffer:
             produced += len(part)
             if produced > max_bytes:
                 raise _limit_exceeded(Codec.ZSTD, max_bytes)
-    _expect_whole_zstd_frames(data)
+    _expect_whole_zstd_frames(data, max_pieces)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _expect_whole_zstd_frames(data: memoryview) -> None:
+def _expect_whole_zstd_frames(data: memoryview, max_pieces: int) -> None:
     """Refuse data that ends inside a frame, which the library's reader takes for a plain end.
 
     Follows the block sizes only; the content has been decoded before.
@@ -335,36 +383,42 @@ def _expect_whole_zstd_frames(data: memoryview) -> None:
     position = 0
     try:
         while position < len(data) or position == 0:
-            position = _zstd_frame_end(data, position)
+            position, blocks = _zstd_frame_end(data, position, max_pieces)
+            max_pieces -= blocks
     except (struct.error, IndexError) as error:
         raise CorruptRecords("zstd data ends inside a frame header") from error
     if position != len(data):
         raise CorruptRecords("zstd data ends inside a frame")
 
 
-def _zstd_frame_end(data: memoryview, position: int) -> int:
-    """The position behind the frame at `position`, which may lie behind the end of `data`.
+def _zstd_frame_end(data: memoryview, position: int, max_blocks: int) -> tuple[int, int]:
+    """The position behind the frame at `position`, which may lie behind the end of `data`, and how
+    many blocks it has.
 
     Source: RFC 8878, sections 3.1.1 and 3.1.2.
     """
     (magic,) = _UINT32_LE.unpack_from(data, position)
     if magic & 0xFFFFFFF0 == _ZSTD_SKIPPABLE:
-        return position + 8 + int(_UINT32_LE.unpack_from(data, position + 4)[0])
+        return position + 8 + int(_UINT32_LE.unpack_from(data, position + 4)[0]), 1
     descriptor = data[position + 4]
     is_single_segment = bool(descriptor & 0x20)
     content_size_bytes = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
     dictionary_id_bytes = (0, 1, 2, 4)[descriptor & 3]
     position += 5 + (not is_single_segment) + dictionary_id_bytes + content_size_bytes
     is_last = False
+    blocks = 0
     while not is_last:
+        blocks += 1
+        if blocks > max_blocks:
+            raise _too_many_pieces(Codec.ZSTD, max_blocks)
         header = data[position] | data[position + 1] << 8 | data[position + 2] << 16
         is_last = bool(header & 1)
         # A run-length block stores one byte, whatever length it claims.
         position += 3 + (1 if header >> 1 & 3 == _ZSTD_RLE_BLOCK else header >> 3)
-    return position + (4 if descriptor & 0x04 else 0)
+    return position + (4 if descriptor & 0x04 else 0), blocks
 
 
-_DECOMPRESSORS: Final[dict[Codec, Callable[[memoryview, int, bool], Buffer]]] = {
+_DECOMPRESSORS: Final[dict[Codec, Callable[[memoryview, int, int, bool], Buffer]]] = {
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,
     Codec.LZ4: _decompress_lz4,

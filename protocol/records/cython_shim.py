@@ -9,12 +9,16 @@ Source: Cython's pure Python mode, whose own run-time module this stands in for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
 compiled = False
 """What Cython replaces by True when it compiles a module."""
+
+nogil = nullcontext()
+"""A block in it runs as it is; compiled, without the interpreter lock."""
 
 
 def cfunc(function: _F) -> _F:

@@ -23,7 +23,7 @@ from protocol.errors import CorruptRecords, InvalidRecords, UnsupportedCompressi
 from protocol.records import entry_loops
 from protocol.records.batch import codec_of
 from protocol.records.checksums import Buffer, crc32
-from protocol.records.compression import compress, decompress
+from protocol.records.compression import PIECES_MAX, compress, decompress
 from protocol.records.layout import (
     CODEC_MASK,
     INT32,
@@ -187,19 +187,24 @@ class Message:
         UINT32.pack_into(self.buffer, self.position + LEGACY_CRC_AT, self.crc)
         return True
 
-    def inner_bytes(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    def inner_bytes(
+        self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX, max_pieces: int = PIECES_MAX
+    ) -> Buffer:
         """The inner message set of a wrapper, decompressed.
 
         Raises:
             InvalidRecords: the wrapper's value is null.
             CorruptRecords: the compressed data is broken.
-            DecompressionLimitExceeded: it holds more than `max_bytes`.
+            DecompressionLimitExceeded: it holds more than `max_bytes`, or in more than
+                `max_pieces`.
         """
         value = self.value
         if value is None:
             raise InvalidRecords("a wrapper message has no value")
         legacy_lz4 = self.magic == MAGIC_V0
-        return decompress(self.codec, value, max_bytes=max_bytes, legacy_lz4=legacy_lz4)
+        return decompress(
+            self.codec, value, max_bytes=max_bytes, legacy_lz4=legacy_lz4, max_pieces=max_pieces
+        )
 
 
 def decode_message(message: Message, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:

@@ -17,7 +17,7 @@ from protocol.errors import InvalidRecords
 from protocol.records import record_loops
 from protocol.records.batch import RecordBatch
 from protocol.records.checksums import Buffer
-from protocol.records.compression import decompress
+from protocol.records.compression import PIECES_MAX, decompress
 from protocol.records.layout import (
     CONTROL_KEY,
     MIN_RECORD_BYTES,
@@ -51,19 +51,22 @@ class Record(NamedTuple):
 
 
 def record_bytes(
-    batch: RecordBatch, *, max_bytes: int = DECOMPRESSED_BYTES_MAX
+    batch: RecordBatch,
+    *,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    max_pieces: int = PIECES_MAX,
 ) -> tuple[Buffer, int, int]:
     """(buffer, start, end) of the batch's records in the clear; borrowed when uncompressed.
 
     Raises:
         CorruptRecords: the compressed data is broken.
-        DecompressionLimitExceeded: it holds more than `max_bytes`.
+        DecompressionLimitExceeded: it holds more than `max_bytes`, or in more than `max_pieces`.
         UnsupportedCompression: the codec number is undefined.
         InvalidRecords: the header counts more records than so many bytes can hold.
     """
     codec = batch.codec
     if codec:
-        clear = decompress(codec, batch.payload, max_bytes=max_bytes)
+        clear = decompress(codec, batch.payload, max_bytes=max_bytes, max_pieces=max_pieces)
         start, end = 0, len(clear)
     else:
         clear = batch.buffer

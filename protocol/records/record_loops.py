@@ -304,6 +304,10 @@ def check_records(
             faults = faults or []
             faults.append((index, fault, timestamp))
         index += 1
+        if index & 0x3FFF == 0:
+            # A batch may hold millions: whoever waits for the interpreter lock gets it here.
+            with cython.nogil:
+                pass
     _expect_consumed(position, end, count)
     return max_timestamp, max_delta, sequential, faults, min_timestamp
 

@@ -14,9 +14,10 @@ import pytest
 
 from broker.connection import PROGRESS_WINDOW_TICKS
 from protocol.api_keys import SUPPORTED, ApiKey
-from protocol.compiled import REQUEST_ELEMENTS_MAX
+from protocol.primitives import REQUEST_ELEMENTS_MAX
+from tests.support.attacks import sized as framed
 from tests.support.broker import broker_process
-from tests.support.siege import framed, request_bytes, siege
+from tests.support.siege import request_bytes, siege
 
 MAY_WAIT = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 """What an honest client waits for as well; silence is no sign of a hang there."""

@@ -94,7 +94,7 @@ async def test_impossible_name(client: RawClient, name: str, create: bool) -> No
 async def test_the_name_of_kafkas_metadata_makes_no_topic(client: RawClient) -> None:
     name = "__cluster_metadata"
     response = await client.request(metadata_request([name], create=True), 12)
-    assert response.topics[0].error_code == ErrorCode.INVALID_REQUEST
+    assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     response = await client.request(metadata_request(None), 12)
     assert name not in [topic.name for topic in response.topics]
 

@@ -177,6 +177,40 @@ class TestCreate:
             (result,) = (await client.request(request, 7)).topics
             assert result.error_code == ErrorCode.NONE
 
+    async def test_name_of_the_metadata_log_is_no_topic(self, tmp_path: Path) -> None:
+        """As Kafka 4.3.1 answers; a directory of that name belongs to its metadata log."""
+        name = "__cluster_metadata"
+        async with running_broker(tmp_path) as broker:
+            client = await broker.client()
+            result = await create(client, name=name)
+            assert result.error_code == ErrorCode.INVALID_REQUEST
+            assert f"Creation of internal topic {name} is prohibited" in (
+                result.error_message or ""
+            )
+            described = await client.request(metadata_request([name], create=True), 12)
+            codes = [topic.error_code for topic in described.topics]
+            assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            answer = await produce(client, name, batch("a"))
+            assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await create_topic(client, "t")
+        async with running_broker(tmp_path) as broker:
+            described = await (await broker.client()).request(metadata_request(None), 12)
+            names = {topic.name for topic in described.topics if not topic.is_internal}
+            assert names == {"t"}
+
+    async def test_topic_of_share_groups_is_marked_and_not_written(self, tmp_path: Path) -> None:
+        name = "__share_group_state"
+        async with running_broker(tmp_path) as broker:
+            client = await broker.client()
+            await create_topic(client, name)
+            described = await client.request(metadata_request([name]), 12)
+            assert [topic.is_internal for topic in described.topics] == [True]
+            answer = await produce(client, name, batch("a"))
+            assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            topics = [DeleteTopicState(name=name)]
+            deleted = await client.request(DeleteTopicsRequest(topics=topics), 6)
+            assert [result.error_code for result in deleted.responses] == [ErrorCode.NONE]
+
     async def test_topic_survives_a_restart(self, tmp_path: Path) -> None:
         async with running_broker(tmp_path) as broker:
             topic_id = await create_topic(

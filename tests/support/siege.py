@@ -149,11 +149,6 @@ def logs_in(directory: Path) -> dict[str, bytes]:
     }
 
 
-def framed(data: bytes) -> bytes:
-    """With its true size in front."""
-    return len(data).to_bytes(4, "big") + data
-
-
 def request_bytes(api_key: ApiKey, version: int, *, length: int = 1) -> bytes:
     """A request with something in every field, header included, without its size."""
     (layout,) = (

@@ -12,6 +12,7 @@ MODULE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
 BOUNDARIES = {  # where anything may arrive: of a request, a job, a command, a listener, a directory
     "broker/dispatch.py",
+    "broker/turns.py",
     "broker/housekeeping.py",
     "cli/main.py",
     "client/rebalance.py",

@@ -1,23 +1,28 @@
 """The dispatcher: what is answered now, later or never, and what a bug costs."""
 
+import asyncio
+import threading
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from broker.answers import AnswerMemory
 from broker.context import Context, RequestContext
-from broker.dispatch import Dispatcher, Exchange
+from broker.dispatch import ELEMENTS_AT_ONCE, Dispatcher, Exchange
 from broker.errors import ConnectionMustClose
 from broker.metrics import Metrics
 from broker.pending import Pending
+from broker.turns import Turns
 from protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.api.metadata import MetadataRequest, MetadataResponse
+from protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.api_keys import ApiKey
 from protocol.errors import MalformedRequest, UnsupportedVersion
-from protocol.headers import RequestHeader, encode_request_header
+from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.primitives import message_spec
-from protocol.registry import encode_request
+from protocol.registry import decode_response, encode_request
 
 REQUESTER = SimpleNamespace(peer_host="127.0.0.1", id=1)
 
@@ -37,7 +42,9 @@ class Bench:
 
     def __init__(self) -> None:
         self.metrics = Metrics()
-        self.dispatcher = Dispatcher(cast(Context, SimpleNamespace(metrics=self.metrics)))
+        answers = AnswerMemory(1 << 20, list)
+        context = SimpleNamespace(metrics=self.metrics, turns=Turns(), answers=answers)
+        self.dispatcher = Dispatcher(cast(Context, context))
 
     def handle(self, key: ApiKey, handler: Any) -> None:
         self.dispatcher._routes[key].handler = handler
@@ -207,3 +214,77 @@ def test_warm_up_loads_every_handler(bench: Bench) -> None:
     for _ in bench.dispatcher.warm_up():
         pass
     assert all(route.handler is not None for route in bench.dispatcher._routes.values())
+
+
+async def test_handler_in_steps_is_answered_at_once_if_it_is_quick(bench: Bench) -> None:
+    def handler(*_: Any) -> Any:
+        yield None
+        return MetadataResponse()
+
+    bench.handle(ApiKey.METADATA, handler)
+    assert isinstance(bench.dispatch(frame(MetadataRequest(), 1)), list)
+
+
+async def test_handler_in_long_steps_is_answered_later(bench: Bench) -> None:
+    def handler(*_: Any) -> Any:
+        for _step in range(3):
+            time.sleep(0.003)
+            yield None
+        return MetadataResponse()
+
+    bench.handle(ApiKey.METADATA, handler)
+    exchange = bench.dispatch(frame(MetadataRequest(), 1))
+    assert isinstance(exchange, Exchange)
+    assert not exchange.may_be_overtaken
+    assert b"".join(await answer_of(exchange))[4:8] == (7).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("step", [0, 1])
+async def test_steps_that_fail_cost_one_request(bench: Bench, step: int) -> None:
+    def handler(*_: Any) -> Any:
+        if step:
+            time.sleep(0.003)
+            yield None
+        raise ZeroDivisionError("a bug")
+
+    bench.handle(ApiKey.LIST_GROUPS, handler)
+    outcome = bench.dispatch(frame(ListGroupsRequest(), 4))
+    parts = await answer_of(outcome) if isinstance(outcome, Exchange) else outcome
+    assert b"\xff\xff" in b"".join(parts)
+    assert bench.metrics.api(ApiKey.LIST_GROUPS).failures == 1
+
+
+async def test_request_of_many_elements_is_served_aside(bench: Bench) -> None:
+    threads: list[int] = []
+
+    def handler(_: Context, request: RequestContext, message: MetadataRequest) -> Any:
+        threads.append(threading.get_ident())
+        assert message.topics is not None
+        return MetadataResponse(controller_id=len(message.topics))
+
+    bench.handle(ApiKey.METADATA, handler)
+    names = [MetadataRequestTopic(name="t")] * (ELEMENTS_AT_ONCE + 1)
+    exchange = bench.dispatch(frame(MetadataRequest(topics=names), 9))
+    assert isinstance(exchange, Exchange)
+    assert exchange.needs_frame
+    answer = b"".join(await answer_of(exchange))
+    _, position = decode_response_header(answer[4:], ApiKey.METADATA, 9)
+    response = decode_response(ApiKey.METADATA, 9, memoryview(answer[4:]), position)
+    assert response.controller_id == len(names)
+    assert threads == [threading.get_ident()], "handlers run in the loop thread"
+
+
+async def test_malformed_request_of_many_elements_closes(bench: Bench) -> None:
+    names = [MetadataRequestTopic(name="t")] * (ELEMENTS_AT_ONCE + 1)
+    exchange = bench.dispatch(frame(MetadataRequest(topics=names), 9)[:-900])
+    while exchange.close_reason is None:
+        await asyncio.sleep(0.001)
+    assert "MetadataRequest" in exchange.close_reason
+
+
+async def answer_of(exchange: Exchange) -> list[Any]:
+    for _ in range(5000):
+        if exchange.parts is not None:
+            return list(exchange.parts)
+        await asyncio.sleep(0.001)
+    raise AssertionError("no answer")

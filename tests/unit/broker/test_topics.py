@@ -87,6 +87,7 @@ def test_bad_name_is_refused_with_what_is_wrong(name: str, says: str) -> None:
 def test_internal_topics_are_kafkas() -> None:
     assert is_internal("__consumer_offsets")
     assert is_internal("__transaction_state")
+    assert is_internal("__share_group_state")
     assert not is_internal("__other")
 
 

@@ -12,6 +12,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import MalformedRequest
 from protocol.headers import RequestHeader
 from protocol.primitives import NEVER
+from protocol.varint import encode_unsigned
 from tests.unit.protocol.samples import DECLARED
 
 V1 = bytes.fromhex("0003 0008 0000002a 0004 74657374")
@@ -115,3 +116,13 @@ def test_kio_reads_our_headers(key: ApiKey) -> None:
             response, 0
         )
         assert (size, answer.correlation_id) == (len(response), 42)
+
+
+def test_tags_of_a_header_are_bounded() -> None:
+    def sent(count: int) -> bytes:
+        tags = encode_unsigned(count) + b"\x63\0" * count
+        return bytes.fromhex("0003 000c 00000007 ffff") + tags
+
+    assert headers.decode_request_header(sent(headers.TAGS_MAX))[1] == len(sent(headers.TAGS_MAX))
+    with pytest.raises(MalformedRequest, match="at most 1000 are accepted"):
+        headers.decode_request_header(sent(headers.TAGS_MAX + 1))

@@ -25,10 +25,10 @@ from protocol.api.metadata import (
 )
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
-from protocol.compiled import REQUEST_ELEMENTS_MAX
 from protocol.errors import MalformedRequest, UnsupportedVersion
 from protocol.frames import encode_frame
-from protocol.primitives import Direction
+from protocol.primitives import REQUEST_ELEMENTS_MAX, Direction, TooManyElements
+from protocol.varint import encode_unsigned
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -239,6 +239,30 @@ def test_do_elements_of_nested_arrays_count_together() -> None:
     body = b"\0\1g" + count.to_bytes(4, "big") + topic * count
     with pytest.raises(MalformedRequest, match="more elements than a request may"):
         registry.decode_request(ApiKey.OFFSET_FETCH, 1, memoryview(body), 0)
+
+
+@pytest.mark.parametrize(("api_key", "version", "head"), [  # the second knows some tags
+    (ApiKey.METADATA, 12, "010000"),
+    (ApiKey.FETCH, 12, "00000000 00000000 00000000 00000000 00 00000000 00000000 01 01 01"),
+])  # fmt: skip
+def test_do_tagged_fields_count_as_elements(api_key: ApiKey, version: int, head: str) -> None:
+    """They are two bytes each, and a turn of a loop."""
+
+    def body(count: int) -> memoryview:
+        tags = encode_unsigned(count) + b"\x63\0" * count
+        return memoryview(bytes.fromhex(head) + tags)
+
+    registry.decode_request(api_key, version, body(REQUEST_ELEMENTS_MAX), 0)
+    with pytest.raises(MalformedRequest, match="tag sections hold more elements"):
+        registry.decode_request(api_key, version, body(REQUEST_ELEMENTS_MAX + 1), 0)
+
+
+def test_is_a_codec_stopped_at_the_elements_it_may_make() -> None:
+    codec = registry.ServerCodec(ApiKey.METADATA, 0)
+    frame = bytearray(bytes.fromhex("0003 0000 00000001 ffff") + bytes(metadata_v0(11)))
+    assert len(codec.decode(frame, 11)[1].topics) == 11
+    with pytest.raises(TooManyElements):
+        codec.decode(frame, 10)
 
 
 def test_is_a_response_allowed_any_number_of_elements() -> None:

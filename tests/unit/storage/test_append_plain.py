@@ -27,6 +27,7 @@ from storage import append
 from storage.append import AppendPlan, AppendRules, plan_append
 from storage.append_plain import plan_plain
 from storage.errors import AppendRejected
+from storage.opening import Opening
 
 NOW_MS = 1_700_000_000_000
 RULES = AppendRules(decompressed_bytes_max=1 << 20)
@@ -34,7 +35,7 @@ RECORDS = [Record(i, NOW_MS + i * 7 % 5, b"k%d" % i, b"value" * i) for i in rang
 
 
 def plain(data: bytes, rules: AppendRules = RULES) -> AppendPlan | None:
-    return plan_plain(memoryview(bytearray(data)), rules, NOW_MS, 1_000, 3)
+    return plan_plain(memoryview(bytearray(data)), rules, NOW_MS, 1_000, 3, Opening(INT64_MAX))
 
 
 def general(data: bytes, rules: AppendRules, monkeypatch: pytest.MonkeyPatch) -> AppendPlan:
@@ -106,7 +107,7 @@ def unusual_batches() -> dict[str, bytes]:
 def test_what_is_unusual_is_left_to_the_general_way_untouched(name: str) -> None:
     data = bytearray(unusual_batches()[name])
     before = bytes(data)
-    assert plan_plain(memoryview(data), RULES, NOW_MS, 1_000, 3) is None
+    assert plan_plain(memoryview(data), RULES, NOW_MS, 1_000, 3, Opening(INT64_MAX)) is None
     assert bytes(data) == before
 
 

@@ -58,6 +58,20 @@ def after_cut(disk: SimulatedDisk, survival: Survival = Survival.LOST) -> Simula
     return disk.power_cut(0, survival)
 
 
+def test_topic_that_has_the_name_of_the_metadata_log_does_not_stop_the_start() -> None:
+    """Releases up to 0.1.0 let clients make one; the next start then failed for all topics."""
+    disk = SimulatedDisk()
+    first = open_dir(disk)
+    for name in ("__cluster_metadata", "t"):
+        produce(first.create_topic(name, 1, {}, NOW).partitions[0])
+    first.close(NOW)
+    second = open_dir(disk)
+    assert {name: topic.partitions[0].log_end_offset for name, topic in second.topics.items()} == {
+        "__cluster_metadata": 1,
+        "t": 1,
+    }
+
+
 # --- identity and lock --------------------------------------------------------------------------
 
 

@@ -223,21 +223,6 @@ def test_a_bug_in_opening_one_directory_is_reported_with_its_place(
     assert serves(log_of(data_dir, "other"))
 
 
-def test_a_directory_of_the_name_of_kafkas_metadata_is_one_topics_matter() -> None:
-    disk = SimulatedDisk()
-    data_dir = opened(disk)
-    named = data_dir.create_topic("__cluster_metadata", 1, {}, NOW_MS).partitions[0]
-    data_dir.create_topic("t", 1, {}, NOW_MS)
-    named.append(one(0), now_ms=NOW_MS)
-    data_dir.close(NOW_MS)
-    again = opened(disk)
-    assert log_of(again).offline_reason is None
-    found = log_of(again, "__cluster_metadata").quarantine
-    assert found is not None
-    assert found.kind is QuarantineKind.UNREADABLE
-    assert "there is such a directory already" in found.reason
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EROFS])
 def test_what_is_wrong_with_the_machine_stops_the_start(number: int) -> None:
     whole = stopped(is_clean=True)

@@ -1,6 +1,7 @@
 """Codecs: framing as Kafka has it, foreign framings that occur, and a cap on every output."""
 
 import gzip
+import random
 import struct
 from collections.abc import Iterator
 
@@ -223,3 +224,23 @@ def test_lz4_reserved_bits_and_sizes_are_refused(flags: int, descriptor: int) ->
     packed[4:6] = bytes([flags, descriptor])
     with pytest.raises(CorruptRecords):
         unlimited(Codec.LZ4, packed, legacy=True)
+
+
+def test_gzip_members_of_all_sizes_are_concatenated() -> None:
+    """Those behind the first are fed in chunks; their ends lie anywhere in them."""
+    rng = random.Random(5)
+    parts = [rng.randbytes(size) for size in (0, 1, 4_000, 4_070, 4_096, 9_000, 70_000, 0, 300)]
+    assert unlimited(Codec.GZIP, b"".join(map(gzip.compress, parts))) == b"".join(parts)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.ZSTD])
+def test_pieces_are_counted(codec: Codec) -> None:
+    """Each is a turn of a loop, though it holds nothing."""
+    data = {
+        Codec.GZIP: gzip.compress(b"") * 100,
+        Codec.SNAPPY: compress(Codec.SNAPPY, b"a")[:16] + b"\0\0\0\1\0" * 100,
+        Codec.ZSTD: bytes.fromhex("28b52ffd 00 58") + b"\0\0\0" * 99 + b"\1\0\0",
+    }[codec]
+    assert bytes(decompress(codec, data, max_bytes=10, max_pieces=100)) == b""
+    with pytest.raises(DecompressionLimitExceeded, match="members or blocks"):
+        decompress(codec, data, max_bytes=10, max_pieces=99)
