@@ -29,20 +29,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from broker.clock import Clock, SystemClock
-from broker.connection import Connection
-from broker.connections import Connections
+from broker.connection import Connection, Connections
 from broker.context import Context, Endpoint
 from broker.coordinator_services import Coordinator, CoordinatorServices
 from broker.dispatch import Dispatcher
 from broker.errors import AddressUnavailable, DataDirUnusable
 from broker.explain import explain
+from broker.exporter import BrokerCollector, import_exporter, render
 from broker.fetch_sessions import FetchSessions
 from broker.fetch_waiters import FetchWaiters
 from broker.group_commit import THREADS, GroupCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.lag import GroupLag
 from broker.housekeeping import Housekeeping
-from broker.metrics import BrokerCollector, Metrics, import_exporter, render
+from broker.metrics import Metrics
 from broker.metrics_server import MetricsServer
 from broker.segments import list_segments
 from broker.space import SpaceGuard

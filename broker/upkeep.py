@@ -30,7 +30,7 @@ from broker.trusted_clock import TrustedClock
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from broker.connections import Connections
+    from broker.connection import Connections
     from broker.coordinator_services import Coordinator
     from broker.fetch_waiters import FetchWaiters
     from broker.group_commit import GroupCommit
