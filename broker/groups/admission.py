@@ -11,8 +11,7 @@ Read next: `broker.groups.group`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from broker.groups.group_view import GroupView
 from broker.groups.roster import Member, Roster
 from broker.groups.values import (
     NO_MEMBER_ID,
@@ -23,11 +22,8 @@ from broker.groups.values import (
 )
 from protocol.error_codes import ErrorCode
 
-if TYPE_CHECKING:
-    from broker.groups.group import Group
 
-
-def join_error(group: Group, request: JoinRequest, limits: GroupLimits) -> ErrorCode:
+def join_error(group: GroupView, request: JoinRequest, limits: GroupLimits) -> ErrorCode:
     """Why this JoinGroup is refused before its member is looked at."""
     error = session_error(request, limits)
     if error is not ErrorCode.NONE:
@@ -53,7 +49,7 @@ def session_error(request: JoinRequest, limits: GroupLimits) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _has_room(group: Group, member_id: str, size_max: int) -> bool:
+def _has_room(group: GroupView, member_id: str, size_max: int) -> bool:
     """Whether one more fits; while joining, only those who came count, first come first in."""
     member = group.roster.find(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -74,7 +70,7 @@ def identity_error(roster: Roster, member_id: str, group_instance_id: str | None
 
 
 def member_error(
-    group: Group, member_id: str, group_instance_id: str | None, generation_id: int
+    group: GroupView, member_id: str, group_instance_id: str | None, generation_id: int
 ) -> ErrorCode:
     """Why this is not a member of the group's current generation."""
     if group.state is GroupState.DEAD:
@@ -85,7 +81,7 @@ def member_error(
     return error
 
 
-def is_settled(group: Group, member: Member, request: JoinRequest) -> bool:
+def is_settled(group: GroupView, member: Member, request: JoinRequest) -> bool:
     """Whether a rejoin changes nothing, so that the current generation is its answer.
 
     | state                | leader    | others    |
@@ -103,7 +99,7 @@ def is_settled(group: Group, member: Member, request: JoinRequest) -> bool:
     return member.protocols == request.protocols
 
 
-def sync_error(group: Group, request: SyncRequest) -> ErrorCode:
+def sync_error(group: GroupView, request: SyncRequest) -> ErrorCode:
     """Why this SyncGroup is refused."""
     error = member_error(group, request.member_id, request.group_instance_id, request.generation_id)
     if error is not ErrorCode.NONE:
@@ -120,7 +116,7 @@ def sync_error(group: Group, request: SyncRequest) -> ErrorCode:
 
 
 def commit_error(
-    group: Group,
+    group: GroupView,
     member_id: str,
     group_instance_id: str | None,
     generation_id: int,

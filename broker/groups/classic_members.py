@@ -22,9 +22,8 @@ Read next: `broker.groups.consumer_group`, `broker.groups.migration`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from broker.groups.consumer_admission import check_room, find_known
+from broker.groups.consumer_group import ConsumerGroup, check_room, find_known
 from broker.groups.consumer_values import (
     ClassicFacts,
     ConsumerMember,
@@ -46,9 +45,6 @@ from broker.groups.values import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment
-
-if TYPE_CHECKING:
-    from broker.groups.consumer_group import ConsumerGroup
 
 
 def join(group: ConsumerGroup, request: JoinRequest, topics: Topics, now_ms: int) -> JoinAnswer:

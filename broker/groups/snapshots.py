@@ -10,8 +10,8 @@ Read next: `broker.groups.offset_records` for the bytes.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from broker.groups.group_view import GroupView
 from broker.groups.roster import Member, Roster
 from broker.groups.values import (
     NO_LEADER,
@@ -23,11 +23,8 @@ from broker.groups.values import (
 )
 from protocol.error_codes import ErrorCode
 
-if TYPE_CHECKING:
-    from broker.groups.group import Group
 
-
-def take(group: Group, assignments: dict[str, bytes] | None = None) -> GroupSnapshot:
+def take(group: GroupView, assignments: dict[str, bytes] | None = None) -> GroupSnapshot:
     """The group now, or as it will be under these assignments (absent members get none)."""
     members = tuple(member.snapshot(group.protocol_name) for member in group.roster)
     if assignments is not None:
@@ -72,7 +69,7 @@ def _member(stored: MemberSnapshot, protocol_name: str) -> Member:
 
 
 def join_answer(
-    group: Group,
+    group: GroupView,
     member: Member,
     *,
     leader_id: str | None = None,
@@ -106,7 +103,7 @@ def join_answer(
     )
 
 
-def sync_answer(group: Group, member: Member) -> SyncAnswer:
+def sync_answer(group: GroupView, member: Member) -> SyncAnswer:
     """One member's assignment in the current generation."""
     return SyncAnswer(
         error=ErrorCode.NONE,
