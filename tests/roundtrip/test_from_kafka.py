@@ -103,7 +103,9 @@ def test_directory_from_the_time_of_zookeeper_keeps_all_but_settings(tmp_path: P
 def test_import_says_what_cannot_come_along(tmp_path: Path) -> None:
     theirs, ours = tmp_path / "kafka" / "data", tmp_path / "tide"
     with peer_on(tmp_path / "kafka", None, NEWEST) as peer, Wire(peer.bootstrap) as wire:
-        wire.create_topic("plain", 2, {"internal.segment.bytes": "1048576", "segment.ms": "86400000"})
+        wire.create_topic(
+            "plain", 2, {"internal.segment.bytes": "1048576", "segment.ms": "86400000"}
+        )
         wire.create_topic("gone", 2)
         for partition in range(2):
             records = build_batch([Record(0, workload.START_MS, None, b"x")])
