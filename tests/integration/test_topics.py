@@ -208,7 +208,8 @@ class TestCreate:
             answer = await produce(client, name, batch("a"))
             assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
             topics = [DeleteTopicState(name=name)]
-            deleted = await client.request(DeleteTopicsRequest(topics=topics), 6)
+            request = DeleteTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+            deleted = await client.request(request, 6)
             assert [result.error_code for result in deleted.responses] == [ErrorCode.NONE]
 
     async def test_topic_survives_a_restart(self, tmp_path: Path) -> None:
