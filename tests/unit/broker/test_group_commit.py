@@ -459,6 +459,10 @@ async def test_lines_for_the_operator_name_the_partition_the_cause_and_the_cure(
     await bench.commits.stop()
     refused, resumed, failed = [record.getMessage() for record in caplog.records]
     assert refused.startswith(f"t-7: appends are refused ({full}). Clients are told to retry;")
+    assert refused.endswith(
+        "appends go on by themselves when the disk lets them, for instance when there is space "
+        "again."
+    )
     assert resumed == "t-7: appends succeed again"
     assert failed.startswith(f"t-7: syncing to disk failed ({log.error}). Nothing acknowledged")
     assert f"check the disk behind {log.path}, then restart the broker" in failed
@@ -561,4 +565,20 @@ async def test_durable_syncs_nothing_that_is_durable() -> None:
     log.log_end_offset, log.durable_offset = 2, 1
     await bench.commits.durable(cast(Any, log), 1)
     assert not bench.commits._dirty_bytes
+    await bench.commits.stop()
+
+
+async def test_the_first_record_that_is_acknowledged_is_known() -> None:
+    bench, log = Bench(), FakeLog()
+    bench.commits.acknowledge(cast(Any, log), 1)
+    assert bench.commits.acknowledged_end(cast(Any, log)) == 1
+    await bench.commits.stop()
+
+
+@pytest.mark.parametrize(("high_watermark", "end"), [(2, 3), (3, 0), (4, 0)])
+async def test_what_is_shown_by_now_is_no_acknowledged_end(high_watermark: int, end: int) -> None:
+    bench, log = Bench(), FakeLog()
+    bench.commits.acknowledge(cast(Any, log), 3)
+    log.high_watermark = high_watermark
+    assert bench.commits.acknowledged_end(cast(Any, log)) == end
     await bench.commits.stop()

@@ -318,7 +318,7 @@ def test_a_real_directory(tmp_path: Path) -> None:
     assert [record.offset for record in read_all(log)] == list(range(MIDDLE))
 
 
-# --- what the sentence says ------------------------------------------------------------------------
+# --- what the sentence says -----------------------------------------------------------------------
 
 
 def reason_after(records: list[bytes], *lost: int, **settings: str) -> str:
