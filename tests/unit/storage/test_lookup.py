@@ -459,3 +459,23 @@ def test_case_69_the_end_counts_as_written_now() -> None:
     assert log.log.offsets_before(1999, 5, 2000) == [0]
     assert log.log.offsets_before(2000, 5, 2000) == [1, 0]
     assert log.log.offsets_before(999, 5, 2000) == []
+
+
+def test_largest_timestamp_costs_one_search() -> None:
+    log = LogHarness(index_interval_bytes=4096)
+    for timestamp in range(0, 2000, 10):
+        log.append(timestamp)
+    for _ in range(2):
+        before = log.files.counts[Operation.READ]
+        assert found(log, 1990) == (1990, 199)
+        between = log.files.counts[Operation.READ]
+        assert newest(log) == (1990, 199)
+        assert log.files.counts[Operation.READ] - between <= between - before
+
+
+def test_leader_epoch_of_a_stamped_batch_is_that_of_the_batch() -> None:
+    log = LogHarness(message_timestamp_type="LogAppendTime")
+    log.log.bump_leader_epoch()
+    log.now_ms = 5000
+    log.append(1, 2)
+    assert log.log.offset_for_timestamp(4000) == TimestampOffset(5000, 0, 1)
