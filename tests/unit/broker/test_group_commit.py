@@ -582,3 +582,16 @@ async def test_what_is_shown_by_now_is_no_acknowledged_end(high_watermark: int, 
     log.high_watermark = high_watermark
     assert bench.commits.acknowledged_end(cast(Any, log)) == end
     await bench.commits.stop()
+
+
+async def test_logs_that_become_dirty_in_one_loop_turn_are_handed_out_together() -> None:
+    bench, logs = Bench(), [FakeLog() for _ in range(3)]
+    loop, scheduled = bench.commits._loop, cast(list[Any], [])
+    bench.commits._loop = cast(Any, SimpleNamespace(call_soon=scheduled.append))
+    for log in logs:
+        bench.append(log, "a")
+    (pump,) = scheduled
+    bench.commits._loop = loop
+    pump()
+    await bench.commits.stop()
+    assert [log.syncs for log in logs] == [[1], [1], [1]]
