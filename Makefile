@@ -119,6 +119,10 @@ spark-demo: spark-setup ## the flights through Spark: streamed, archived by day,
 crash: setup ## a long campaign of simulated power cuts (STATES=, default 100000)
 	$(BIN)/python -m tests.crash.campaign --states $(or $(STATES),100000)
 
+.PHONY: mutants
+mutants: setup ## small bugs planted in one module; those no test notices (MODULE=storage/lookup.py, SAMPLE=)
+	$(BIN)/python -m tests.mutation.run $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SURVIVORS),--survivors)
+
 .PHONY: kill9
 kill9: setup ## kill -9 a broker under load 50 times (CYCLES=) and read back all that was acknowledged
 	KILL9_CYCLES=$(or $(CYCLES),50) $(PYTEST) -q -s --timeout 7200 tests/crash/test_kill9.py

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from broker.clock import FrozenClock
-from broker.fetch_waiters import FetchWaiters
+from broker.fetch_waiters import FetchWaiter, FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.metrics import CommitMetrics
 from storage.errors import DiskFull, LogOffline, StorageError
@@ -214,8 +214,6 @@ async def test_durable_raises_when_the_log_goes_offline() -> None:
 
 async def test_visible_bytes_wake_parked_fetches_after_the_ack() -> None:
     bench, log = Bench(), FakeLog()
-    from broker.fetch_waiters import FetchWaiter
-
     woken: list[list[Any]] = []
     waiter = FetchWaiter(cast(Any, [log]), 1, lambda _: woken.append(list(bench.acks)))
     bench.waiters.park(waiter, 1000)
@@ -270,3 +268,330 @@ async def test_acknowledged_end_is_forgotten_with_its_log() -> None:
     commits.log_closed(fake)
     assert not commits._acknowledged
     await commits.stop()
+
+
+def parked(bench: Bench, log: FakeLog, bytes_missing: int) -> list[bool]:
+    """A fetch that waits for `bytes_missing` of `log`; an entry appears when it is woken."""
+    woken: list[bool] = []
+    bench.waiters.park(FetchWaiter(cast(Any, [log]), bytes_missing, woken.append), 1000)
+    return woken
+
+
+async def running(log: FakeLog) -> None:
+    """Return once a sync of `log` runs in its thread."""
+    while not log.running:
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(("missing", "is_woken"), [(300, True), (301, False)])
+async def test_a_sync_shows_the_bytes_of_all_its_appends(missing: int, is_woken: bool) -> None:
+    bench, log = Bench(), FakeLog()
+    woken = parked(bench, log, missing)
+    for name in "abc":
+        bench.append(log, name)
+    await bench.commits.stop()
+    assert bool(woken) is is_woken
+    assert (sum(bench.metrics.size_bytes.counts), bench.metrics.size_bytes.total) == (1, 300)
+
+
+async def test_bytes_that_arrive_during_a_sync_count_for_the_next() -> None:
+    bench, log = Bench(), FakeLog()
+    log.gate.clear()
+    bench.append(log, "a")
+    await running(log)
+    bench.append(log, "b")
+    bench.append(log, "c")
+    woken = parked(bench, log, 300)
+    more = parked(bench, log, 301)
+    log.gate.set()
+    await bench.commits.stop()
+    assert (len(woken), len(more)) == (1, 0)
+    assert sum(bench.metrics.size_bytes.counts) == 2
+
+
+async def test_acks_are_counted_and_so_is_the_time_of_a_sync() -> None:
+    bench, log = Bench(), FakeLog()
+    for name in "abc":
+        bench.append(log, name)
+    await bench.commits.drain()
+    bench.append(log, "d")
+    await bench.commits.stop()
+    assert bench.metrics.acks_completed == 4
+    assert sum(bench.metrics.latency_ns.counts) == 2
+    assert 0 < bench.metrics.latency_ns.total < 60_000_000_000
+
+
+async def test_os_policy_shows_an_append_before_any_sync() -> None:
+    bench, log = Bench(), FakeLog("os")
+    woken, more = parked(bench, log, 100), parked(bench, log, 101)
+    log.log_end_offset += 1
+    bench.commits.appended(cast(Any, log), 100)
+    assert (len(woken), len(more)) == (1, 0)
+    assert log.syncs == []
+    await bench.commits.stop()
+
+
+async def test_os_policy_shows_no_byte_twice_when_it_syncs() -> None:
+    bench, log = Bench(), FakeLog("os", flush_messages=1)
+    woken = parked(bench, log, 101)
+    log.log_end_offset += 1
+    bench.commits.appended(cast(Any, log), 100)
+    await bench.commits.stop()
+    assert (log.syncs, woken) == ([1], [])
+
+
+async def test_os_policy_syncs_a_closed_segment() -> None:
+    bench, log = Bench(), FakeLog("os")
+    log.has_unsynced_files = True
+    log.log_end_offset += 1
+    bench.commits.appended(cast(Any, log), 100)
+    await bench.commits.stop()
+    assert log.syncs == [1]
+
+
+async def test_flush_messages_counts_what_is_not_durable_yet() -> None:
+    bench, log = Bench(), FakeLog("os", flush_messages=3)
+    log.log_end_offset, log.durable_offset = 7, 5
+    bench.commits.appended(cast(Any, log), 100)
+    await bench.commits.stop()
+    assert log.syncs == []
+
+
+async def test_what_became_durable_by_other_means_is_acked_without_a_sync() -> None:
+    bench, log = Bench(), FakeLog()
+    woken = parked(bench, log, 100)
+    bench.append(log, "a")
+    log.durable_offset = log.high_watermark = 1
+    await bench.commits.stop()
+    assert (bench.acks, log.syncs, woken) == (["a"], [], [False])
+
+
+async def test_a_sync_that_cannot_begin_fails_and_the_others_run() -> None:
+    bench, log, other = Bench(), FakeLog(), FakeLog()
+    error = LogOffline(log.path, "Input/output error")
+
+    def refuse() -> FakeTicket | None:
+        raise error
+
+    log.begin_flush = refuse  # type: ignore[method-assign]
+    woken = parked(bench, log, 1_000_000)
+    bench.append(log, "a")
+    bench.append(other, "b")
+    await bench.commits.stop()
+    assert bench.acks == [("a", error), "b"]
+    assert (bench.metrics.sync_failures, woken) == (1, [False])
+
+
+async def test_each_failed_sync_is_counted_and_wakes_parked_fetches() -> None:
+    bench, logs = Bench(), [FakeLog(), FakeLog()]
+    woken = [parked(bench, log, 1_000_000) for log in logs]
+    for log in logs:
+        log.error = LogOffline(log.path, "Input/output error")
+        bench.append(log, "a")
+    await bench.commits.stop()
+    assert (bench.metrics.sync_failures, woken) == (2, [[False], [False]])
+
+
+async def test_what_arrived_during_a_failed_sync_is_not_synced() -> None:
+    bench, log = Bench(), FakeLog()
+    log.gate.clear()
+    bench.append(log, "a")
+    await running(log)
+    bench.append(log, "b")
+    log.error = LogOffline(log.path, "Input/output error")
+    log.gate.set()
+    await bench.commits.stop()
+    assert bench.acks == [("a", log.error), ("b", log.error)]
+    assert sum(bench.metrics.size_bytes.counts) == 1
+
+
+async def test_a_deleted_log_that_waits_in_the_queue_is_not_synced() -> None:
+    bench, log, other = Bench(), FakeLog(), FakeLog()
+    bench.append(log, "a")
+    bench.append(other, "b")
+    bench.commits.log_closed(cast(Any, log))
+    await bench.commits.stop()
+    ((name, error), last) = bench.acks
+    assert (name, str(error), last) == (
+        "a",
+        str(LogOffline(log.path, "the topic was deleted")),
+        "b",
+    )
+    assert (log.syncs, other.syncs) == ([], [1])
+
+
+async def test_a_deleted_log_is_forgotten_as_one_that_refused_appends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench, log = Bench(), FakeLog()
+    error = DiskFull("append", log.path, "No space left on device")
+    bench.commits.append_failed(cast(Any, log), error)
+    bench.commits.log_closed(cast(Any, log))
+    bench.append(log, "a")
+    await bench.commits.stop()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_appends_of_one_log_do_not_end_the_refusals_of_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench, log, other = Bench(), FakeLog(), FakeLog()
+    error = DiskFull("append", log.path, "No space left on device")
+    bench.commits.append_failed(cast(Any, log), error)
+    bench.append(other, "a")
+    await bench.commits.drain()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    bench.append(log, "b")
+    bench.append(log, "c")
+    await bench.commits.stop()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+async def test_lines_for_the_operator_name_the_partition_the_cause_and_the_cure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench, log = Bench(), FakeLog()
+    log.partition = 7
+    full = DiskFull("append", log.path, "No space left on device")
+    bench.commits.append_failed(cast(Any, log), full)
+    log.error = LogOffline(log.path, "Input/output error")
+    bench.append(log, "a")
+    await bench.commits.stop()
+    refused, resumed, failed = [record.getMessage() for record in caplog.records]
+    assert refused.startswith(f"t-7: appends are refused ({full}). Clients are told to retry;")
+    assert refused.endswith(
+        "appends go on by themselves when the disk lets them, for instance when there is space "
+        "again."
+    )
+    assert resumed == "t-7: appends succeed again"
+    assert failed.startswith(f"t-7: syncing to disk failed ({log.error}). Nothing acknowledged")
+    assert f"check the disk behind {log.path}, then restart the broker" in failed
+
+
+async def test_threads_are_started_for_syncs_at_once_and_end_with_stop() -> None:
+    bench, logs = Bench(threads=3), [FakeLog() for _ in range(3)]
+    for _ in range(2):
+        bench.append(logs[0], "one at a time")
+        await bench.commits.drain()
+    assert [thread.name for thread in bench.commits._threads] == ["sync-0"]
+    for log in logs:
+        log.gate.clear()
+        bench.append(log, "at once")
+    await asyncio.gather(*(running(log) for log in logs))
+    threads = list(bench.commits._threads)
+    assert [thread.name for thread in threads] == ["sync-0", "sync-1", "sync-2"]
+    assert all(thread.daemon for thread in threads), "a sync that hangs does not keep the process"
+    for log in logs:
+        log.gate.set()
+    await bench.commits.stop()
+    assert not any(thread.is_alive() for thread in threads)
+    assert bench.commits._threads == []
+
+
+async def test_a_log_has_one_sync_at_a_time() -> None:
+    bench, log = Bench(), FakeLog()
+    log.gate.clear()
+    bench.append(log, "a")
+    await running(log)
+    for name in "bc":
+        bench.append(log, name)
+        await asyncio.sleep(0.01)
+    assert log.running == 1
+    log.gate.set()
+    await bench.commits.stop()
+    assert log.syncs == [1, 3]
+
+
+async def test_an_ack_may_wait_again_for_the_same_log() -> None:
+    bench, log = Bench(), FakeLog()
+    log.log_end_offset = 1
+    bench.commits.appended(cast(Any, log), 100)
+
+    def ack(error: StorageError | None) -> None:
+        bench.acks.append("a")
+        bench.append(log, "b")
+
+    bench.commits.when_durable(cast(Any, log), 1, ack)
+    await bench.commits.stop()
+    assert (bench.acks, log.syncs) == (["a", "b"], [1, 2])
+    assert not bench.commits._waiting
+
+
+async def test_a_sync_that_covers_a_part_acks_that_part() -> None:
+    bench, log = Bench(), FakeLog()
+    bench.append(log, "a")
+    bench.wait(log, "later", 2)
+    await bench.commits.drain()
+    assert bench.acks == ["a"]
+    bench.append(log, "b")
+    await bench.commits.stop()
+    assert bench.acks == ["a", "later", "b"]
+
+
+async def test_what_is_acknowledged_above_the_durable_end_stays_known() -> None:
+    bench, log = Bench(), FakeLog()
+    commits, fake = bench.commits, cast(Any, log)
+    other = FakeLog()
+    log.log_end_offset = 3
+    commits.appended(fake, 100)
+    commits.acknowledge(fake, 5)
+    assert commits.acknowledged_end(cast(Any, other)) == 0
+    await commits.drain()
+    assert commits.acknowledged_end(fake) == 5
+    log.log_end_offset = 5
+    commits.appended(fake, 100)
+    await commits.drain()
+    assert not commits._acknowledged, "forgotten once it is durable, to the last offset"
+    await commits.stop()
+
+
+async def test_a_requester_that_gave_up_waiting_disturbs_no_sync() -> None:
+    bench, log = Bench(), FakeLog()
+    log.gate.clear()
+    log.log_end_offset = 1
+    waiting = asyncio.ensure_future(bench.commits.durable(cast(Any, log), 1))
+    await running(log)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    bench.wait(log, "a", 1)
+    log.gate.set()
+    await bench.commits.stop()
+    assert bench.acks == ["a"]
+
+
+async def test_durable_syncs_nothing_that_is_durable() -> None:
+    bench, log = Bench(), FakeLog()
+    log.log_end_offset, log.durable_offset = 2, 1
+    await bench.commits.durable(cast(Any, log), 1)
+    assert not bench.commits._dirty_bytes
+    await bench.commits.stop()
+
+
+async def test_the_first_record_that_is_acknowledged_is_known() -> None:
+    bench, log = Bench(), FakeLog()
+    bench.commits.acknowledge(cast(Any, log), 1)
+    assert bench.commits.acknowledged_end(cast(Any, log)) == 1
+    await bench.commits.stop()
+
+
+@pytest.mark.parametrize(("high_watermark", "end"), [(2, 3), (3, 0), (4, 0)])
+async def test_what_is_shown_by_now_is_no_acknowledged_end(high_watermark: int, end: int) -> None:
+    bench, log = Bench(), FakeLog()
+    bench.commits.acknowledge(cast(Any, log), 3)
+    log.high_watermark = high_watermark
+    assert bench.commits.acknowledged_end(cast(Any, log)) == end
+    await bench.commits.stop()
+
+
+async def test_logs_that_become_dirty_in_one_loop_turn_are_handed_out_together() -> None:
+    bench, logs = Bench(), [FakeLog() for _ in range(3)]
+    loop, scheduled = bench.commits._loop, cast(list[Any], [])
+    bench.commits._loop = cast(Any, SimpleNamespace(call_soon=scheduled.append))
+    for log in logs:
+        bench.append(log, "a")
+    (pump,) = scheduled
+    bench.commits._loop = loop
+    pump()
+    await bench.commits.stop()
+    assert [log.syncs for log in logs] == [[1], [1], [1]]

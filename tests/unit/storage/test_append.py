@@ -642,3 +642,170 @@ def test_rules_follow_the_topic(overrides: dict[str, str], expected: AppendRules
     if after not in overrides:
         expected = replace(expected, timestamp_after_max_ms=default)
     assert made == expected
+
+
+# --- what a refusal says ------------------------------------------------------------------------
+
+ONE = build_batch(records_at(1))
+OLD = build_message_set(records_at(1), 1)
+
+
+def with_codec(number: int) -> bytearray:
+    data = bytearray(ONE)
+    data[22] = number
+    return reseal(data)
+
+
+def with_wrong_checksum() -> bytearray:
+    data = bytearray(ONE)
+    data[17] ^= 1
+    return data
+
+
+def with_wrong_lz4_checksum() -> bytearray:
+    data = bytearray(build_batch(records_at(1), codec=Codec.LZ4))
+    data[61 + 6] = 0x1A
+    return reseal(data)
+
+
+REFUSALS: list[tuple[bytes | bytearray, AppendRules, int | None, type[AppendRejected], str]] = [
+    (
+        build_batch(records_at(1), base_offset=5),
+        *(CREATE, 9, InvalidRecord),
+        "a batch from a client starts at offset 5, not 0",
+    ),
+    (ONE * 2, CREATE, 9, InvalidRecord, "Produce v9 needs one record batch, found 2"),
+    (
+        ONE * 2,
+        *(CREATE, None, InvalidRecord),
+        "a compressed or magic 2 append is one batch, found 2",
+    ),
+    (
+        build_message_set(records_at(1, 2), 1, Codec.GZIP) * 2,
+        *(CREATE, 2, InvalidRecord),
+        "a compressed or magic 2 append is one batch, found 2",
+    ),
+    (
+        with_wrong_checksum(),
+        *(CREATE, 9, CorruptBatch),
+        "the checksum of the entry at byte 0 is wrong",
+    ),
+    (ONE + bytes(17), CREATE, 9, CorruptBatch, "what follows the record batch is none"),
+    (
+        ONE + bytes(17),
+        *(CREATE, None, CorruptBatch),
+        f"no batch or message can start like the bytes at position {len(ONE)}",
+    ),
+    (bytes(17), CREATE, 3, CorruptBatch, "no batch can start like the bytes of this request"),
+    (b"", CREATE, 3, InvalidRecord, "Produce v3 needs one record batch, found none"),
+    (OLD, CREATE, 3, InvalidRecord, "Produce v3 carries magic 2 only, found 1"),
+    (
+        build_batch(records_at(1), codec=Codec.ZSTD),
+        *(CREATE, 6, UnsupportedCompressionType),
+        "zstd needs Produce v7, the request is v6",
+    ),
+    (
+        ONE,
+        *(AppendRules(target_magic=1, codec=Codec.ZSTD), 9, UnsupportedCompressionType),
+        "zstd does not exist in magic 1",
+    ),
+    (
+        with_codec(7),
+        *(CREATE, 9, UnsupportedCompressionType),
+        "codec number 7 is not defined",
+    ),
+    (
+        ONE,
+        *(AppendRules(max_message_bytes=len(ONE) - 1), 9, MessageTooLarge),
+        f"a batch of {len(ONE)} bytes exceeds max.message.bytes = {len(ONE) - 1}",
+    ),
+    (
+        ONE,
+        *(AppendRules(segment_bytes=len(ONE) - 1), 9, RecordListTooLarge),
+        f"an append of {len(ONE)} bytes exceeds segment.bytes = {len(ONE) - 1}",
+    ),
+    (
+        build_batch(records_at(1, 2), codec=Codec.GZIP),
+        *(AppendRules(decompressed_bytes_max=3), 9, MessageTooLarge),
+        "gzip data decompresses to more than 3 bytes",
+    ),
+    (
+        with_wrong_lz4_checksum(),
+        *(CREATE, 9, CorruptBatch),
+        "lz4 frame header has a wrong checksum",
+    ),
+    (
+        OLD + build_message_set(records_at(1), 0),
+        *(CREATE, 2, InvalidRecord),
+        "magic 0 follows magic 1 in one append",
+    ),
+    (
+        build_batch(records_at(1), producer_id=1, producer_epoch=0, base_sequence=0),
+        *(AppendRules(target_magic=1), 9, UnsupportedForMessageFormat),
+        "a log of magic 1 cannot hold idempotent records",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("data", "rules", "version", "refusal", "sentence"),
+    REFUSALS,
+    ids=[f"{row[-1]}, v{row[2]}" for row in REFUSALS],
+)
+def test_a_refusal_names_what_is_wrong(
+    data: bytes | bytearray,
+    rules: AppendRules,
+    version: int | None,
+    refusal: type[AppendRejected],
+    sentence: str,
+) -> None:
+    with pytest.raises(refusal) as caught:
+        plan(data, rules, produce_version=version)
+    assert type(caught.value) is refusal
+    assert str(caught.value) == sentence
+
+
+# --- what a plan says ---------------------------------------------------------------------------
+
+
+def test_a_plan_of_old_messages_has_a_line_for_each() -> None:
+    data = build_message_set(records_at(9, 5), 1)
+    size = len(data) // 2
+    made = plan(data, AppendRules(target_magic=1), next_offset=7, produce_version=2)
+    assert made.batches == (
+        PlannedBatch(0, size, 7, 7, 9, -1, -1, -1, -1, False, False, 1),
+        PlannedBatch(size, size, 8, 8, 5, -1, -1, -1, -1, False, False, 1),
+    )
+    assert made[2:] == (7, 8, 9, NO_TIMESTAMP, 2, 5)
+
+
+@pytest.mark.parametrize("codec", [None, Codec.GZIP])
+def test_a_plan_of_a_transactional_batch_keeps_the_producer(codec: Codec | None) -> None:
+    data = build_batch(
+        records_at(9, 5),
+        producer_id=3,
+        producer_epoch=2,
+        base_sequence=6,
+        is_transactional=True,
+    )
+    made = plan(data, AppendRules(codec=codec), next_offset=7)
+    (line,) = made.batches
+    assert line == PlannedBatch(0, len(made.buffer), 7, 8, 9, 3, 2, 6, 7, True, False, 2)
+    assert made[2:] == (7, 8, 9, NO_TIMESTAMP, 2, 5)
+
+
+def test_a_plan_of_nothing_says_so() -> None:
+    made = plan(b"", produce_version=2, next_offset=3)
+    assert made[2:] == (NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0, INT64_MAX)
+
+
+def test_bytes_that_may_still_become_an_entry_are_dropped_to_the_last_header_byte() -> None:
+    """Eleven bytes are no header yet; twelve are one, and its size may be impossible."""
+    assert plan(ONE + bytes(11)).records_count == 1
+    for size, is_possible in ((13, False), (14, True)):
+        tail = bytes(8) + size.to_bytes(4, "big")
+        if is_possible:
+            assert plan(ONE + tail).records_count == 1
+        else:
+            with pytest.raises(CorruptBatch):
+                plan(ONE + tail)

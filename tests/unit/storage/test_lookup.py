@@ -7,9 +7,12 @@ import pytest
 from protocol.records.layout import Codec
 from storage.entry_heads import WALK_BLOCK_BYTES
 from storage.log import Isolation, Origin, TimestampOffset
+from storage.lookup import SegmentSearch
+from storage.offset_index import OffsetPosition
 from storage.segment import Segment
 from storage.simulated_disk import Operation
 from storage.steps import run_steps
+from storage.time_index import TimestampedOffset
 from tests.support.logs import LogHarness, batch, marker, messages, produced
 
 
@@ -317,3 +320,162 @@ def test_the_record_in_front_is_found_behind_what_compaction_emptied() -> None:
         assert explained.found == TimestampOffset(*here, 0)
         assert explained.before == TimestampOffset(*before, 0)
         assert log.log.explain_offset_for_timestamp(before[0]).after == explained.found
+
+
+def test_explanation_names_every_step_of_the_search() -> None:
+    log = log_of(10, 20, 30, 40, 50)
+    size = len(batch(1))
+    (search,) = log.log.explain_offset_for_timestamp(35).searched
+    assert search == SegmentSearch(
+        base_offset=0,
+        max_timestamp=50,
+        index="timeindex",
+        time_entry=TimestampedOffset(30, 2),
+        offset_entry=OffsetPosition(2, 2 * size),
+        bytes_read=3 * size,
+        batches_scanned=2,
+        records_scanned=1,
+    )
+
+
+def log_of_three_epochs() -> LogHarness:
+    """Nine records in three batches of three leader epochs, without index entries between them."""
+    log = LogHarness(index_interval_bytes=4096)
+    log.append(10, 20, 30)
+    log.log.bump_leader_epoch()
+    log.append(90, 40, 50, 60)
+    log.log.bump_leader_epoch()
+    log.append(70, 100)
+    return log
+
+
+THREE_EPOCHS = [
+    # The time asked for, the neighbours and the answer, what was scanned: batches, then the records
+    # of the last one.
+    (5, None, (10, 0, 0), (20, 1, 0), 1, 1),
+    (15, (10, 0, 0), (20, 1, 0), (30, 2, 0), 1, 2),
+    (30, (20, 1, 0), (30, 2, 0), (90, 3, 1), 1, 3),
+    (31, (30, 2, 0), (90, 3, 1), (40, 4, 1), 2, 1),
+    (91, (70, 7, 2), (100, 8, 2), None, 3, 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "before", "found_record", "after", "batches", "records"), THREE_EPOCHS
+)
+def test_explanation_has_the_neighbours_with_their_epochs(
+    timestamp: int,
+    before: tuple[int, int, int] | None,
+    found_record: tuple[int, int, int],
+    after: tuple[int, int, int] | None,
+    batches: int,
+    records: int,
+) -> None:
+    explained = log_of_three_epochs().log.explain_offset_for_timestamp(timestamp)
+    assert explained.timestamp == timestamp
+    assert (explained.before, explained.found, explained.after) == (before, found_record, after)
+    (search,) = explained.searched
+    assert (search.batches_scanned, search.records_scanned) == (batches, records)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "before", "found_record"),
+    [
+        (15, None, (40, 4, 1)),
+        (45, (40, 4, 1), (50, 5, 1)),
+        (65, (60, 6, 1), (70, 7, 2)),
+    ],
+)
+def test_explanation_names_nothing_below_the_start(
+    timestamp: int, before: tuple[int, int, int] | None, found_record: tuple[int, int, int]
+) -> None:
+    log = log_of_three_epochs()
+    log.log.delete_before(4)
+    explained = log.log.explain_offset_for_timestamp(timestamp)
+    assert (explained.before, explained.found) == (before, found_record)
+
+
+def test_explanation_finds_neighbours_in_other_segments() -> None:
+    log = log_of(10, 20, 30, roll_after=(0, 1))
+    explained = log.log.explain_offset_for_timestamp(20)
+    assert explained.before == TimestampOffset(10, 0, 0)
+    assert explained.after == TimestampOffset(30, 2, 0)
+    assert (explained.segments, [search.base_offset for search in explained.searched]) == (3, [1])
+
+
+def test_explanation_adds_up_what_all_searched_segments_cost() -> None:
+    log = log_of(90, 10, 80, 20, 95, roll_after=(1, 3))
+    log.log.delete_before(1)
+    explained = log.log.explain_offset_for_timestamp(85)
+    assert [search.base_offset for search in explained.searched] == [0, 4]
+    size = len(batch(1))
+    # The first segment from its second record to its end, in vain; then the record itself.
+    assert [search.bytes_read for search in explained.searched] == [size, size]
+    assert explained.bytes_read == 2 * size
+    assert [search.batches_scanned for search in explained.searched] == [1, 1]
+    assert [search.records_scanned for search in explained.searched] == [0, 1]
+
+
+def test_explanation_says_that_an_answer_is_not_visible_yet() -> None:
+    log = log_of(10)
+    log.append(20, flush=False)
+    assert log.log.explain_offset_for_timestamp(10).visible
+    explained = log.log.explain_offset_for_timestamp(20)
+    assert (explained.found, explained.visible) == (TimestampOffset(20, 1, 0), False)
+
+
+def test_largest_timestamp_at_time_zero_is_found() -> None:
+    assert newest(log_of(0)) == (0, 0)
+    assert newest(log_of(-1)) is None
+
+
+def test_largest_timestamp_above_the_start_is_found_in_either_part_of_the_cut_segment() -> None:
+    inside = log_of(90, 0)
+    inside.log.delete_before(1)
+    assert newest(inside) == (0, 1)
+    later = log_of(90, 10, 5, 30, 20, roll_after=(2,))
+    later.log.delete_before(1)
+    assert newest(later) == (30, 3)
+    nothing = log_of(90, -1)
+    nothing.log.delete_before(1)
+    assert newest(nothing) is None
+    at_end = log_of(90)
+    at_end.log.delete_before(1)
+    assert newest(at_end) is None
+
+
+def test_case_69_an_empty_log_starts_when_it_was_created() -> None:
+    log = LogHarness()
+    created = log.log.segments.active.created_ms
+    assert log.log.offsets_before(created, 5, created) == [0]
+    assert log.log.offsets_before(created - 1, 5, created) == []
+
+
+def test_case_69_the_end_counts_as_written_now() -> None:
+    log = LogHarness()
+    log.now_ms = 1000
+    log.append(1)
+    assert log.log.offsets_before(1000, 5, 2000) == [0]
+    assert log.log.offsets_before(1999, 5, 2000) == [0]
+    assert log.log.offsets_before(2000, 5, 2000) == [1, 0]
+    assert log.log.offsets_before(999, 5, 2000) == []
+
+
+def test_largest_timestamp_costs_one_search() -> None:
+    log = LogHarness(index_interval_bytes=4096)
+    for timestamp in range(0, 2000, 10):
+        log.append(timestamp)
+    for _ in range(2):
+        before = log.files.counts[Operation.READ]
+        assert found(log, 1990) == (1990, 199)
+        between = log.files.counts[Operation.READ]
+        assert newest(log) == (1990, 199)
+        assert log.files.counts[Operation.READ] - between <= between - before
+
+
+def test_leader_epoch_of_a_stamped_batch_is_that_of_the_batch() -> None:
+    log = LogHarness(message_timestamp_type="LogAppendTime")
+    log.log.bump_leader_epoch()
+    log.now_ms = 5000
+    log.append(1, 2)
+    assert log.log.offset_for_timestamp(4000) == TimestampOffset(5000, 0, 1)

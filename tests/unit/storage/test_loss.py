@@ -318,6 +318,107 @@ def test_a_real_directory(tmp_path: Path) -> None:
     assert [record.offset for record in read_all(log)] == list(range(MIDDLE))
 
 
+# --- what the sentence says -----------------------------------------------------------------------
+
+
+def reason_after(records: list[bytes], *lost: int, **settings: str) -> str:
+    """Why the log is quarantined when the segments `lost` of three records each are removed."""
+    disk = SimulatedDisk()
+    data_dir = opened(disk)
+    log = log_of_new(data_dir, "t", settings)
+    for record in records:
+        log.append(memoryview(record), now_ms=NOW_MS)
+        log.flush()
+    data_dir.close(NOW_MS)
+    disk = kill(disk)
+    for base in lost:
+        remove(disk, base)
+    found = log_of(opened(disk)).quarantine
+    assert found is not None
+    return found.reason.partition("; offsets below ")[0]
+
+
+def timed(*timestamps: int) -> list[bytes]:
+    return [batch(timestamp, size=BATCH_BYTES) for timestamp in timestamps]
+
+
+def test_the_times_of_a_loss_are_those_of_what_is_gone() -> None:
+    reason = reason_after(timed(1, 2, 3, 6000, 4000, 5000, 7000, 9000, 8000, 10_000), 3)
+    assert reason == (
+        f"offsets 3 to 5 were durable and are gone: {path(3)} is missing; their timestamps lie "
+        "between 1970-01-01T00:00:04.000+00:00 and 1970-01-01T00:00:06.000+00:00"
+    )
+
+
+def test_the_times_of_several_segments_span_all_of_them() -> None:
+    reason = reason_after(timed(1, 1, 1, 7000, 8000, 9000, 4000, 5000, 6000, 10_000), 3, 6)
+    assert reason == (
+        f"offsets 3 to 8 were durable and are gone: 2 segments from {path(3)} on are missing; "
+        "their timestamps lie between 1970-01-01T00:00:04.000+00:00 and "
+        "1970-01-01T00:00:09.000+00:00"
+    )
+
+
+def test_a_loss_at_time_zero_has_a_time() -> None:
+    assert reason_after(timed(0, 0, 0, 1), 0).endswith(
+        "lie between 1970-01-01T00:00:00.000+00:00 and 1970-01-01T00:00:00.000+00:00"
+    )
+
+
+def test_a_loss_of_records_without_timestamps_names_no_time() -> None:
+    reason = reason_after(timed(-1, -1, -1, 1), 0)
+    assert reason == f"offsets 0 to 2 were durable and are gone: {path(0)} is missing"
+
+
+def test_a_time_beyond_the_calendar_is_named_in_milliseconds() -> None:
+    far = 9_000_000_000_000_000
+    settings = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    reason = reason_after(timed(far, far, far, 1), 0, **settings)
+    assert f"between {far} ms and {far} ms" in reason
+
+
+def test_a_segment_that_was_cut_is_named_with_both_its_sizes() -> None:
+    disk = stopped(is_clean=True)
+    truncate(2 * BATCH_BYTES)(disk, MIDDLE)
+    found = log_of(opened(disk)).quarantine
+    assert found is not None
+    assert (
+        f"offsets 29 to 29 were durable and are gone: {path(MIDDLE)} has 200 bytes and ends at "
+        "offset 29, it had 300 and ended at 30; "
+    ) in found.reason
+
+
+def test_an_active_segment_that_was_cut_is_named_with_both_its_sizes() -> None:
+    disk = stopped(is_clean=True)
+    truncate(BATCH_BYTES)(disk, ACTIVE)
+    found = log_of(opened(disk)).quarantine
+    assert found is not None
+    assert (
+        f"offsets 58 to 59 were durable and are gone: {path(ACTIVE)} has 100 bytes and ends at "
+        "offset 58, it had 300 and ended at 60; "
+    ) in found.reason
+
+
+def test_what_no_file_ever_held_is_named_so() -> None:
+    """Only the checkpoint remembers: no line of the manifest speaks of the active segment."""
+    disk = stopped(is_clean=False)
+    truncate(BATCH_BYTES)(disk, ACTIVE)
+    found = log_of(opened(disk)).quarantine
+    assert found is not None
+    assert found.reason.startswith(
+        "offsets 58 to 59 were durable and are gone: no file has them; offsets below"
+    )
+
+
+def test_the_report_of_the_start_repeats_the_reason() -> None:
+    disk = stopped(is_clean=True)
+    remove(disk, MIDDLE)
+    log = log_of(opened(disk))
+    assert log.quarantine is not None
+    assert log.recovery_report.notes == [log.quarantine.reason]
+    assert log.quarantine.kind is QuarantineKind.LOST
+
+
 # --- negative controls ----------------------------------------------------------------------------
 
 Patch = pytest.MonkeyPatch
