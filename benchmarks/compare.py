@@ -217,7 +217,6 @@ def _drive(cell: cells.Cell, broker: brokers.Running, measured: Measured, *, kee
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="that it runs, not how fast")
-    parser.add_argument("--all", action="store_true", help="also the other brokers of PyPI")
     parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS)
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no cell after that")
     parser.add_argument("--shorten", type=int, default=1, help="divide all numbers of records")
@@ -238,8 +237,6 @@ def _plan(options: argparse.Namespace) -> Plan:
     chosen = list(cells.smoke_cells() if options.smoke else cells.standard_cells())
     if options.smoke:
         contenders = [brokers.TIDELOG_SYNCED, brokers.LIMIT]
-    if options.all:
-        contenders += brokers.PEERS
     if options.brokers:
         contenders = [brokers.BY_NAME[name] for name in options.brokers.split(",")]
     wanted = options.cells.split(";")

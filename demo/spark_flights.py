@@ -25,8 +25,8 @@ from demo.stage import PARTITIONS, Disagreement, console, own_broker, step
 from pipeline.cluster import Cluster, check
 from pipeline.errors import PipelineError
 from pipeline.jobs.archive import ArchiveSettings, archive
-from pipeline.jobs.plan import PlanSettings, plan
 from pipeline.jobs.restore import RestoreSettings, restore
+from pipeline.jobs.skew import SkewSettings, skew
 from pipeline.options import parse_sink_options
 from pipeline.producing import TaskProducer
 from pipeline.session import session
@@ -115,7 +115,8 @@ def tell_story(
     with step("read 4 July alone, by time") as done:
         window = {"startingTimestamp": DAY[0], "endingTimestamp": DAY[1], "timeWindow": "strict"}
         agree("4 July by time", load(spark, {**options, **window}, AGAIN).count(), truth)
-        planned = plan(PlanSettings(options={**options, **window, "subscribe": AGAIN})).report
+        asked = {**options, **window, "subscribe": AGAIN}
+        planned = skew(spark, SkewSettings(options=asked, dry_run=True)).report
         done(f"{truth:,} rows, {planned['offsets']:,} of {planned['of']:,} read")
 
 

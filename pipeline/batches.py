@@ -478,12 +478,12 @@ def _varint_end(data: memoryview, position: int) -> int:
     return position + 1
 
 
-def iter_headers(data: Any) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """(position, end, header fields) of the complete magic 2 batches in `data`; stops at others."""
+def iter_headers(data: Any) -> Iterator[tuple[int, ...]]:
+    """The header fields of the complete magic 2 batches in `data`; stops at others."""
     position = 0
     while len(data) - position >= BATCH_OVERHEAD and data[position + MAGIC_AT] == MAGIC_V2:
         end = position + LOG_OVERHEAD + INT32.unpack_from(data, position + SIZE_AT)[0]
         if not position + BATCH_OVERHEAD <= end <= len(data):
             return
-        yield position, end, HEADER.unpack_from(data, position)
+        yield HEADER.unpack_from(data, position)
         position = end

@@ -391,12 +391,6 @@ class Cluster:
         """A connection to whichever broker answers, for questions that any of them can answer."""
         return self._any_connection()
 
-    def all_connections(self) -> list[Connection]:
-        """Connections to all brokers that the metadata names."""
-        if not self._addresses:
-            self.topics([])
-        return [self._connection(address) for address in self._addresses.values()]
-
     def retrying(self, ask: Callable[[], _T]) -> _T:
         """What `ask` returns, tried again while its error is one that passes."""
         return self._retrying(ask)

@@ -196,24 +196,6 @@ def _run_restore(arguments: Arguments, start: Start, progress: Progress) -> Outc
     return restore(start(), settings, progress)
 
 
-def _describe_audit(job: argparse.ArgumentParser) -> None:
-    job.add_argument("--path", required=True, help="the broker's data directory")
-    job.add_argument("--topic", default="", help="only this topic")
-    job.add_argument("--staging", default="", help="write right indexes of wrong ones here")
-
-
-def _run_audit(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
-    from pipeline.jobs.audit import AuditSettings, audit
-
-    settings = AuditSettings(
-        path=arguments.path,
-        topic=arguments.topic,
-        staging=arguments.staging,
-        dry_run=arguments.dry_run,
-    )
-    return audit(_session_unless_dry(arguments, start), settings, progress)
-
-
 def _describe_skew(job: argparse.ArgumentParser) -> None:
     job.add_argument("--topic", required=True, help="topics with commas")
     job.add_argument("--future", default="1h", help="how far ahead of now a time is doubtful")
@@ -231,36 +213,6 @@ def _run_skew(arguments: Arguments, start: Start, progress: Progress) -> Outcome
         dry_run=arguments.dry_run,
     )
     return skew(_session_unless_dry(arguments, start), settings, progress)
-
-
-def _describe_plan(job: argparse.ArgumentParser) -> None:
-    job.add_argument("--topic", required=True, help="topics with commas")
-    _window(job)
-
-
-def _run_plan(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
-    from pipeline.jobs.plan import PlanSettings, plan
-
-    return plan(PlanSettings(options=_windowed_options(arguments)), progress)
-
-
-def _describe_lag(job: argparse.ArgumentParser) -> None:
-    job.add_argument("--group", action="append", default=[], help="may be repeated; default: all")
-    job.add_argument("--checkpoint", action="append", default=[], help="a Spark query's checkpoint")
-    job.add_argument("--output", default="", help="append the table here as Parquet")
-
-
-def _run_lag(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
-    from pipeline.jobs.lag import LagSettings, lag
-
-    settings = LagSettings(
-        options=_base_options(arguments),
-        groups=arguments.group,
-        checkpoints=arguments.checkpoint,
-        output=arguments.output,
-        dry_run=arguments.dry_run,
-    )
-    return lag(settings, progress)
 
 
 def _describe_translate(job: argparse.ArgumentParser) -> None:
@@ -286,24 +238,6 @@ def _run_translate(arguments: Arguments, start: Start, progress: Progress) -> Ou
         commit=arguments.commit and not arguments.dry_run,
     )
     return translate(settings, progress)
-
-
-def _describe_compact(job: argparse.ArgumentParser) -> None:
-    job.add_argument("--topic", required=True, help="topics with commas")
-    job.add_argument("--target", required=True, help="a directory, which is overwritten")
-    job.add_argument("--tombstones", default="168h", help="how long deleted keys stay")
-
-
-def _run_compact(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
-    from pipeline.jobs.compact import CompactSettings, compact
-
-    settings = CompactSettings(
-        options=_source_options(arguments),
-        target=arguments.target,
-        tombstone_ms=duration_ms("--tombstones", arguments.tombstones),
-        dry_run=arguments.dry_run,
-    )
-    return compact(start(), settings, progress)
 
 
 def _describe_bundle(job: argparse.ArgumentParser) -> None:
@@ -335,16 +269,12 @@ _JOBS: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], 
         _describe_restore,
         _run_restore,
     ),
-    "audit": ("Segment files against checksums, offsets and indexes.", _describe_audit, _run_audit),
     "skew": ("Lateness, disorder and doubtful times of topics.", _describe_skew, _run_skew),
-    "plan": ("What a read by time would read, and what it is spared.", _describe_plan, _run_plan),
-    "lag": ("How far groups are behind, in records and seconds.", _describe_lag, _run_lag),
     "translate-offsets": (
         "A group's place in another cluster, by time.",
         _describe_translate,
         _run_translate,
     ),
-    "compact": ("The last record of each key, as Parquet.", _describe_compact, _run_compact),
     "bundle": ("A zip of the source for spark-submit --py-files.", _describe_bundle, _run_bundle),
 }
 

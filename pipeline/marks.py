@@ -1,9 +1,9 @@
 """What a group has committed: read and written without being a member of it.
 
-The sink keeps its marks in groups of their own (a group's offset with a text beside it), and the
-jobs move and read the offsets of other people's groups. Both are plain questions to the group's
-coordinator. A mark is no place in a topic: its text begins with `MARK_PREFIX`, by which whoever
-computes lag (the job, the broker's metrics) leaves it out.
+The sink keeps its marks in groups of their own (a group's offset with a text beside it), and
+`translate-offsets` reads and commits the offsets of other groups. Both are plain requests to the
+group's coordinator. A mark is no place in a topic: its text begins with `MARK_PREFIX`, by which the
+broker's metrics leave it out of the lag.
 
 Source: Kafka `OffsetFetch`, `OffsetCommit` with generation -1. Read next: `sink`.
 """
@@ -16,7 +16,6 @@ from typing import Final
 
 from pipeline.cluster import Cluster, check
 from pipeline.options import TopicPartition
-from protocol.api.list_groups import ListGroupsRequest
 from protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -105,13 +104,3 @@ def commit(
                 check(part.error_code, f"group {group}, {topic.name}-{part.partition_index}")
 
     cluster.retrying(ask)
-
-
-def groups(cluster: Cluster) -> list[str]:
-    """The names of all groups that any broker knows, sorted."""
-    names = set()
-    for connection in cluster.all_connections():
-        answer = connection.call(ListGroupsRequest(), 4)
-        check(answer.error_code, "the list of groups")
-        names |= {group.group_id for group in answer.groups}
-    return sorted(names)

@@ -146,7 +146,7 @@ class RangeReader:
 def _offset_behind(records: memoryview) -> int | None:
     """The offset behind the last complete magic 2 batch in `records`."""
     fields: tuple[int, ...] | None = None
-    for _, _, found in iter_headers(records):
+    for found in iter_headers(records):
         fields = found
     return None if fields is None else fields[0] + fields[6] + 1
 

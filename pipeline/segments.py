@@ -37,7 +37,6 @@ from pipeline.splits import OffsetRange
 
 READ_BYTES: Final = 8 << 20
 
-_DIRECTORY: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _LOG_NAME: Final = re.compile(r"\d{20}\.log")
 _ABORTED: Final = struct.Struct(">hqqqq")
 _INDEX_ENTRY: Final = struct.Struct(">ii")
@@ -51,22 +50,10 @@ AbortedTransaction = tuple[int, int, int]
 class Segment:
     """One `.log` file as it was listed; `is_last` is the one the broker still writes."""
 
-    topic: str
-    partition: int
     base_offset: int
     path: str
     size_bytes: int
     is_last: bool
-
-
-def list_segments(data_dir: str, topic: str = "") -> list[Segment]:
-    """The segments below `data_dir`, sorted; of one topic, or of all for ''."""
-    found = []
-    for folder in sorted(Path(data_dir.removeprefix("file://")).glob("*-*")):
-        match = _DIRECTORY.fullmatch(folder.name)
-        if match is not None and folder.is_dir() and topic in ("", match["topic"]):
-            found += _segments_of(folder, match["topic"], int(match["partition"]))
-    return sorted(found)
 
 
 def read_closed(
@@ -81,7 +68,7 @@ def read_closed(
         DataLoss: `readFrom=segments`, and the files hold less than the range.
     """
     folder = Path(options.segments_path) / f"{wanted.topic}-{wanted.partition}"
-    segments = _segments_of(folder, wanted.topic, wanted.partition)
+    segments = _segments_of(folder)
     is_all = options.read_from == "segments"
     goes_on = is_all and not options.fail_on_data_loss
     sure = _sure_segments(folder, segments, is_all=is_all, goes_on=goes_on)
@@ -166,16 +153,14 @@ def _read_segments(
             decoder.next_offset = max(decoder.next_offset, end)
 
 
-def _segments_of(folder: Path, topic: str, partition: int) -> list[Segment]:
+def _segments_of(folder: Path) -> list[Segment]:
     names = sorted(path for path in folder.glob("*.log") if _LOG_NAME.fullmatch(path.name))
     found = []
     for path in names:
         # What retention takes while we look was the oldest: the others are listed as they are.
         with contextlib.suppress(FileNotFoundError):
             size = path.stat().st_size
-            found.append(
-                Segment(topic, partition, int(path.stem), str(path), size, path == names[-1])
-            )
+            found.append(Segment(int(path.stem), str(path), size, path == names[-1]))
     return found
 
 
@@ -202,7 +187,7 @@ def _read_segment(
     False if the file ends in the middle of a batch, before the decoder's end.
     """
     position = _position_of(segment, decoder.next_offset)
-    for start, data in chunks(segment, position):
+    for start, data in _chunks(segment, position):
         # What ended before this chunk must not be begun again by it.
         ahead = [(one[0], one[1]) for one in aborted if one[2] >= decoder.next_offset]
         yield from decoder.feed(data, ahead)
@@ -212,7 +197,7 @@ def _read_segment(
     return position >= segment.size_bytes
 
 
-def chunks(segment: Segment, position: int = 0) -> Iterator[tuple[int, memoryview]]:
+def _chunks(segment: Segment, position: int) -> Iterator[tuple[int, memoryview]]:
     """(byte position, whole entries) of the segment from `position` on, a few MiB at a time.
 
     Stops where the file ends in the middle of an entry.
@@ -225,7 +210,7 @@ def chunks(segment: Segment, position: int = 0) -> Iterator[tuple[int, memoryvie
         while position < segment.size_bytes:
             file.seek(position)
             data = file.read(min(chunk_bytes, segment.size_bytes - position))
-            used = whole_batches(data)
+            used = _whole_batches(data)
             if used:
                 yield position, memoryview(data)[:used]
                 position += used
@@ -236,7 +221,7 @@ def chunks(segment: Segment, position: int = 0) -> Iterator[tuple[int, memoryvie
                 chunk_bytes *= 2
 
 
-def whole_batches(data: bytes) -> int:
+def _whole_batches(data: bytes) -> int:
     """How many bytes at the start of `data` are whole entries."""
     position = 0
     while len(data) - position >= 12:

@@ -4,11 +4,8 @@
 |-------------------|---------------------------------------------------------------------------|
 | archive           | topic to Parquet, Delta or Iceberg by event date, each record once         |
 | restore           | such an archive back to a topic, with each record's own time               |
-| audit             | segment files against their checksums, offsets and indexes                 |
 | skew              | topic to a table of lateness, disorder and doubtful times                  |
-| lag               | groups (or Spark checkpoints) to their lag in records and seconds          |
 | translate-offsets | a group's place in one cluster to the same time in another                 |
-| compact           | topic to the last record of each key                                       |
 
 Each module is one job: a frozen dataclass of settings, a function that takes a session and the
 settings, and nothing of command lines. Read next: `outcome`, `archive`; `pipeline.launch` for the

@@ -30,7 +30,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,12 +49,14 @@ from pipeline.jobs.files import (
 )
 from pipeline.jobs.lake import LAKES, Lake
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.jobs.plan import describe_plan
 from pipeline.jobs.spreading import run_tasks
 from pipeline.journal import Journal
-from pipeline.offsets import plan_tasks, resolve, resolve_starts
+from pipeline.offsets import ReadPlan, plan_tasks, resolve, resolve_starts
 from pipeline.options import SourceOptions, TopicPartition, parse_source_options
+from pipeline.pruning import Pruned
 from pipeline.splits import OffsetRange
-from protocol.records.layout import NO_TIMESTAMP
+from protocol.records.layout import INT64_MAX, INT64_MIN, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,13 +164,8 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
         plan = _pending(journal) or _new_plan(cluster, options, settings, journal, lake.target)
         if plan is None:
             return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no new records")
-    rows = sum(one.size for one in plan.ranges)
-    if settings.dry_run:
-        return Outcome(
-            sentence=f"would archive {rows:,} offsets as batch {plan.number}",
-            report={"batch": plan.number, "offsets": rows, "tasks": len(plan.tasks)},
-            rows=tuple(asdict(one) for one in plan.ranges),
-        )
+        if settings.dry_run:
+            return _describe(cluster, options, plan)
     _put(journal, f"plans/{plan.number:08d}", plan.document())
     progress("write")
     listed = journal.find(f"files/{plan.number:08d}")
@@ -183,6 +180,23 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
     outcome = _finish(journal, settings, plan, files, lake)
     sweep(files, plan.digest)
     return outcome
+
+
+def _describe(cluster: Cluster, options: SourceOptions, plan: Plan) -> Outcome:
+    """What the run would archive, beside what the partitions hold."""
+    read = ReadPlan(
+        tasks=plan.tasks, oldest_ms=INT64_MIN, newest_ms=INT64_MAX, cluster_id=plan.cluster_id,
+        pruned=Pruned(),
+    )  # fmt: skip
+    # The plan that a dead run left may have partitions that the options no longer choose.
+    planned = {one.topic_partition for one in plan.ranges}
+    partitions = sorted(planned.union(cluster.partitions(options.choice)))
+    told = describe_plan(cluster, read, partitions, "archive")
+    return replace(
+        told,
+        sentence=f"{told.sentence} as batch {plan.number}",
+        report={"batch": plan.number, **told.report},
+    )
 
 
 def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:

@@ -1,53 +1,32 @@
-"""plan: what a read would read, partition by partition, and what time spares it.
+"""What a job would read, partition by partition, and what time spares it: the end of a dry run.
 
-Resolves the options of the source as a batch query would, reads no record and needs no Spark. The
-same table is what `skew --dry-run` prints. For people who wonder why a day takes as long as a year:
-offsets before the window cost nothing on any broker; offsets behind it do, unless the statistics of
-segments (`readFrom=hybrid`, `segments.statistics`) or `maxLateness` say that none of them is early.
+`archive --dry-run` and `skew --dry-run` end here; no record is read. For people who wonder why a
+day takes as long as a year: offsets before the window cost nothing on any broker; offsets after it
+do, unless the statistics of segments (`readFrom=hybrid`, `segments.statistics`) or `maxLateness`
+say that none of them is early.
 
 Read next: `pipeline.pruning`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from pipeline.cluster import EARLIEST, LATEST, Cluster
-from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.offsets import ReadPlan, plan_batch
-from pipeline.options import TopicPartition, parse_source_options
+from pipeline.jobs.outcome import JobCode, Outcome
+from pipeline.offsets import ReadPlan
+from pipeline.options import TopicPartition
 from pipeline.splits import OffsetRange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSettings:
-    """`options` are those of the source; `dry_run` changes nothing, since nothing is done."""
+def describe_plan(
+    cluster: Cluster, found: ReadPlan, partitions: Sequence[TopicPartition], verb: str = "read"
+) -> Outcome:
+    """`found` for people and programs, beside what the partitions hold.
 
-    options: Mapping[str, str]
-    dry_run: bool = False
-
-
-def plan(settings: PlanSettings, progress: Progress = silent) -> Outcome:
-    """One row for each partition.
-
-    Raises:
-        BadOptions: options of the source that cannot be carried out.
-        BrokerRefused: a topic does not exist, or the broker denies it.
-        BrokerUnreachable: no broker answers.
+    Raises as `Cluster.list_offsets`.
     """
-    options = parse_source_options(settings.options, is_stream=False)
-    progress("plan")
-    with Cluster(options.connection) as cluster:
-        found = plan_batch(cluster, options, time.time_ns() // 1_000_000)
-        partitions = cluster.partitions(options.choice)
-        return describe_plan(cluster, found, partitions)
-
-
-def describe_plan(cluster: Cluster, found: ReadPlan, partitions: list[TopicPartition]) -> Outcome:
-    """`found` for people and programs, beside what the partitions hold."""
     first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
     last = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
     by_partition: dict[TopicPartition, list[OffsetRange]] = {tp: [] for tp in partitions}
@@ -69,7 +48,7 @@ def describe_plan(cluster: Cluster, found: ReadPlan, partitions: list[TopicParti
     total = sum(last[tp].offset - first[tp].offset for tp in partitions)
     return Outcome(
         code=JobCode.DONE if offsets else JobCode.NOTHING_TO_DO,
-        sentence=_sentence(found, offsets, total),
+        sentence=_sentence(found, verb, offsets, total),
         report={
             "offsets": offsets,
             "of": total,
@@ -83,9 +62,9 @@ def describe_plan(cluster: Cluster, found: ReadPlan, partitions: list[TopicParti
     )
 
 
-def _sentence(found: ReadPlan, offsets: int, total: int) -> str:
+def _sentence(found: ReadPlan, verb: str, offsets: int, total: int) -> str:
     tasks = len(found.tasks)
-    said = f"would read {offsets:,} of {total:,} offsets in {tasks} task{'s' * (tasks != 1)}"
+    said = f"would {verb} {offsets:,} of {total:,} offsets in {tasks} task{'s' * (tasks != 1)}"
     pruned = found.pruned
     if pruned.problem:
         return f"{said}; no statistics of segments: {pruned.problem}"

@@ -109,9 +109,11 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
     if settings.name and settings.rows_per_second:
         _check_duration(facts["rows"], tasks, settings.rows_per_second, options)
     if settings.dry_run:
+        rows = _by_partition(frame)
         return Outcome(
             sentence=f"would restore {facts['rows']:,} records to {settings.topic}",
-            report={"rows": facts["rows"], "oldest_ms": oldest_ms},
+            report={"rows": facts["rows"], "oldest_ms": oldest_ms, "partitions": rows},
+            rows=rows,
         )
     progress("write")
     if not settings.keep_partitions:
@@ -137,6 +139,24 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
         sentence=f"restored {facts['rows']:,} records to {settings.topic}",
         report={"rows": facts["rows"], "oldest_ms": oldest_ms},
     )  # fmt: skip
+
+
+def _by_partition(frame: DataFrame) -> tuple[dict[str, Any], ...]:
+    """What of each archived partition a restore would read: the end of a dry run."""
+    from pyspark.sql import functions as F
+
+    found = frame.groupBy("topic", "partition").agg(
+        F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")
+    )
+    return tuple(
+        {
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "read": f"{row['first']}-{row['last'] + 1}",
+            "records": row["records"],
+        }
+        for row in found.orderBy("topic", "partition").collect()
+    )
 
 
 def _marks(options: SinkOptions, partitions: int) -> list[dict[str, Any]]:

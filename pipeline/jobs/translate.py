@@ -9,25 +9,32 @@ first record younger than its youngest, less the overlap.
 Refused: a target topic that stamps records itself, since its times mean something else; a
 partition whose next record has no time. Nothing is committed unless asked.
 
-Source: KIP-382 (what MirrorMaker does with markers instead). Read next: `lag`.
+Source: KIP-382 (what MirrorMaker does with markers instead). Read next: `pipeline.marks`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import pyarrow as pa
 
 from client.times import UTC, format_time
+from pipeline.batches import DecodeRules
 from pipeline.by_time import first_bounds, youngest_ms
 from pipeline.cluster import EARLIEST, LATEST, Cluster
-from pipeline.errors import BadOptions
-from pipeline.jobs.lag import connection_of, timestamp_at
+from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.restore import topic_settings
 from pipeline.marks import commit, committed
-from pipeline.options import TopicPartition
+from pipeline.option_reader import OptionReader
+from pipeline.options import ConnectionOptions, TopicPartition, parse_connection
+from pipeline.reading import RangeReader
+from pipeline.splits import OffsetRange
 from protocol.records.layout import NO_TIMESTAMP
+
+_FETCH_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +57,8 @@ def translate(settings: TranslateSettings, progress: Progress = silent) -> Outco
     """
     rows: list[dict[str, Any]] = []
     with (
-        Cluster(connection_of(settings.options)) as origin,
-        Cluster(connection_of(settings.target_options)) as target,
+        Cluster(_connection_of(settings.options)) as origin,
+        Cluster(_connection_of(settings.target_options)) as target,
     ):
         for group in settings.groups:
             progress(f"translate {group}")
@@ -72,6 +79,13 @@ def translate(settings: TranslateSettings, progress: Progress = silent) -> Outco
         report={"rows": rows, "committed": settings.commit},
         rows=tuple(rows),
     )
+
+
+def _connection_of(options: Mapping[str, str]) -> ConnectionOptions:
+    reader = OptionReader(options)
+    connection = parse_connection(reader)
+    reader.raise_problems()
+    return connection
 
 
 def _check_topics(target: Cluster, offsets: Mapping[TopicPartition, int]) -> None:
@@ -99,13 +113,29 @@ def _check_topics(target: Cluster, offsets: Mapping[TopicPartition, int]) -> Non
 def _time_of(origin: Cluster, tp: TopicPartition, offset: int) -> int | None:
     """The time of the next record, or 1 ms after the youngest one when all are read."""
     end = origin.list_offsets({tp: LATEST})[tp].offset
-    when = timestamp_at(origin, tp, offset, end) if offset < end else None
+    when = _timestamp_at(origin, tp, offset, end) if offset < end else None
     if when is not None:
         return when
     # All is read, or nothing but markers is left.
     first = origin.list_offsets({tp: EARLIEST})[tp].offset
     youngest = youngest_ms(origin, tp, first, end)
     return None if youngest is None or youngest == NO_TIMESTAMP else youngest + 1
+
+
+def _timestamp_at(cluster: Cluster, tp: TopicPartition, offset: int, end: int) -> int | None:
+    """The time (ms) of the first record at or after `offset`, None if there is none below `end`."""
+    rules = DecodeRules(columns=("offset", "timestamp"), on_malformed="clamp")
+    reader = RangeReader(
+        cluster, OffsetRange(*tp, offset, end), rules, fetch_bytes=_FETCH_BYTES,
+        fail_on_data_loss=True,
+    )  # fmt: skip
+    try:
+        for batch in reader.batches():
+            cluster.close()
+            return int(batch.column("timestamp").cast(pa.int64())[0].as_py()) // 1000
+    except DataLoss:
+        return None
+    return None
 
 
 def _places(

@@ -69,7 +69,7 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["group", "describe", "g", *NOWHERE], UNREACHABLE),
     (["group", "delete", "g", "-y", *NOWHERE], UNREACHABLE),
     (["group", "reset", "g", "--to-earliest", *NOWHERE], UNREACHABLE),
-    (["spark", "lag", *NOWHERE], UNREACHABLE),
+    (["spark", "skew", "--topic", "t", "--dry-run", *NOWHERE], UNREACHABLE),
     # What is named does not exist: a topic, a partition, a group, a setting, a file.
     (["serve", "--config", "nowhere.properties"], NOT_FOUND),
     (["topic", "describe", "nope"], NOT_FOUND),

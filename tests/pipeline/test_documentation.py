@@ -42,11 +42,10 @@ def job_examples() -> list[str]:
 def flights(tmp_path: Path, spark: SparkSession) -> Any:
     """A broker with what the page speaks of: flights of 4 July 2013, and the other topics."""
     running = Broker(tmp_path / "data")
-    for name in ("flights", "copies", "again", "prices"):
+    for name in ("flights", "copies", "again"):
         running.topic(2, name)
     for partition in range(2):
         running.produce("flights", partition, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
-        running.produce("prices", partition, 20)
     yield running
     running.stop()
 
@@ -76,7 +75,7 @@ def test_the_jobs_of_the_page_run_as_written(
         other.produce("flights", 0, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
         monkeypatch.chdir(tmp_path)
         examples = job_examples()
-        assert len(examples) == 8
+        assert len(examples) == 4
         for example in examples:
             line = example.replace("other:9092", other.bootstrap)
             # What stands in brackets may be left out.
@@ -84,4 +83,4 @@ def test_the_jobs_of_the_page_run_as_written(
             assert main([*words, "-b", flights.bootstrap]) == 0, example
     finally:
         other.stop()
-    assert {path.name for path in tmp_path.iterdir()} >= {"lake", "state", "last-prices"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"lake", "state"}

@@ -325,7 +325,7 @@ def test_statistics_prune_both_ends_of_a_window_and_lose_no_late_row(
     where += f"and timestamp < timestamp_millis({window['endingTimestamp']})"
     assert values(read(name, **dotless).where(where)) == wanted
     told = [text for pair in statistics.items() for text in ("--option", "=".join(pair))]
-    line = ["plan", "-b", broker.bootstrap, "--topic", name, "--json", *told]
+    line = ["skew", "--dry-run", "-b", broker.bootstrap, "--topic", name, "--json", *told]
     line += ["--from", window["startingTimestamp"], "--to", window["endingTimestamp"]]
     assert main(line) == 0
     plan = json.loads(capsys.readouterr().out)

@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.errors import BadOptions, Fenced, JournalConflict
-from pipeline.jobs.lag import LagSettings, lag
-from pipeline.marks import MARK_PREFIX
+from pipeline.marks import MARK_PREFIX, committed
 from pipeline.options import parse_sink_options
 from pipeline.producing import Mark, TaskProducer
 from pipeline.session import by_partition
@@ -182,9 +181,8 @@ def test_marks_are_no_lag(broker: Broker) -> None:
     topic = broker.topic(1)
     write_task(broker, topic, "only", 0, *range(50))
     group = f"{topic}-{topic}-0"
-    everybody = lag(LagSettings(options=broker.options))
-    assert group not in {row["group"] for row in everybody.rows}
-    assert lag(LagSettings(options=broker.options, groups=[group])).rows[0]["lag_records"] == 50
+    with broker.cluster() as cluster:
+        assert list(committed(cluster, group)) == [(topic, 0)]
     with urllib.request.urlopen(f"http://{broker.metrics}/metrics") as answer:
         assert group not in answer.read().decode()
 

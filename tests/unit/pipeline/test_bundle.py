@@ -63,7 +63,7 @@ def test_the_launcher_runs_a_job_out_of_the_zip(tmp_path: Path) -> None:
     launcher = write_launcher(bundle)
     assert launcher == str(tmp_path / "b-job.py")
     answer = subprocess.run(
-        [sys.executable, launcher, "plan", "--topic", "t", "--option", "nonsense=1"],
+        [sys.executable, launcher, "skew", "--topic", "t", "--option", "nonsense=1"],
         capture_output=True, text=True, cwd=tmp_path, check=False,
         env={**os.environ, "PYTHONPATH": bundle},
     )  # fmt: skip

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
+
 from pipeline.by_time import NOTHING, first_offsets, youngest_ms
-from pipeline.jobs.lag import _rows
 from pipeline.jobs.translate import _time_of
 from pipeline.offsets import _end_by_lateness, resolve, window_of
 from pipeline.options import SourceOptions, parse_source_options
@@ -70,10 +70,8 @@ def test_an_aborted_record_is_one_only_to_those_who_see_it() -> None:
     assert first_offsets(log.cluster, committed, {TP: JULY_4_MS + 2 * HOUR_MS}) == {TP: NOTHING}
 
 
-def test_lag_and_translation_go_by_the_youngest_record_and_not_by_a_marker() -> None:
+def test_a_translation_goes_by_the_youngest_record_and_not_by_a_marker() -> None:
     log = three_hours()
-    (row,) = _rows(log.cluster, "g", {TP: 0})
-    assert row["lag_seconds"] == 2 * 3600
     assert youngest_ms(log.cluster, TP, 0, log.end) == JULY_4_MS + 2 * HOUR_MS
     assert _time_of(log.cluster, TP, log.end) == JULY_4_MS + 2 * HOUR_MS + 1
 

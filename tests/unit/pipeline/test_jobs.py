@@ -33,7 +33,6 @@ from pipeline.jobs.archive import (  # noqa: E402
     youngest_by_partition,
 )
 from pipeline.jobs.files import WrittenFile, file_name, split_by_date  # noqa: E402
-from pipeline.jobs.lag import checkpoint_offsets  # noqa: E402
 from pipeline.jobs.lake import ParquetLake  # noqa: E402
 from pipeline.jobs.outcome import JobCode, code_of  # noqa: E402
 from pipeline.jobs.restore import find_spoilers  # noqa: E402
@@ -125,17 +124,6 @@ def test_a_topic_that_would_spoil_a_restore_is_refused() -> None:
     assert "LogAppendTime" in find_spoilers(stamped, JULY_4_MS, JULY_4_MS)[0]
 
 
-def test_a_checkpoint_of_either_source_tells_its_offsets(tmp_path: Path) -> None:
-    (tmp_path / "offsets").mkdir()
-    ours = {"offsets": {"a": {"0": 7}}, "topicIds": {"a": "5a"}}
-    lines = ["v1", '{"batchWatermarkMs":0}', json.dumps(ours), '{"b":{"1":9}}']
-    (tmp_path / "offsets" / "9").write_text("v1\n{}\n{}")
-    (tmp_path / "offsets" / "10").write_text("\n".join(lines))
-    assert checkpoint_offsets(str(tmp_path)) == {("a", 0): 7, ("b", 1): 9}
-    with pytest.raises(BadOptions, match="offsets/"):
-        checkpoint_offsets(str(tmp_path / "nowhere"))
-
-
 def test_errors_have_the_codes_that_the_documentation_lists() -> None:
     assert code_of(BadOptions(["x"])) == JobCode.USAGE
     assert code_of(NoJava("x")) == JobCode.USAGE
@@ -150,11 +138,19 @@ def test_bad_words_end_with_a_sentence_and_code_2(capsys: pytest.CaptureFixture[
     assert main(["skew", "--topic", "t", "--future", "soon"]) == 2
     assert "--future 'soon': write a duration" in capsys.readouterr().err
     assert main(["nonsense"]) == 2
-    assert main(["lag", "--option", "x"]) == 2
+    capsys.readouterr()
+    assert main(["skew", "--topic", "t", "--option", "x"]) == 2
+    assert "--option 'x': write KEY=VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["audit", "compact", "lag", "plan"])
+def test_a_job_that_was_removed_is_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word, "--topic", "t"]) == 2
+    assert f"invalid choice: '{word}'" in capsys.readouterr().err
 
 
 def test_a_relative_time_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["plan", "-b", "127.0.0.1:1", "--topic", "t", "--option", "nonsense=1"]
+    line = ["skew", "--dry-run", "-b", "127.0.0.1:1", "--topic", "t", "--option", "nonsense=1"]
     assert main([*line, "--from", "-15m", "--to", "-5m"]) == 2
     assert "option nonsense is not known" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Closed segments are read from their files, and audited, as if the broker had sent them."""
+"""Closed segments are read from their files as if the broker had sent them."""
 
 import struct
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+
 from pipeline.batches import DecodeRules
 from pipeline.errors import DataLoss
-from pipeline.jobs.audit import audit_segment
 from pipeline.options import parse_source_options
-from pipeline.segments import Segment, aborted_in, list_segments, read_closed
+from pipeline.segments import aborted_in, read_closed
 from pipeline.splits import OffsetRange
 from protocol.records.builder import build_batch, build_end_txn_marker
 from protocol.records.checksums import crc32c
@@ -93,13 +93,6 @@ def test_segments_alone_must_reach_the_end(data_dir: Path) -> None:
 
 def test_a_directory_that_is_not_there_leaves_everything(tmp_path: Path) -> None:
     assert read(tmp_path, 3, 9) == ([], OffsetRange("t", 0, 3, 9))
-
-
-def test_partitions_are_listed_by_their_names(data_dir: Path) -> None:
-    assert [(one.topic, one.base_offset, one.is_last) for one in list_segments(str(data_dir))] == [
-        ("other", 0, True), ("t", 0, False), ("t", 20, False), ("t", 40, True),
-    ]  # fmt: skip
-    assert len(list_segments(str(data_dir), "t")) == 3
 
 
 def test_aborted_transactions_are_in_all_txnindex_files(tmp_path: Path) -> None:
@@ -200,56 +193,3 @@ def test_committed_rows_behind_an_abort_of_the_same_producer_stay(
     write_transactions(folder, 0, data, (0, 2))
     write_transactions(folder, 8, transactional(8))
     assert read(tmp_path, start, 8, rules=COMMITTED)[0] == [3, 4, 5, 6]
-
-
-# --- the audit ---------------------------------------------------------------------------------
-
-
-def only(data_dir: Path) -> Segment:
-    return next(one for one in list_segments(str(data_dir), "t") if one.base_offset == 20)
-
-
-def test_a_sound_segment_has_no_defects(data_dir: Path) -> None:
-    found = audit_segment(only(data_dir))
-    assert (found["records"], found["defects"]) == (20, [])
-
-
-def test_a_flipped_bit_is_found_with_its_place(data_dir: Path) -> None:
-    path = Path(only(data_dir).path)
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    (defect,) = audit_segment(only(data_dir))["defects"]
-    assert "wrong CRC-32C" in defect
-
-
-def test_a_torn_end_is_a_defect_only_of_a_closed_segment(data_dir: Path) -> None:
-    for base in (20, 40):
-        path = data_dir / "t-0" / f"{base:020d}.log"
-        path.write_bytes(path.read_bytes() + b"\0" * 7)
-    closed, last = (audit_segment(one) for one in list_segments(str(data_dir), "t")[1:])
-    assert "7 bytes behind" in closed["defects"][0]
-    assert (last["defects"], last["open_bytes"]) == ([], 7)
-
-
-@pytest.mark.parametrize(
-    ("suffix", "entry", "words"),
-    [
-        (".index", struct.pack(">ii", 9, 5), "no batch starts at byte 5"),
-        (".index", struct.pack(">iiii", 9, 0, 4, 0), "not above the one before"),
-        (".timeindex", struct.pack(">qi", 1021, 19), "there is a record of"),
-        (".timeindex", struct.pack(">qiqi", 2000, 4, 1500, 9), "not above the one before"),
-    ],
-)
-def test_an_index_that_lies_is_found_and_rebuilt_elsewhere(
-    data_dir: Path, tmp_path: Path, suffix: str, entry: bytes, words: str
-) -> None:
-    wrong = Path(only(data_dir).path).with_suffix(suffix)
-    wrong.write_bytes(entry)
-    found = audit_segment(only(data_dir), str(tmp_path / "staging"))
-    assert any(words in defect for defect in found["defects"]), found["defects"]
-    assert wrong.read_bytes() == entry, "never into the audited directory"
-    for kind in (".index", ".timeindex"):
-        staged = tmp_path / "staging" / "t-0" / wrong.with_suffix(kind).name
-        Path(only(data_dir).path).with_suffix(kind).write_bytes(staged.read_bytes())
-    assert audit_segment(only(data_dir))["defects"] == []
