@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -41,14 +40,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.batches import COLUMN_TYPES, HEADERS, DecodeRules
+from pipeline.batches import COLUMN_TYPES, HEADERS
 from pipeline.cluster import Cluster
 from pipeline.errors import BadOptions
 from pipeline.filters import narrow_by
 from pipeline.offsets import Narrowing, plan_batch
 from pipeline.options import SourceOptions, parse_sink_options, parse_source_options
-from pipeline.segments import read_range
-from pipeline.splits import OffsetRange
+from pipeline.task import Task, read_task
 
 FORMAT: Final = "tidelog"
 
@@ -128,19 +126,6 @@ class TidelogPushdownSource(TidelogSource):
     has_pushdown = True
 
 
-@dataclass
-class Task(InputPartition):
-    """What one Spark task reads. Picklable: numbers and names."""
-
-    ranges: tuple[OffsetRange, ...]
-    oldest_ms: int
-    newest_ms: int
-
-    def __repr__(self) -> str:
-        """The ranges, for Spark's own messages."""
-        return f"Task({', '.join(map(str, self.ranges))})"
-
-
 class BatchReader(DataSourceReader):
     """Plans in the driver's planner process, reads in the tasks."""
 
@@ -170,25 +155,6 @@ class PushdownReader(BatchReader):
         """Use what can be used; all filters stay with Spark too."""
         self._narrowing = narrow_by(filters)
         return filters
-
-
-def read_task(
-    options: SourceOptions, columns: tuple[str, ...], task: Task
-) -> Iterator[pa.RecordBatch]:
-    """The rows of `task` from the broker, or from segment files as far as they reach."""
-    rules = DecodeRules(
-        columns=columns,
-        oldest_ms=task.oldest_ms,
-        newest_ms=task.newest_ms,
-        read_committed=options.read_committed,
-        verify_checksums=options.verify_checksums,
-        on_malformed=options.on_malformed,
-        rows_per_batch=options.rows_per_batch,
-        bytes_per_batch=options.bytes_per_batch,
-    )
-    with Cluster(options.connection) as cluster:
-        for one in task.ranges:
-            yield from read_range(cluster, options, one, rules)
 
 
 def schema_of(options: SourceOptions) -> StructType:

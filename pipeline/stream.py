@@ -45,8 +45,8 @@ from pipeline.offsets import (
     resolve_starts,
 )
 from pipeline.options import SourceOptions, TopicPartition, time_of
-from pipeline.source import Task, read_task
 from pipeline.splits import OffsetRange, limit_ends
+from pipeline.task import Task, read_task
 
 _INITIAL: Final = "initial-offset"
 _RETRIES: Final = 3
