@@ -586,7 +586,8 @@ async def test_what_is_shown_by_now_is_no_acknowledged_end(high_watermark: int, 
 
 async def test_logs_that_become_dirty_in_one_loop_turn_are_handed_out_together() -> None:
     bench, logs = Bench(), [FakeLog() for _ in range(3)]
-    loop, scheduled = bench.commits._loop, cast(list[Any], [])
+    scheduled: list[Any] = []
+    loop = bench.commits._loop
     bench.commits._loop = cast(Any, SimpleNamespace(call_soon=scheduled.append))
     for log in logs:
         bench.append(log, "a")

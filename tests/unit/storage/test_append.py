@@ -809,3 +809,32 @@ def test_bytes_that_may_still_become_an_entry_are_dropped_to_the_last_header_byt
         else:
             with pytest.raises(CorruptBatch):
                 plan(ONE + tail)
+
+
+SQUEEZABLE = Record(0, 1, b"k", bytes(range(64)) * 40 + b"abcab" * 300)
+
+
+@pytest.mark.parametrize(
+    ("data", "target_magic", "version"),
+    [
+        (build_batch([SQUEEZABLE]), 2, 9),
+        (build_message_set([SQUEEZABLE], 1), 2, 2),
+        (build_message_set([SQUEEZABLE], 0), 1, 2),
+    ],
+    ids=["a batch", "messages into a batch", "messages into older ones"],
+)
+def test_records_are_compressed_at_the_level_of_the_topic(
+    data: bytes, target_magic: int, version: int
+) -> None:
+    made = {
+        level: plan(
+            data,
+            AppendRules(codec=Codec.GZIP, compression_level=level, target_magic=target_magic),
+            produce_version=version,
+        )
+        for level in (1, 9)
+    }
+    assert len(made[1].buffer) > len(made[9].buffer)
+    assert [record.value for record in stored(made[1])] == [
+        record.value for record in stored(made[9])
+    ]

@@ -321,7 +321,7 @@ def test_a_real_directory(tmp_path: Path) -> None:
 # --- what the sentence says -----------------------------------------------------------------------
 
 
-def reason_after(records: list[bytes], *lost: int, **settings: str) -> str:
+def reason_after(records: list[bytearray], *lost: int, **settings: str) -> str:
     """Why the log is quarantined when the segments `lost` of three records each are removed."""
     disk = SimulatedDisk()
     data_dir = opened(disk)
@@ -338,7 +338,7 @@ def reason_after(records: list[bytes], *lost: int, **settings: str) -> str:
     return found.reason.partition("; offsets below ")[0]
 
 
-def timed(*timestamps: int) -> list[bytes]:
+def timed(*timestamps: int) -> list[bytearray]:
     return [batch(timestamp, size=BATCH_BYTES) for timestamp in timestamps]
 
 
@@ -377,25 +377,17 @@ def test_a_time_beyond_the_calendar_is_named_in_milliseconds() -> None:
     assert f"between {far} ms and {far} ms" in reason
 
 
-def test_a_segment_that_was_cut_is_named_with_both_its_sizes() -> None:
+@pytest.mark.parametrize("base", [MIDDLE, ACTIVE])
+@pytest.mark.parametrize("left", [1, 2])
+def test_a_segment_that_was_cut_is_named_with_both_its_sizes(base: int, left: int) -> None:
     disk = stopped(is_clean=True)
-    truncate(2 * BATCH_BYTES)(disk, MIDDLE)
+    truncate(left * BATCH_BYTES)(disk, base)
     found = log_of(opened(disk)).quarantine
     assert found is not None
+    end = base + PER_SEGMENT
     assert (
-        f"offsets 29 to 29 were durable and are gone: {path(MIDDLE)} has 200 bytes and ends at "
-        "offset 29, it had 300 and ended at 30; "
-    ) in found.reason
-
-
-def test_an_active_segment_that_was_cut_is_named_with_both_its_sizes() -> None:
-    disk = stopped(is_clean=True)
-    truncate(BATCH_BYTES)(disk, ACTIVE)
-    found = log_of(opened(disk)).quarantine
-    assert found is not None
-    assert (
-        f"offsets 58 to 59 were durable and are gone: {path(ACTIVE)} has 100 bytes and ends at "
-        "offset 58, it had 300 and ended at 60; "
+        f"offsets {base + left} to {end - 1} were durable and are gone: {path(base)} has "
+        f"{left}00 bytes and ends at offset {base + left}, it had 300 and ended at {end}; "
     ) in found.reason
 
 
