@@ -120,7 +120,7 @@ crash: setup ## a long campaign of simulated power cuts (STATES=, default 100000
 	$(BIN)/python -m tests.crash.campaign --states $(or $(STATES),100000)
 
 .PHONY: mutants
-mutants: setup ## small bugs planted in one module; those no test notices (MODULE=storage/lookup.py, SAMPLE=)
+mutants: setup ## small bugs planted in one module; those no test notices (MODULE=storage/log/lookup.py, SAMPLE=)
 	$(BIN)/python -m tests.mutation.run $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SURVIVORS),--survivors)
 
 .PHONY: kill9

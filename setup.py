@@ -31,7 +31,7 @@ PACKAGES: Final = frozenset(
     {"broker", "cli", "client", "config", "pipeline", "protocol", "storage"}
 )
 COMPILED: Final = (
-    "pipeline.arrow_loops",
+    "pipeline.records.arrow_loops",
     "protocol.records.record_loops",
     "protocol.records.entry_loops",
     "protocol.records.encode_loops",
@@ -46,7 +46,7 @@ class UnmovableImport(SystemExit):
 def moved_source(text: str, name: str) -> str:
     """`text` with its absolute imports of our packages led through `tidelog`.
 
-    Only the form `from storage import x` can follow: `import storage.log` binds the name
+    Only the form `from storage import x` can follow: `import storage.log.log` binds the name
     `storage`, which every use in the file would have to be rewritten for.
 
     Raises:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.bench_records import best_us
-from protocol import schema
 from protocol.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.api.heartbeat import HeartbeatRequest
 from protocol.api.metadata import (
@@ -19,7 +18,8 @@ from protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.primitives import Direction, message_spec
+from protocol.declare import schema
+from protocol.declare.primitives import Direction, message_spec
 from protocol.registry import decode_request, decode_response, encode_request, encode_response
 
 BATCH = bytes(16_384)

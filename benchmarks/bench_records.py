@@ -43,7 +43,7 @@ from protocol.records.builder import build_batch
 from protocol.records.checksums import crc32c
 from protocol.records.layout import ATTRIBUTES_AT, RECORDS_AT, Codec, TimestampType
 from protocol.records.record import Record
-from storage.append import AppendRules, plan_append
+from storage.append.plan import AppendRules, plan_append
 
 NOW_MS = 1_700_000_000_000
 

@@ -34,12 +34,12 @@ from benchmarks import machine, report
 from config import load, topic_config
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
-from storage.density import Variant
-from storage.density_file import parse_density
-from storage.file_names import DENSITY_SUFFIX, TIME_INDEX_SUFFIX, segment_file_path
-from storage.files import RealFiles
-from storage.log import Log
-from storage.recovery import open_log
+from storage.disk.file_names import DENSITY_SUFFIX, TIME_INDEX_SUFFIX, segment_file_path
+from storage.disk.files import RealFiles
+from storage.log.log import Log
+from storage.recovery.recovery import open_log
+from storage.segment.density import Variant
+from storage.segment.density_file import parse_density
 
 PARTITIONS: Final = 3_500
 DAY_S: Final = 86_400

@@ -24,9 +24,9 @@ from protocol.api.heartbeat import HeartbeatRequest
 from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.declare.primitives import message_spec
 from protocol.frames import encode_frame
 from protocol.headers import RequestHeader, encode_request_header
-from protocol.primitives import message_spec
 from protocol.registry import encode_request
 
 IN_FLIGHT = 5

@@ -26,11 +26,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline import arrow_loops
 from pipeline.jobs.archive import ArchiveSettings, archive
-from pipeline.options import parse_sink_options
-from pipeline.producing import TaskProducer
-from pipeline.session import session
+from pipeline.net.producing import TaskProducer
+from pipeline.options.options import parse_sink_options
+from pipeline.records import arrow_loops
+from pipeline.spark.session import session
 from tests.pipeline.conftest import START_MS, Broker
 
 PARTITIONS = 4

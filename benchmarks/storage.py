@@ -20,11 +20,11 @@ from benchmarks import machine
 from config import load, topic_config
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
-from storage.data_dir import DataDir
-from storage.files import RealFiles
-from storage.log import Isolation, Log
-from storage.recovery import open_log
-from storage.steps import run_steps
+from storage.directory.data_dir import DataDir
+from storage.disk.files import RealFiles
+from storage.disk.steps import run_steps
+from storage.log.log import Isolation, Log
+from storage.recovery.recovery import open_log
 
 NOW_MS = 1_700_000_000_000
 STEP_MS = 10

@@ -10,12 +10,12 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from broker.clock import Clock
-from broker.trusted_clock import TrustedClock
+from broker.clocks.clock import Clock
+from broker.clocks.trusted_clock import TrustedClock
 
 if TYPE_CHECKING:
     from broker.group_commit import GroupCommit
-    from broker.topics import TopicRegistry
+    from broker.topics.registry import TopicRegistry
     from config import BrokerConfig
 
 

@@ -3,7 +3,7 @@
 Storage and protocol have error families of their own; this one covers what only the composed
 broker can know (which topics exist, who leads a partition, what an operator may change) and the
 start-up errors an operator reads.  Like theirs, these exceptions carry fields and a finished
-sentence, and know no wire codes: `broker.error_mapping` is the only translator.
+sentence, and know no wire codes: `broker.requests.error_mapping` is the only translator.
 """
 
 

@@ -13,7 +13,7 @@ Order on completion, all in the loop thread: durable offset and high watermark m
 acks of that log are completed in offset order, then parked fetches are woken.
 
 What was acknowledged without waiting (acks=0 and 1) is remembered per log until it is durable, so
-that later requests can wait for it: see `broker.commit_wait`.
+that later requests can wait for it: see `broker.requests.commit_wait`.
 
 A failed sync is never retried (the kernel may have dropped the dirty pages and report success
 next time): the log goes offline, everyone who waits for it is told so, one ERROR line says what
@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from storage.errors import LogOffline, StorageError
 
 if TYPE_CHECKING:
-    from broker.fetch_waiters import FetchWaiters
+    from broker.fetch.waiters import FetchWaiters
     from broker.metrics import CommitMetrics
-    from storage.log import FlushTicket, Log
+    from storage.log.log import FlushTicket, Log
 
 THREADS = 8
 """Syncs that may run at once.  Measured on a virtual disk: 64 partitions take 20 ms one after the

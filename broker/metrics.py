@@ -1,7 +1,7 @@
 """What the broker counts: plain integers that the event loop adds to and the scrape reads.
 
-Counting costs an addition, not a lock. `broker.exporter` gives the counters their names and hands
-them to `prometheus_client`; nothing here imports another part of the broker.
+Counting costs an addition, not a lock. `broker.operator.exporter` gives the counters their names
+and hands them to `prometheus_client`; nothing here imports another part of the broker.
 """
 
 import bisect

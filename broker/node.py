@@ -28,33 +28,33 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from broker.clock import Clock, SystemClock
-from broker.connection import Connection, Connections
-from broker.context import Context, Endpoint
+from broker.clocks.clock import Clock, SystemClock
+from broker.clocks.trusted_clock import TrustedClock
 from broker.coordinator_services import Coordinator, CoordinatorServices
-from broker.dispatch import Dispatcher
 from broker.errors import AddressUnavailable, DataDirUnusable
-from broker.explain import explain
-from broker.exporter import BrokerCollector, import_exporter, render
-from broker.fetch_sessions import FetchSessions
-from broker.fetch_waiters import FetchWaiters
+from broker.fetch.sessions import FetchSessions
+from broker.fetch.waiters import FetchWaiters
 from broker.group_commit import THREADS, GroupCommit
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.lag import GroupLag
-from broker.housekeeping import Housekeeping
+from broker.groups.offsets.lag import GroupLag
+from broker.jobs.jobs import Upkeep
+from broker.jobs.schedule import Housekeeping
 from broker.metrics import Metrics
-from broker.metrics_server import MetricsServer
-from broker.segments import list_segments
+from broker.net.connection import Connection, Connections
+from broker.net.dispatch import Dispatcher
+from broker.operator.explain import explain
+from broker.operator.exporter import BrokerCollector, import_exporter, render
+from broker.operator.http import MetricsServer
+from broker.operator.segments import list_segments
+from broker.requests.context import Context, Endpoint
 from broker.space import SpaceGuard
-from broker.topics import TopicRegistry
+from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
-from broker.trusted_clock import TrustedClock
-from broker.upkeep import Upkeep
 from config import BrokerConfig, ConfigErrors, Listener, plan_reload
-from storage.data_dir import DataDir
+from storage.directory.data_dir import DataDir
+from storage.disk.files import Files, RealFiles
 from storage.errors import DataDirError, StorageError
-from storage.files import Files, RealFiles
-from storage.flush import FlushTicket
+from storage.log.flush import FlushTicket
 
 logger = logging.getLogger("tidelog.broker.node")
 

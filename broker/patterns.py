@@ -23,7 +23,7 @@ most 50 deep, and only the flags i and s, no `\b`, no `\p` and no class like `[[
 taken; `^` and `$` stand at an end. RE2/J has no such limits.
 
 Source: V. Glushkov, "The abstract theory of automata", 1961; RE2's syntax.
-Read next: `broker.groups.topic_pattern`.
+Read next: `broker.groups.consumer.topic_pattern`.
 """
 
 from __future__ import annotations

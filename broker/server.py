@@ -11,9 +11,9 @@ the signal stays ignored.
 Settings of the interpreter: `gc.freeze` after the start, so that what was allocated by importing
 and opening is never walked again, and rarer collections, because requests free themselves by
 reference counting.  The switch interval is a millisecond: that is how long the loop waits for the
-interpreter lock, in each of its callbacks, while the side thread (`broker.turns`) runs Python. To
-sync threads it makes no difference: one that returns from `fdatasync` gets the lock at the loop's
-next system call, and intervals between 0.1 and 5 ms measured the same.
+interpreter lock, in each of its callbacks, while the side thread (`broker.requests.turns`) runs
+Python. To sync threads it makes no difference: one that returns from `fdatasync` gets the lock at
+the loop's next system call, and intervals between 0.1 and 5 ms measured the same.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""What ``tidelog dump-segment`` says about a side file; the rules are in `storage.fsck_density`."""
+"""What ``tidelog dump-segment`` says about a density file; rules: `storage.audit.density`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from storage.fsck_density import Problem, judge_entries, read_side_file
+from storage.audit.density import Problem, judge_entries, read_side_file
 
 Verdict = tuple[int, dict[str, int], str | None]
 

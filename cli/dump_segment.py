@@ -35,7 +35,7 @@ from client.times import format_time
 from protocol.errors import ProtocolError
 from protocol.records.layout import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, Codec
 from protocol.records.scan import Entry, Stop, iter_records, scan_checked
-from storage.file_names import (
+from storage.disk.file_names import (
     DENSITY_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -43,9 +43,9 @@ from storage.file_names import (
     TXN_INDEX_SUFFIX,
     parse_segment_file_name,
 )
-from storage.offset_index import OffsetIndex
-from storage.time_index import TimeIndex
-from storage.txn_index import ENTRY as TXN_ENTRY
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex
+from storage.segment.txn_index import ENTRY as TXN_ENTRY
 
 _WINDOW_BYTES = 4 * 1024 * 1024
 """How much of a log is scanned at a time."""

@@ -1,8 +1,9 @@
 """``tidelog export-kraft``: make a data directory that Apache Kafka starts on, in KRaft mode.
 
-The plan and the metadata snapshot are `storage.kafka_export` and `storage.kraft_metadata`; this
-command opens the directory once (which recovers it after a crash), copies or, with ``--in-place``,
-converts, and says what did not come along and how to start Kafka. docs/adr/0012 has the reasons.
+The plan and the metadata snapshot are `storage.kafka.kafka_export` and
+`storage.kafka.kraft_metadata`; this command opens the directory once (which recovers it after a
+crash), copies or, with ``--in-place``, converts, and says what did not come along and how to start
+Kafka. docs/adr/0012 has the reasons.
 """
 
 import contextlib
@@ -17,19 +18,19 @@ from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option, now_ms
 from cli.output import format_size, note, print_json
 from config import load
-from storage.checkpoints import (
+from storage.directory.claim import LOCK_FILE, random_uuid
+from storage.directory.data_dir import DataDir
+from storage.directory.metadata_journal import JOURNAL_FILE
+from storage.disk.checkpoints import (
     META_PROPERTIES_FILE,
     format_meta_properties,
     parse_meta_properties,
     write_clean_shutdown,
 )
-from storage.data_dir import DataDir
-from storage.data_dir_start import LOCK_FILE, random_uuid
-from storage.file_names import DENSITY_SUFFIX, MANIFEST_NAME
-from storage.files import RealFiles
-from storage.kafka_export import CHECKPOINT_FILES, ExportPlan, is_exported, plan_export
-from storage.kraft_metadata import METADATA_DIRECTORY, write_cluster_metadata
-from storage.metadata_journal import JOURNAL_FILE
+from storage.disk.file_names import DENSITY_SUFFIX, MANIFEST_NAME
+from storage.disk.files import RealFiles
+from storage.kafka.kafka_export import CHECKPOINT_FILES, ExportPlan, is_exported, plan_export
+from storage.kafka.kraft_metadata import METADATA_DIRECTORY, write_cluster_metadata
 
 EXPORTED_JOURNAL = "metadata.journal.exported"
 """What the journal is called in a directory that was converted in place."""

@@ -1,8 +1,8 @@
 """``tidelog fsck``: is everything in a data directory true, and does it agree?
 
-The rules and the reading are `storage.fsck`; this command shows findings and progress. It only
-reads, unless ``--accept-loss`` says what may be given up (`storage.accept_loss`). On a directory
-that a broker has open it reports what is being written at that moment.
+The rules and the reading are `storage.audit.fsck`; this command shows findings and progress. It
+only reads, unless ``--accept-loss`` says what may be given up (`storage.audit.accept_loss`). On a
+directory that a broker has open it reports what is being written at that moment.
 """
 
 from dataclasses import asdict
@@ -14,12 +14,12 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option
 from cli.output import Progress, format_count, format_size, print_json
-from storage.accept_loss import accept_loss
-from storage.checkpoints import META_PROPERTIES_FILE
+from storage.audit.accept_loss import accept_loss
+from storage.audit.fsck import AuditReport, audit_directory
+from storage.disk.checkpoints import META_PROPERTIES_FILE
+from storage.disk.file_names import parse_partition_directory_name, parse_segment_file_name
+from storage.disk.files import RealFiles
 from storage.errors import DataDirLocked
-from storage.file_names import parse_partition_directory_name, parse_segment_file_name
-from storage.files import RealFiles
-from storage.fsck import AuditReport, audit_directory
 
 
 @click.command()

@@ -1,8 +1,8 @@
 """``tidelog import``: take over a directory that Apache Kafka wrote.
 
-The plan is `storage.kafka_import`; this command copies or, with ``--in-place``, adopts, writes the
-journal that makes the directory Tidelog's, and opens it once, which verifies its indexes and
-recovers it if Kafka's last stop was not clean. What did not come along is said in sentences.
+The plan is `storage.kafka.kafka_import`; this command copies or, with ``--in-place``, adopts,
+writes the journal that makes the directory Tidelog's, and opens it once, which verifies its indexes
+and recovers it if Kafka's last stop was not clean. What did not come along is said in sentences.
 """
 
 import os
@@ -16,19 +16,23 @@ from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option, now_ms
 from cli.output import Progress, format_size, note, print_json
 from config import load
-from storage.checkpoints import (
+from storage.directory.claim import stray_directory_name
+from storage.directory.data_dir import DataDir
+from storage.directory.metadata_journal import (
+    KIND_BROKER_OVERRIDES,
+    KIND_PRODUCER_IDS,
+    MetadataJournal,
+)
+from storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     META_PROPERTIES_FILE,
     format_meta_properties,
     write_clean_shutdown,
 )
-from storage.data_dir import DataDir
-from storage.data_dir_start import stray_directory_name
-from storage.files import RealFiles
-from storage.kafka_export import CHECKPOINT_FILES
-from storage.kafka_import import ImportPlan, is_imported, plan_import
-from storage.kraft_metadata import METADATA_DIRECTORY
-from storage.metadata_journal import KIND_BROKER_OVERRIDES, KIND_PRODUCER_IDS, MetadataJournal
+from storage.disk.files import RealFiles
+from storage.kafka.kafka_export import CHECKPOINT_FILES
+from storage.kafka.kafka_import import ImportPlan, is_imported, plan_import
+from storage.kafka.kraft_metadata import METADATA_DIRECTORY
 
 _UNIQUE_BYTES = 16
 

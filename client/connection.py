@@ -33,11 +33,11 @@ from client.types import format_address
 from protocol import registry
 from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api_keys import ApiKey, VersionRange
+from protocol.declare.primitives import message_spec
 from protocol.error_codes import ErrorCode
 from protocol.errors import MalformedRequest, ProtocolError
 from protocol.frames import FrameDecoder, encode_frame
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from protocol.primitives import message_spec
 
 logger = logging.getLogger("tidelog.client.connection")
 

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 from demo.flight_data import DataMissing, Flight, load_flights
 from demo.stage import PARTITIONS, Disagreement, console, own_broker, step
-from pipeline.cluster import Cluster, check
 from pipeline.errors import PipelineError
 from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.jobs.restore import RestoreSettings, restore
 from pipeline.jobs.skew import SkewSettings, skew
-from pipeline.options import parse_sink_options
-from pipeline.producing import TaskProducer
-from pipeline.session import session
+from pipeline.net.cluster import Cluster, check
+from pipeline.net.producing import TaskProducer
+from pipeline.options.options import parse_sink_options
+from pipeline.spark.session import session
 from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:

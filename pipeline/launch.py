@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from client.errors import InvalidTime
 from pipeline.errors import BadOptions, PipelineError
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, code_of, silent
-from pipeline.options import time_of
+from pipeline.options.options import time_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -333,7 +333,7 @@ def _time(name: str, text: str | None) -> int | None:
 
 
 def _session(arguments: Arguments) -> SparkSession:
-    from pipeline.session import session
+    from pipeline.spark.session import session
 
     # Spark 4.3 says so of pandas 3 in every session that finds one; no job uses pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -27,8 +27,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from protocol.declare.primitives import Buffer
 from protocol.errors import MalformedFrame
-from protocol.primitives import Buffer
 
 PREFIX_BYTES: Final = 4
 """Bytes of the size in front of every frame."""

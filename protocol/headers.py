@@ -30,11 +30,11 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from protocol import varint
 from protocol.api import message_class
 from protocol.api_keys import ApiKey
+from protocol.declare import varint
+from protocol.declare.primitives import NEVER, Buffer, Direction, message_spec
 from protocol.errors import MalformedRequest, UnsupportedVersion
-from protocol.primitives import NEVER, Buffer, Direction, message_spec
 
 _FIXED: Final = struct.Struct(">hhih")
 _CORRELATION: Final = struct.Struct(">i")

@@ -1,9 +1,9 @@
 """The one door of the codec: (key, version) and bytes on one side, messages on the other.
 
 For each (class, version) the registry holds a decoder and an encoder, written by
-``protocol.compiled`` from the declared layout when first needed. When one of them stumbles, the
-same input goes through the construct tree of ``protocol.schema``, which is slow and knows exactly
-what is wrong.
+``protocol.declare.compiled`` from the declared layout when first needed. When one of them stumbles,
+the same input goes through the construct tree of ``protocol.declare.schema``, which is slow and
+knows exactly what is wrong.
 
 Invariants: decoding allocates a small multiple of the bytes present, and what the elements of a
 request's arrays cost beyond that is bounded by their number (`REQUEST_ELEMENTS_MAX`); a records
@@ -11,9 +11,9 @@ payload is never copied, neither when decoded (it is a view of the frame and kee
 when a response is encoded (it is a part of the list); whatever is wrong with a peer's bytes is a
 ``ProtocolError``, anything else is our bug.
 
-``protocol.compiled`` and ``protocol.schema`` are imported inside functions: they bring construct
-with them, whose import takes longer than that of everything else here, and a broker should be
-listening before it pays for that.
+``protocol.declare.compiled`` and ``protocol.declare.schema`` are imported inside functions: they
+bring construct with them, whose import takes longer than that of everything else here, and a broker
+should be listening before it pays for that.
 
 Which versions the *broker* honours is not known here: see ``protocol.api_keys.SUPPORTED``.
 """
@@ -26,9 +26,7 @@ from typing import Any, Final
 from protocol import headers
 from protocol.api import message_class
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
-from protocol.error_codes import ErrorCode
-from protocol.errors import MalformedRequest, UnsupportedVersion
-from protocol.primitives import (
+from protocol.declare.primitives import (
     DECODE_FAULTS,
     ENCODE_FAULTS,
     RECORDS,
@@ -41,6 +39,8 @@ from protocol.primitives import (
     field_specs,
     message_spec,
 )
+from protocol.error_codes import ErrorCode
+from protocol.errors import MalformedRequest, UnsupportedVersion
 
 SCATTER_FROM_BYTES: Final = 1024
 """Parts of a response at least this long stay parts of their own; shorter ones are joined."""
@@ -253,7 +253,7 @@ def _encode(message: Any, version: int) -> list[Buffer]:
 
 def _decoder(cls: type, version: int) -> Decoder:
     _check_version(cls, version)
-    from protocol import compiled
+    from protocol.declare import compiled
 
     decoder = _decoders[cls, version] = compiled.write_decoder(cls, version)
     return decoder
@@ -261,7 +261,7 @@ def _decoder(cls: type, version: int) -> Decoder:
 
 def _encoder(cls: type, version: int) -> Encoder:
     _check_version(cls, version)
-    from protocol import compiled
+    from protocol.declare import compiled
 
     encoder = _encoders[cls, version] = compiled.write_encoder(cls, version)
     return encoder
@@ -274,7 +274,7 @@ def _check_version(cls: type, version: int) -> None:
 
 
 def _why_undecodable(cls: type, version: int, buf: memoryview, position: int) -> Exception:
-    from protocol import schema
+    from protocol.declare import schema
 
     if len(buf) - position > EXPLAINED_BYTES_MAX:
         problem = f"{len(buf) - position} bytes do not match the layout"
@@ -287,7 +287,7 @@ def _why_undecodable(cls: type, version: int, buf: memoryview, position: int) ->
 
 
 def _why_unencodable(message: Any, version: int) -> Exception:
-    from protocol import schema
+    from protocol.declare import schema
 
     try:
         schema.encode(message, version)

@@ -5,6 +5,6 @@ set-up, and the jobs are functions that take a session. Nothing of Spark is impo
 used, so this module is importable without it.
 """
 
-from pipeline.session import by_partition, register, session
+from pipeline.spark.session import by_partition, register, session
 
 __all__ = ["by_partition", "register", "session"]

@@ -1,1 +1,11 @@
-"""Classic consumer groups: the state machine, its timers and waiters, and committed offsets."""
+"""Consumer groups of both protocols, committed offsets, and their memory in `__consumer_offsets`.
+
+    classic     the protocol of JoinGroup and SyncGroup: a pure state machine and its values
+    consumer    the protocol of KIP-848: a pure state machine, assignors, its values
+    mixed       members of both protocols in one group, and a group's move from one to the other
+    offsets     committed offsets: the table, commits, lag
+
+The modules beside them put timers, waiters and storage around the state machines: `coordinator` for
+all groups, `consumer_coordinator` for those of KIP-848. Refuses to know sockets and requests;
+handlers translate. Imported by `broker.handlers`, `broker.transactions` and `broker.node`.
+"""

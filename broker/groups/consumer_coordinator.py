@@ -13,7 +13,7 @@ Differs from Kafka: a heartbeat to a group that does not exist is UNKNOWN_MEMBER
 member joins again; Kafka's GROUP_ID_NOT_FOUND ends the Java client.
 
 Source: KIP-848; Kafka's `GroupCoordinatorService`, `GroupMetadataManager`.
-Read next: `broker.groups.consumer_group`.
+Read next: `broker.groups.consumer.group`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from broker.coordinator_services import CoordinatorServices
-from broker.groups import classic_members
-from broker.groups.alarms import Alarms
-from broker.groups.consumer_group import ConsumerGroup
-from broker.groups.consumer_records import encode_change
-from broker.groups.consumer_values import (
+from broker.groups.classic.group import Group
+from broker.groups.classic.values import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.records import encode_change
+from broker.groups.consumer.values import (
     Change,
     ConsumerLimits,
     HeartbeatAnswer,
@@ -35,11 +35,11 @@ from broker.groups.consumer_values import (
     TopicImage,
     Topics,
 )
-from broker.groups.group import Group
 from broker.groups.internal_topic import InternalTopic, KeyValue
-from broker.groups.migration import MigrationPolicy, to_consumer, upgrade_problem
-from broker.groups.offsets import TopicPartition
-from broker.groups.values import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+from broker.groups.mixed import classic_members
+from broker.groups.mixed.migration import MigrationPolicy, to_consumer, upgrade_problem
+from broker.groups.offsets.table import TopicPartition
+from broker.groups.timers import Alarms
 from config.group import group_value
 from config.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from protocol.error_codes import ErrorCode

@@ -1,14 +1,14 @@
 """The coordinator of all groups: timers, waiters and storage around the classic state machine.
 
 Owns every classic `Group`, the offsets topic and, as `consumers`, the groups of KIP-848. Refuses to
-know the wire: handlers translate requests into `broker.groups.values` and give a callable as
-waiter. What it adds to a group is only *when*: the monotonic clock for deadlines, the log for
+know the wire: handlers translate requests into `broker.groups.classic.values` and give a callable
+as waiter. What it adds to a group is only *when*: the monotonic clock for deadlines, the log for
 durability.
 
 A name belongs to one protocol at a time. An empty group changes sides with its next member; one
 with members becomes a consumer group with the first of the new protocol, and a classic one again
-when the last of them goes (`broker.groups.migration`). Classic members of a consumer group are sent
-on to it.
+when the last of them goes (`broker.groups.mixed.migration`). Classic members of a consumer group
+are sent on to it.
 
 Heartbeats move deadlines later and touch no timer, so a thousand members cost a thousand dictionary
 look-ups per heartbeat interval and nothing else. A member's connection may vanish without
@@ -20,7 +20,7 @@ Differs from Kafka: a member's waiting request is answered with NOT_COORDINATOR 
 stops, so that its client asks again at once after the restart.
 
 Source: Kafka's `GroupCoordinator`; KIP-211 for expiry.
-Read next: `broker.groups.group`, `broker.groups.commits`.
+Read next: `broker.groups.classic.group`, `broker.groups.offsets.commits`.
 """
 
 from __future__ import annotations
@@ -32,23 +32,10 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from broker.coordinator_services import CoordinatorServices
-from broker.groups import admission, loading, migration, snapshots
-from broker.groups.alarms import Alarms
-from broker.groups.commits import OffsetCommit, OffsetStore
-from broker.groups.consumer_coordinator import ConsumerGroups
-from broker.groups.consumer_group import ConsumerGroup
-from broker.groups.consumer_values import (
-    JOIN_EPOCH,
-    ConsumerGroupState,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-)
-from broker.groups.forgetting import Forgetting, log_failure
-from broker.groups.group import Group
-from broker.groups.internal_topic import InternalTopic, KeyValue
-from broker.groups.offset_records import StoredGroup, encode_group_key, encode_group_value
-from broker.groups.offsets import TopicPartition
-from broker.groups.values import (
+from broker.groups import loading
+from broker.groups.classic import admission, snapshots
+from broker.groups.classic.group import Group
+from broker.groups.classic.values import (
     Action,
     GroupLimits,
     GroupState,
@@ -58,7 +45,22 @@ from broker.groups.values import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.topics import CONSUMER_OFFSETS
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.values import (
+    JOIN_EPOCH,
+    ConsumerGroupState,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+)
+from broker.groups.consumer_coordinator import ConsumerGroups
+from broker.groups.expiry import Forgetting, log_failure
+from broker.groups.internal_topic import InternalTopic, KeyValue
+from broker.groups.mixed import migration
+from broker.groups.offsets.commits import OffsetCommit, OffsetStore
+from broker.groups.offsets.records import StoredGroup, encode_group_key, encode_group_value
+from broker.groups.offsets.table import TopicPartition
+from broker.groups.timers import Alarms
+from broker.topics.registry import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 

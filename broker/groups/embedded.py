@@ -5,7 +5,7 @@ members of both protocols in a group reads the subscriptions and writes the assi
 the leader's place. The bytes are `protocol.stored.consumer_protocol`'s; here is what it
 makes of them, and that bytes of another format are no error.
 
-Read next: `broker.groups.classic_members`.
+Read next: `broker.groups.mixed.classic_members`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A coordinator's memory on disk: a compacted topic of its own, appended to and replayed.
 
 Owns the way from (key, value) pairs to durable batches and back. Refuses to know what the pairs
-mean (`broker.groups.offset_records`, `broker.transactions.records`). Invariant: `when_done(NONE)`
+mean (`broker.groups.offsets.records`, `broker.transactions.records`). Invariant: `when_done(NONE)`
 is called only after the records would survive a power cut (or as far as the operator's
 `flush.policy=os` promises), and callbacks of one partition run in the order of their appends.
 
@@ -23,12 +23,12 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlType
 from protocol.records.record import Record, control_type, decode_batch
 from protocol.records.scan import scan_entries
-from storage.append import Origin
+from storage.append.plan import Origin
 from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
-from storage.log_values import Isolation
+from storage.log.values import Isolation
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from storage.log.log import Log
 
 logger = logging.getLogger("tidelog.broker.groups.internal_topic")
 

@@ -8,7 +8,7 @@ A transactional record counts from where its transaction's commit marker lies, u
 record of the same key came in between; open transactions stay pending.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`.
-Read next: `broker.groups.offsets`.
+Read next: `broker.groups.offsets.table`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from broker.groups.consumer_records import decode_consumer_key, is_consumer_key, take_record
-from broker.groups.consumer_values import StoredConsumerGroup
+from broker.groups.consumer.records import decode_consumer_key, is_consumer_key, take_record
+from broker.groups.consumer.values import StoredConsumerGroup
 from broker.groups.internal_topic import StoredBatch
-from broker.groups.offset_records import (
+from broker.groups.offsets.records import (
     GroupKey,
     StoredGroup,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
-from broker.groups.offsets import OffsetTable
+from broker.groups.offsets.table import OffsetTable
 from protocol.stored.codec import UnknownRecord
 
 logger = logging.getLogger("tidelog.broker.groups.loading")

@@ -13,7 +13,7 @@ from broker.groups.embedded import parse_subscription
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 if TYPE_CHECKING:
-    from broker.groups.group import Group
+    from broker.groups.classic.group import Group
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:

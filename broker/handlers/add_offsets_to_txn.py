@@ -7,8 +7,8 @@ Source: Kafka `KafkaApis.handleAddOffsetsToTxnRequest`; KIP-98.
 Read next: `broker.transactions.coordinator`.
 """
 
-from broker.context import Context, RequestContext
-from broker.pending import Pending
+from broker.requests.context import Context, RequestContext
+from broker.requests.pending import Pending
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.error_codes import ErrorCode
 

@@ -11,9 +11,9 @@ Read next: `broker.transactions.state`.
 
 from collections.abc import Mapping
 
-from broker.context import Context, RequestContext
-from broker.pending import Pending
-from broker.topics import is_internal
+from broker.requests.context import Context, RequestContext
+from broker.requests.pending import Pending
+from broker.topics.registry import is_internal
 from protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -8,7 +8,7 @@ Differs from Kafka: no quota can be set, also where the request is to be validat
 Source: KIP-546; Kafka `ClientQuotaControlManager.alterClientQuotas`.
 """
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -5,9 +5,9 @@ What is not named goes back to its default, which is why clients prefer Incremen
 Source: KIP-133; Kafka `ConfigAdminManager`.
 """
 
-from broker.config_resources import Operation, Resource, change
-from broker.context import Context, RequestContext
 from broker.errors import InvalidRequest
+from broker.requests.config_resources import Operation, Resource, change
+from broker.requests.context import Context, RequestContext
 from protocol.api.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

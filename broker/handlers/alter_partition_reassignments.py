@@ -8,7 +8,7 @@ Source: KIP-455, KIP-860; Kafka `ReplicationControlManager.alterPartitionReassig
 
 from functools import partial
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -17,7 +17,7 @@ from protocol.api.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps, each
+from storage.disk.steps import Steps, each
 
 
 def handle(

@@ -8,7 +8,7 @@ Source: KIP-113; Kafka `ReplicaManager.alterReplicaLogDirs`.
 
 import os
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,

@@ -6,7 +6,7 @@ UNSUPPORTED_SASL_MECHANISM.
 Source: KIP-554; Kafka `ScramControlManager.alterCredentials`.
 """
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,

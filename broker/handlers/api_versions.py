@@ -4,15 +4,15 @@ The list is `protocol.api_keys.SUPPORTED` and nothing else.  A version above our
 the dispatcher answers it in version 0 (KIP-511).  Since version 3 the client names its software; a
 name outside the agreed alphabet is INVALID_REQUEST, upon which librdkafka asks again in version 0.
 
-The finalized features are those of `broker.features`: what clients send depends on them.
+The finalized features are those of `broker.requests.features`: what clients send depends on them.
 
 Source: KIP-35, KIP-511, KIP-584; Kafka `ApiVersionsRequest.isValid`.
 """
 
 import re
 
-from broker.context import Context, RequestContext
-from broker.features import FINALIZED
+from broker.requests.context import Context, RequestContext
+from broker.requests.features import FINALIZED
 from protocol.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

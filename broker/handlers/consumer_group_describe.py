@@ -8,10 +8,10 @@ Versions: v1 the member's type.
 Source: KIP-848, KIP-1099; Kafka `ConsumerGroup.asDescribedGroup`.
 """
 
-from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from broker.context import Context, RequestContext
-from broker.groups.consumer_group import ConsumerGroup
-from broker.groups.consumer_values import NO_PARTITIONS, ConsumerMember, Partitions
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.values import NO_PARTITIONS, ConsumerMember, Partitions
+from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker.requests.context import Context, RequestContext
 from protocol.api.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -21,7 +21,7 @@ from protocol.api.consumer_group_describe import (
     TopicPartitions,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps
+from storage.disk.steps import Steps
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1

@@ -6,20 +6,20 @@ is a static one. It says what has changed for it; it is told its assignment when
 Versions: v1 subscription by regular expression, and the member makes its own id (KIP-1082).
 
 Source: KIP-848; Kafka `GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
-Read next: `broker.groups.consumer_group`.
+Read next: `broker.groups.consumer.group`.
 """
 
 from collections.abc import Iterable
 
-from broker.context import Context, RequestContext
-from broker.groups.consumer_values import (
+from broker.groups.consumer.values import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
     HeartbeatAnswer,
     HeartbeatRequest,
     Partitions,
 )
-from broker.pending import Pending
+from broker.requests.context import Context, RequestContext
+from broker.requests.pending import Pending
 from protocol.api.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

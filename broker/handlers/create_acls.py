@@ -3,8 +3,8 @@
 Source: Kafka `AclApis.handleCreateAcls` without an authorizer; KIP-140.
 """
 
-from broker.authorized_operations import NO_AUTHORIZER
-from broker.context import Context, RequestContext
+from broker.requests.authorized_operations import NO_AUTHORIZER
+from broker.requests.context import Context, RequestContext
 from protocol.api.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from protocol.error_codes import ErrorCode
 

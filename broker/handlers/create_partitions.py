@@ -7,9 +7,9 @@ Source: KIP-195; Kafka `ReplicationControlManager.createPartitions`.
 
 from collections import Counter
 
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InvalidReplicaAssignment, InvalidRequest, NoTimeLeft
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
 from protocol.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -18,8 +18,6 @@ Source: KIP-4, KIP-464, KIP-525; Kafka `ReplicationControlManager.createTopic`.
 
 from collections import Counter
 
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
 from broker.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -28,7 +26,9 @@ from broker.errors import (
     InvalidRequest,
     NoTimeLeft,
 )
-from broker.topics import NO_TOPIC_ID
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.registry import NO_TOPIC_ID
 from config import ConfigErrors, check_topic_overrides
 from config.describe import describe_topic
 from protocol.api.create_topics import (

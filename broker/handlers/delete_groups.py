@@ -7,8 +7,8 @@ Source: Kafka `GroupCoordinatorService.deleteGroups`; KIP-229.
 
 from collections.abc import Callable
 
-from broker.context import Context, RequestContext
-from broker.pending import Pending
+from broker.requests.context import Context, RequestContext
+from broker.requests.pending import Pending
 from protocol.api.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,

@@ -2,7 +2,8 @@
 
 -1 stands for the high watermark.  What lies before the new start is unreadable at once; its files
 go with the next retention pass.  A record that was acknowledged before it was durable can be
-deleted once it is (`broker.commit_wait`); REQUEST_TIMED_OUT when the disk takes too long for that.
+deleted once it is (`broker.requests.commit_wait`); REQUEST_TIMED_OUT when the disk takes too long
+for that.
 
 Source: KIP-107; Kafka `ReplicaManager.deleteRecordsOnLocalLog`.
 """
@@ -10,12 +11,12 @@ Source: KIP-107; Kafka `ReplicaManager.deleteRecordsOnLocalLog`.
 from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from broker.changes import drive
-from broker.commit_wait import committed
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InternalTopic
-from broker.topics import is_internal
+from broker.requests.commit_wait import committed
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.changes import drive
+from broker.topics.registry import is_internal
 from protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -23,11 +24,11 @@ from protocol.api.delete_records import (
     DeleteRecordsTopicResult,
 )
 from protocol.error_codes import ErrorCode
+from storage.disk.steps import Steps
 from storage.errors import OffsetOutOfRange
-from storage.steps import Steps
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from storage.log.log import Log
 
 _Asked: TypeAlias = dict[tuple[str, int], int]
 
@@ -61,7 +62,7 @@ async def _delete_when_committed(
 
 
 def _hidden_ends(context: Context, asked: _Asked) -> "Steps[dict[Log, int]]":
-    """What has to be durable first, because it was acknowledged already (`broker.commit_wait`)."""
+    """What has to be durable first, because it was acknowledged already (`commit_wait`)."""
     awaited = {}
     for number, ((name, partition), offset) in enumerate(asked.items()):
         if number:

@@ -9,10 +9,10 @@ Source: KIP-4, KIP-516; Kafka `ControllerApis.deleteTopics`.
 
 from collections.abc import Iterable
 
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InvalidRequest, NoTimeLeft, TopicDeletionDisabled
-from broker.topics import NO_TOPIC_ID
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.registry import NO_TOPIC_ID
 from protocol.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

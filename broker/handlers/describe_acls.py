@@ -8,8 +8,8 @@ answered like any other number; there it closes the connection.
 Source: Kafka `AclApis.handleDescribeAcls` without an authorizer; KIP-140.
 """
 
-from broker.authorized_operations import NO_AUTHORIZER
-from broker.context import Context, RequestContext
+from broker.requests.authorized_operations import NO_AUTHORIZER
+from broker.requests.context import Context, RequestContext
 from protocol.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from protocol.error_codes import ErrorCode
 

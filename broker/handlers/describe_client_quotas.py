@@ -3,7 +3,7 @@
 Source: KIP-546; Kafka `ClientQuotaControlManager`.
 """
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,

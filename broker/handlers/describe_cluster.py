@@ -3,8 +3,8 @@
 Source: KIP-700, KIP-919; Kafka `AuthHelper.computeDescribeClusterResponse`.
 """
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from broker.context import Context, RequestContext
+from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from broker.requests.context import Context, RequestContext
 from protocol.api.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

@@ -8,8 +8,8 @@ withheld.
 Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 """
 
-from broker.config_resources import Resource, act_on
-from broker.context import Context, RequestContext
+from broker.requests.config_resources import Resource, act_on
+from broker.requests.context import Context, RequestContext
 from config.describe import Entry
 from protocol.api.describe_configs import (
     DescribeConfigsRequest,
@@ -19,7 +19,7 @@ from protocol.api.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from storage.steps import Steps
+from storage.disk.steps import Steps
 
 
 def handle(

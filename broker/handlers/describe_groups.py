@@ -7,14 +7,14 @@ Versions: v1 throttle time, v3 authorized operations, v4 static membership, v5 f
 message (KIP-1043).
 
 Source: Kafka `GroupMetadataManager.describeGroups`, `ClassicGroup.describe`.
-Read next: `broker.groups.snapshots`.
+Read next: `broker.groups.classic.snapshots`.
 """
 
-from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from broker.context import Context, RequestContext
-from broker.groups import snapshots
-from broker.groups.group import Group
-from broker.groups.values import GroupState
+from broker.groups.classic import snapshots
+from broker.groups.classic.group import Group
+from broker.groups.classic.values import GroupState
+from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker.requests.context import Context, RequestContext
 from protocol.api.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -22,7 +22,7 @@ from protocol.api.describe_groups import (
     DescribeGroupsResponse,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps
+from storage.disk.steps import Steps
 
 _NOT_FOUND_SINCE = 6
 

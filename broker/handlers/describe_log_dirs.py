@@ -5,7 +5,7 @@ Source: KIP-113, KIP-827; Kafka `ReplicaManager.describeLogDirs`.
 
 import shutil
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -14,7 +14,7 @@ from protocol.api.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps
+from storage.disk.steps import Steps
 
 _UNKNOWN_BYTES = -1
 

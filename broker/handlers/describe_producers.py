@@ -8,9 +8,9 @@ Source: Kafka `KafkaApis.handleDescribeProducersRequest`; KIP-664.
 
 from functools import partial
 
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
-from broker.topics import check_topic_name
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.registry import check_topic_name
 from protocol.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -18,7 +18,7 @@ from protocol.api.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from storage.steps import Steps, each
+from storage.disk.steps import Steps, each
 
 
 def handle(

@@ -6,8 +6,8 @@ change is answered. So the one voter leads, in epoch 0, and is never behind; off
 Source: KIP-595, KIP-836, KIP-853; Kafka `KafkaRaftClient.handleDescribeQuorumRequest`.
 """
 
-from broker.context import Context, RequestContext
-from broker.topics import NO_TOPIC_ID
+from broker.requests.context import Context, RequestContext
+from broker.topics.registry import NO_TOPIC_ID
 from protocol.api.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,

@@ -8,10 +8,10 @@ Source: KIP-966; Kafka `DescribeTopicPartitionsRequestHandler`.
 
 from typing import TYPE_CHECKING
 
-from broker.authorized_operations import TOPIC_OPERATIONS
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
-from broker.topics import check_topic_name, is_internal
+from broker.requests.authorized_operations import TOPIC_OPERATIONS
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.registry import check_topic_name, is_internal
 from protocol.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -20,10 +20,10 @@ from protocol.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps
+from storage.disk.steps import Steps
 
 if TYPE_CHECKING:
-    from storage.data_dir import Topic
+    from storage.directory.data_dir import Topic
 
 PARTITIONS_MAX = 2000
 """`max.request.partition.size.limit` of Kafka."""

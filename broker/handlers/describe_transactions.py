@@ -3,7 +3,7 @@
 Source: Kafka `TransactionCoordinator.handleDescribeTransactions`; KIP-664.
 """
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from broker.transactions.state import TxnSnapshot
 from protocol.api.describe_transactions import (
     DescribeTransactionsRequest,
@@ -12,7 +12,7 @@ from protocol.api.describe_transactions import (
     TransactionState,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps
+from storage.disk.steps import Steps
 
 
 def handle(

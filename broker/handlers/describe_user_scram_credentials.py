@@ -8,7 +8,7 @@ Source: KIP-554; Kafka `ScramPublisher`, `KafkaApis.handleDescribeUserScramCrede
 
 from collections import Counter
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,

@@ -8,7 +8,7 @@ Source: KIP-183, KIP-460; Kafka `ReplicationControlManager.electLeaders`.
 
 from functools import partial
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -16,7 +16,7 @@ from protocol.api.elect_leaders import (
     ReplicaElectionResult,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps, each
+from storage.disk.steps import Steps, each
 
 _ELECTION_TYPES = (0, 1)
 _TYPES_SINCE = 1

@@ -10,8 +10,8 @@ Source: Kafka `TransactionCoordinator.handleEndTransaction`; KIP-98.
 Read next: `broker.transactions.coordinator`.
 """
 
-from broker.context import Context, RequestContext
-from broker.pending import Pending
+from broker.requests.context import Context, RequestContext
+from broker.requests.pending import Pending
 from protocol.api.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.error_codes import ErrorCode
 

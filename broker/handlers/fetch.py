@@ -1,15 +1,15 @@
 """Fetch (key 1, versions 0-18): read batches, waiting for them if the client wants to.
 
-    plan     which partitions, by session or by name        `broker.fetch_sessions`
-    read     each of them under the byte limits             `broker.fetch_read`
+    plan     which partitions, by session or by name        `broker.fetch.sessions`
+    read     each of them under the byte limits             `broker.requests.fetch_read`
     enough?  min_bytes reached, an error anywhere,
              nothing to wait for: answer
-    else     park until the high watermarks have moved      `broker.fetch_waiters`
+    else     park until the high watermarks have moved      `broker.fetch.waiters`
              far enough or max_wait is over, read again
 
 An answer that reaches the end of what may be shown waits for records that were acknowledged before
-the fetch came and are not durable yet (`broker.commit_wait`); what is acknowledged later does not
-hold it up.
+the fetch came and are not durable yet (`broker.requests.commit_wait`); what is acknowledged later
+does not hold it up.
 
 A full answer carries every partition asked for, empty ones too (Java and kafka-python wait for them
 for ever); an incremental one carries those with records, an error, or a high watermark or log start
@@ -24,14 +24,14 @@ Source: Kafka `KafkaApis.handleFetchRequest`, `DelayedFetch`; KIP-74, KIP-227, K
 
 from typing import TYPE_CHECKING
 
-from broker.commit_wait import CommitWait
-from broker.context import Context, RequestContext
 from broker.errors import BrokerError
-from broker.fetch_read import PARTITION_BYTES_MAX, FetchReader
-from broker.fetch_sessions import FetchPlan, FetchTarget
-from broker.fetch_waiters import FetchWaiter
-from broker.pending import Pending
-from broker.turns import Work
+from broker.fetch.sessions import FetchPlan, FetchTarget
+from broker.fetch.waiters import FetchWaiter
+from broker.requests.commit_wait import CommitWait
+from broker.requests.context import Context, RequestContext
+from broker.requests.fetch_read import PARTITION_BYTES_MAX, FetchReader
+from broker.requests.pending import Pending
+from broker.requests.turns import Work
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -39,10 +39,10 @@ from protocol.api.fetch import (
     PartitionData,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps
+from storage.disk.steps import Steps
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from storage.log.log import Log
 
 _ISOLATION_LEVELS = (0, 1)
 

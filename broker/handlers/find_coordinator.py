@@ -12,14 +12,14 @@ Source: Kafka `KafkaApis.handleFindCoordinatorRequest`.
 
 from functools import partial
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps, each
+from storage.disk.steps import Steps, each
 
 _MANY_KEYS_SINCE = 4
 _TRANSACTION = 1

@@ -2,10 +2,10 @@
 
 Versions: v1 throttle time, v3 static membership, v4 flexible.
 
-Source: Kafka `GroupCoordinatorService.heartbeat`. Read next: `broker.groups.group`.
+Source: Kafka `GroupCoordinatorService.heartbeat`. Read next: `broker.groups.classic.group`.
 """
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 

@@ -7,9 +7,9 @@ Source: KIP-339; Kafka `ConfigAdminManager`.
 
 from collections import Counter
 
-from broker.config_resources import Resource, change
-from broker.context import Context, RequestContext
 from broker.errors import InvalidRequest
+from broker.requests.config_resources import Resource, change
+from broker.requests.context import Context, RequestContext
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,

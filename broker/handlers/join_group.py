@@ -8,12 +8,12 @@ flexible, v7 protocol type and nullable protocol name in the answer (KIP-559), v
 leader may be told to skip the assignment (KIP-814).
 
 Source: Kafka `GroupCoordinatorService.joinGroup`, `JoinGroupRequest`.
-Read next: `broker.groups.group`.
+Read next: `broker.groups.classic.group`.
 """
 
-from broker.context import Context, RequestContext
-from broker.groups.values import JoinAnswer, JoinRequest
-from broker.pending import Pending
+from broker.groups.classic.values import JoinAnswer, JoinRequest
+from broker.requests.context import Context, RequestContext
+from broker.requests.pending import Pending
 from protocol.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 _MEMBER_ID_REQUIRED_SINCE = 4

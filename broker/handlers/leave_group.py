@@ -5,10 +5,10 @@ member has its own error, and a static member may be named by its instance id al
 
 Versions: v1 throttle time, v3 many members (KIP-345), v4 flexible, v5 reason.
 
-Source: Kafka `GroupCoordinatorService.leaveGroup`. Read next: `broker.groups.group`.
+Source: Kafka `GroupCoordinatorService.leaveGroup`. Read next: `broker.groups.classic.group`.
 """
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from protocol.error_codes import ErrorCode
 

@@ -9,8 +9,8 @@ Source: KIP-714, KIP-1142; Kafka `KafkaApis.handleListConfigResources`.
 
 from collections.abc import Iterator
 
-from broker.config_resources import ResourceType
-from broker.context import Context, RequestContext
+from broker.requests.config_resources import ResourceType
+from broker.requests.context import Context, RequestContext
 from protocol.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

@@ -8,10 +8,10 @@ Source: Kafka `GroupMetadataManager.listGroups`; KIP-518, KIP-848.
 
 from collections.abc import Iterator
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from storage.steps import Steps
+from storage.disk.steps import Steps
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"

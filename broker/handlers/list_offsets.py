@@ -11,8 +11,8 @@
 | -6        | the start of what waits for tiering: likewise        | 11    |
 
 A consumer's answer waits when it would lie below what was acknowledged already: the end, or "none"
-to a time that an acknowledged record may have reached (`broker.commit_wait`).  When the disk takes
-too long for that, OFFSET_NOT_AVAILABLE makes the client ask again.
+to a time that an acknowledged record may have reached (`broker.requests.commit_wait`).  When the
+disk takes too long for that, OFFSET_NOT_AVAILABLE makes the client ask again.
 
 Found: the record's own timestamp and offset.  Not found: (-1, -1) with no error.  Version 0 answers
 with a list of segment base offsets chosen by file age, as brokers before 0.10.1 did.
@@ -28,11 +28,11 @@ from collections import Counter
 from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from broker.changes import drive
-from broker.commit_wait import committed
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
 from broker.errors import InvalidRequest, UnsupportedByVersion
+from broker.requests.commit_wait import committed
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.changes import drive
 from protocol.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -42,12 +42,12 @@ from protocol.api.list_offsets import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
-from storage.log import Isolation
-from storage.steps import Steps
+from storage.disk.steps import Steps
+from storage.log.log import Isolation
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.lookup import TimestampOffset
+    from storage.log.log import Log
+    from storage.log.lookup import TimestampOffset
 
 LATEST = -1
 EARLIEST = -2

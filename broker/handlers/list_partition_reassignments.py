@@ -3,7 +3,7 @@
 Source: KIP-455; Kafka `ReplicationControlManager.listPartitionReassignments`.
 """
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -7,7 +7,7 @@ Source: Kafka `TransactionStateManager.listTransactionStates`; KIP-664.
 """
 
 from broker import patterns
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from broker.transactions.state import TxnSnapshot, TxnState
 from protocol.api.list_transactions import (
     ListTransactionsRequest,

@@ -26,12 +26,12 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from broker.changes import drive
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
 from broker.errors import TopicAlreadyExists
-from broker.topics import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name, is_internal
+from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.changes import drive
+from broker.topics.registry import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name, is_internal
 from protocol.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -41,11 +41,11 @@ from protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from protocol.error_codes import ErrorCode
-from storage.steps import Steps, each
+from storage.disk.steps import Steps, each
 
 if TYPE_CHECKING:
-    from storage.data_dir import Topic
-    from storage.log import Log
+    from storage.directory.data_dir import Topic
+    from storage.log.log import Log
 
 _NULL_MEANS_ALL_SINCE = 1
 _IDS_SINCE = 12

@@ -6,9 +6,9 @@ group without a name, which can have offsets, cannot lose single ones.
 Source: Kafka `OffsetMetadataManager.deleteOffsets`; KIP-496.
 """
 
-from broker.context import Context, RequestContext
-from broker.groups.offsets import TopicPartition
-from broker.pending import Pending
+from broker.groups.offsets.table import TopicPartition
+from broker.requests.context import Context, RequestContext
+from broker.requests.pending import Pending
 from protocol.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

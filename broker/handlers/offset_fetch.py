@@ -8,14 +8,14 @@ v7 `require_stable` (KIP-447), v8 many groups, v9 member and epoch of the new gr
 v10 topic ids.
 
 Source: Kafka `KafkaApis.handleOffsetFetchRequest`, `OffsetMetadataManager.fetchOffsets`.
-Read next: `broker.groups.offsets`.
+Read next: `broker.groups.offsets.table`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from broker.context import Context, RequestContext
-from broker.groups.offset_records import CommittedOffset
-from broker.topics import NO_TOPIC_ID
+from broker.groups.offsets.records import CommittedOffset
+from broker.requests.context import Context, RequestContext
+from broker.topics.registry import NO_TOPIC_ID
 from protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -28,7 +28,7 @@ from protocol.api.offset_fetch import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_LEADER_EPOCH, NO_OFFSET
-from storage.steps import Steps
+from storage.disk.steps import Steps
 
 _ALL_TOPICS_SINCE = 2
 _MANY_GROUPS_SINCE = 8

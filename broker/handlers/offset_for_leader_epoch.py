@@ -9,8 +9,8 @@ Source: KIP-101, KIP-279, KIP-320; Kafka `UnifiedLog.endOffsetForEpoch`.
 
 from functools import partial
 
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
 from protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -18,7 +18,7 @@ from protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from storage.steps import Steps, each
+from storage.disk.steps import Steps, each
 
 _UNDEFINED_EPOCH = -1
 

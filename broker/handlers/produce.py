@@ -19,7 +19,7 @@ transactional batches and no others.
 
 What is quick is done at once.  A batch that decompresses to much, or has to be written anew, is
 examined in the side thread, after those before it and before those behind it; offsets are given in
-the loop thread.  What a request may decompress to in all is bounded (`storage.opening`).
+the loop thread.  What a request may decompress to in all is bounded (`storage.append.opening`).
 
 Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly one v2 batch per
 partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v11
@@ -32,20 +32,20 @@ Differs from Kafka:
 * null records are refused with INVALID_RECORD; there such a request gets no answer.
 
 Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; KIP-32, KIP-467.
-Read next: `storage.append` for what is checked, `broker.group_commit` for the wait.
+Read next: `storage.append.plan` for what is checked, `broker.group_commit` for the wait.
 """
 
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.clock import TimerHandle
-from broker.commit_wait import PATIENCE_MS
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
+from broker.clocks.clock import TimerHandle
 from broker.errors import ConnectionMustClose, InternalTopic
-from broker.pending import Pending
-from broker.topics import is_internal
+from broker.requests.commit_wait import PATIENCE_MS
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.requests.pending import Pending
+from broker.topics.registry import is_internal
 from broker.transactions.entry import transactional_producer
 from broker.transactions.state import ProducerIdAndEpoch, TopicPartition, refusal_of_a_write
 from protocol.api.produce import (
@@ -59,13 +59,13 @@ from protocol.api.produce import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
-from storage.append import examine_append
+from storage.append.opening import Opening
+from storage.append.plan import examine_append
+from storage.disk.steps import Steps, off_loop
 from storage.errors import AppendRejected, StorageError, StorageFailed, TooMuchAtOnce
-from storage.opening import Opening
-from storage.steps import Steps, off_loop
 
 if TYPE_CHECKING:
-    from storage.log import AppendResult, Log
+    from storage.log.log import AppendResult, Log
 
 ACKS_NONE = 0
 ACKS_WRITTEN = 1

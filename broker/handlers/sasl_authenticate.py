@@ -5,7 +5,7 @@ kafkajs looks for this key in the list of APIs before it decides how to speak SA
 Source: KIP-152; Kafka `KafkaApis.handleSaslAuthenticateRequest`.
 """
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.error_codes import ErrorCode
 

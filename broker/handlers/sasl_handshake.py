@@ -6,7 +6,7 @@ authenticate.
 Source: KIP-43, KIP-152; Kafka `KafkaApis.handleSaslHandshakeRequest`.
 """
 
-from broker.context import Context, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol.error_codes import ErrorCode
 

@@ -6,12 +6,12 @@ durable. An assignment that does not exist is zero bytes, never null.
 Versions: v1 throttle time, v3 static membership, v4 flexible, v5 protocol type and name are
 checked and echoed (KIP-559).
 
-Source: Kafka `GroupCoordinatorService.syncGroup`. Read next: `broker.groups.group`.
+Source: Kafka `GroupCoordinatorService.syncGroup`. Read next: `broker.groups.classic.group`.
 """
 
-from broker.context import Context, RequestContext
-from broker.groups.values import SyncAnswer, SyncRequest
-from broker.pending import Pending
+from broker.groups.classic.values import SyncAnswer, SyncRequest
+from broker.requests.context import Context, RequestContext
+from broker.requests.pending import Pending
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.error_codes import ErrorCode
 

@@ -8,14 +8,14 @@ TRANSACTION_ABORTABLE, v5 transaction version 2: the group joins the transaction
 
 Source: Kafka `KafkaApis.handleTxnOffsetCommitRequest`,
 `OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447. Read next:
-`broker.groups.commits`.
+`broker.groups.offsets.commits`.
 """
 
-from broker.context import Context, RequestContext
-from broker.groups.commits import OffsetCommit
-from broker.groups.offset_records import CommittedOffset
-from broker.groups.offsets import TopicPartition
-from broker.pending import Pending
+from broker.groups.offsets.commits import OffsetCommit
+from broker.groups.offsets.records import CommittedOffset
+from broker.groups.offsets.table import TopicPartition
+from broker.requests.context import Context, RequestContext
+from broker.requests.pending import Pending
 from broker.transactions.state import refusal_of_a_write
 from protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -9,8 +9,8 @@ Versions: v1 the kind of upgrade, v2 no results per feature.
 Source: KIP-584, KIP-1022; Kafka `FeatureControlManager.updateFeatures`.
 """
 
-from broker.context import Context, RequestContext
-from broker.features import FINALIZED
+from broker.requests.context import Context, RequestContext
+from broker.requests.features import FINALIZED
 from protocol.api.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

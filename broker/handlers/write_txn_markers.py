@@ -14,9 +14,9 @@ Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`; KIP-98, KIP-664.
 
 from functools import partial
 
-from broker.context import Context, RequestContext
-from broker.error_mapping import REFUSALS, error_code
-from broker.pending import Pending
+from broker.requests.context import Context, RequestContext
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.requests.pending import Pending
 from broker.transactions.state import TopicPartition
 from protocol.api.write_txn_markers import (
     WritableTxnMarker,

@@ -33,7 +33,7 @@ from broker.coordinator_services import CoordinatorServices
 from broker.errors import UnknownTopicOrPartition
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import InternalTopic
-from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.topics.registry import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.transactions import records, state
 from broker.transactions.entry import Admission, Answer, Entry
 from broker.transactions.producer_ids import ProducerIds
@@ -51,7 +51,7 @@ from protocol.records.builder import build_end_txn_marker
 from protocol.stored.codec import UnknownRecord
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from storage.log.log import Log
 
 logger = logging.getLogger("tidelog.broker.transactions.coordinator")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.topics import TopicRegistry
+from broker.topics.registry import TopicRegistry
 
 BLOCK_SIZE: Final = 1000
 

@@ -7,7 +7,7 @@ start, moved on by the monotonic clock.
 
 from __future__ import annotations
 
-from broker.clock import Clock
+from broker.clocks.clock import Clock
 
 
 class SteadyTime:

@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from client.times import MS_PER_DAY
-from pipeline.cluster import EARLIEST, Cluster, FoundOffset
 from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict, NotShared
 from pipeline.jobs.files import (
     WrittenFile,
@@ -51,11 +50,12 @@ from pipeline.jobs.lake import LAKES, Lake
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.plan import describe_plan
 from pipeline.jobs.spreading import run_tasks
-from pipeline.journal import Journal
-from pipeline.offsets import ReadPlan, plan_tasks, resolve, resolve_starts
-from pipeline.options import SourceOptions, TopicPartition, parse_source_options
-from pipeline.pruning import Pruned
-from pipeline.splits import OffsetRange
+from pipeline.net.cluster import EARLIEST, Cluster, FoundOffset
+from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
+from pipeline.plan.journal import Journal
+from pipeline.plan.offsets import ReadPlan, plan_tasks, resolve, resolve_starts
+from pipeline.plan.pruning import Pruned
+from pipeline.plan.splits import OffsetRange
 from protocol.records.layout import INT64_MAX, INT64_MIN, NO_TIMESTAMP
 
 if TYPE_CHECKING:

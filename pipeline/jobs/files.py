@@ -36,13 +36,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.batches import COLUMN_TYPES, DecodeRules
-from pipeline.cluster import Cluster
 from pipeline.errors import NotShared
-from pipeline.journal import sync_directory
-from pipeline.options import SourceOptions
-from pipeline.segments import read_range
-from pipeline.splits import OffsetRange
+from pipeline.net.cluster import Cluster
+from pipeline.options.options import SourceOptions
+from pipeline.plan.journal import sync_directory
+from pipeline.plan.segments import read_range
+from pipeline.plan.splits import OffsetRange
+from pipeline.records.batches import COLUMN_TYPES, DecodeRules
 from protocol.records.layout import NO_TIMESTAMP
 
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -22,8 +22,8 @@ import pyarrow as pa
 from client.times import UTC, format_time
 from pipeline.errors import BadOptions
 from pipeline.jobs.files import FILE_SCHEMA, WrittenFile
-from pipeline.journal import Journal
-from pipeline.option_reader import local_path
+from pipeline.options.reader import local_path
+from pipeline.plan.journal import Journal
 
 APPLICATION: Final = "tidelog-archive"
 """What a table's log calls us, before the archive's own id."""

@@ -5,7 +5,7 @@ day takes as long as a year: offsets before the window cost nothing on any broke
 do, unless the statistics of segments (`readFrom=hybrid`, `segments.statistics`) or `maxLateness`
 say that none of them is early.
 
-Read next: `pipeline.pruning`.
+Read next: `pipeline.plan.pruning`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.cluster import EARLIEST, LATEST, Cluster
 from pipeline.jobs.outcome import JobCode, Outcome
-from pipeline.offsets import ReadPlan
-from pipeline.options import TopicPartition
-from pipeline.splits import OffsetRange
+from pipeline.net.cluster import EARLIEST, LATEST, Cluster
+from pipeline.options.options import TopicPartition
+from pipeline.plan.offsets import ReadPlan
+from pipeline.plan.splits import OffsetRange
 
 
 def describe_plan(

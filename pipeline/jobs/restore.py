@@ -7,7 +7,7 @@ that died is simply started again.
 Two things would quietly undo a restore, so they are refused unless forced: a topic that stamps
 records itself (LogAppendTime), and a retention that would delete the restored records at once.
 
-Read next: `pipeline.sink`, `archive`.
+Read next: `pipeline.spark.sink`, `archive`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from client.times import UTC, format_time
-from pipeline.cluster import Cluster, check
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.files import WrittenFile, parse_file
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.journal import Journal
-from pipeline.marks import MARK_PREFIX, committed
-from pipeline.option_reader import is_address, local_path, spark_path
-from pipeline.options import SinkOptions, TopicChoice, parse_sink_options
-from pipeline.session import by_partition
+from pipeline.net.cluster import Cluster, check
+from pipeline.net.marks import MARK_PREFIX, committed
+from pipeline.options.options import SinkOptions, TopicChoice, parse_sink_options
+from pipeline.options.reader import is_address, local_path, spark_path
+from pipeline.plan.journal import Journal
+from pipeline.spark.session import by_partition
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 if TYPE_CHECKING:

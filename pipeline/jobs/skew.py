@@ -7,7 +7,7 @@ in the future, and a guess whether the numbers are in milliseconds at all.
 *Lateness* of a record is how much older it is than the youngest record before it in its partition.
 It is computed in the workers, one partition each, in order of offsets; only counts come back.
 
-Read next: `pipeline.reading`.
+Read next: `pipeline.plan.reading`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from client.times import UTC, find_unit_mistake, format_time
-from pipeline.batches import DecodeRules
-from pipeline.cluster import Cluster
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.plan import describe_plan
 from pipeline.jobs.spreading import run_tasks
-from pipeline.offsets import plan_batch
-from pipeline.option_reader import spark_path
-from pipeline.options import SourceOptions, parse_source_options
-from pipeline.segments import read_range
-from pipeline.splits import OffsetRange
+from pipeline.net.cluster import Cluster
+from pipeline.options.options import SourceOptions, parse_source_options
+from pipeline.options.reader import spark_path
+from pipeline.plan.offsets import plan_batch
+from pipeline.plan.segments import read_range
+from pipeline.plan.splits import OffsetRange
+from pipeline.records.batches import DecodeRules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ first record younger than its youngest, less the overlap.
 Refused: a target topic that stamps records itself, since its times mean something else; a
 partition whose next record has no time. Nothing is committed unless asked.
 
-Source: KIP-382 (what MirrorMaker does with markers instead). Read next: `pipeline.marks`.
+Source: KIP-382 (what MirrorMaker does with markers instead). Read next: `pipeline.net.marks`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any, Final
 import pyarrow as pa
 
 from client.times import UTC, format_time
-from pipeline.batches import DecodeRules
-from pipeline.by_time import first_bounds, youngest_ms
-from pipeline.cluster import EARLIEST, LATEST, Cluster
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.restore import topic_settings
-from pipeline.marks import commit, committed
-from pipeline.option_reader import OptionReader
-from pipeline.options import ConnectionOptions, TopicPartition, parse_connection
-from pipeline.reading import RangeReader
-from pipeline.splits import OffsetRange
+from pipeline.net.cluster import EARLIEST, LATEST, Cluster
+from pipeline.net.marks import commit, committed
+from pipeline.options.options import ConnectionOptions, TopicPartition, parse_connection
+from pipeline.options.reader import OptionReader
+from pipeline.plan.by_time import first_bounds, youngest_ms
+from pipeline.plan.reading import RangeReader
+from pipeline.plan.splits import OffsetRange
+from pipeline.records.batches import DecodeRules
 from protocol.records.layout import NO_TIMESTAMP
 
 _FETCH_BYTES: Final = 64 * 1024

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Final
 
 from protocol.api_keys import ApiKey
+from protocol.declare.primitives import Direction
 from protocol.errors import UnsupportedVersion
-from protocol.primitives import Direction
 
 NOT_DECLARED: Final = frozenset(
     {

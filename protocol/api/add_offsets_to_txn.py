@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, int16, int32, int64, message, string
+from protocol.declare.primitives import Direction, int16, int32, int64, message, string
 
 
 @message(ApiKey.ADD_OFFSETS_TO_TXN, Direction.REQUEST, max_version=4, flexible_since=3)

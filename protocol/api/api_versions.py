@@ -19,7 +19,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, array, boolean, int16, int32, int64, message, string
+from protocol.declare.primitives import (
+    Direction,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+)
 
 
 @message(ApiKey.API_VERSIONS, Direction.REQUEST, max_version=4, flexible_since=3)

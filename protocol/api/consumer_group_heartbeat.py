@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import (
+from protocol.declare.primitives import (
     INT32,
     STRING,
     Direction,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, array, int16, int32, int64, message, string
+from protocol.declare.primitives import Direction, array, int16, int32, int64, message, string
 
 
 @dataclass(slots=True, kw_only=True)

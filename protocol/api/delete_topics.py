@@ -18,7 +18,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import STRING, Direction, array, int16, int32, message, string, uuid
+from protocol.declare.primitives import (
+    STRING,
+    Direction,
+    array,
+    int16,
+    int32,
+    message,
+    string,
+    uuid,
+)
 
 
 @dataclass(slots=True, kw_only=True)

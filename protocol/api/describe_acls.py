@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, array, int8, int16, int32, message, string
+from protocol.declare.primitives import Direction, array, int8, int16, int32, message, string
 
 
 @message(ApiKey.DESCRIBE_ACLS, Direction.REQUEST, max_version=3, flexible_since=2)

@@ -14,7 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, array, boolean, int8, int16, int32, message, string
+from protocol.declare.primitives import (
+    Direction,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    message,
+    string,
+)
 
 
 @message(ApiKey.DESCRIBE_CLUSTER, Direction.REQUEST, max_version=2, flexible_since=0)

@@ -12,7 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import INT32, Direction, array, int16, int32, int64, message, string
+from protocol.declare.primitives import (
+    INT32,
+    Direction,
+    array,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,7 +17,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, array, int16, int32, int64, message, string, uint16, uuid
+from protocol.declare.primitives import (
+    Direction,
+    array,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    uint16,
+    uuid,
+)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import INT32, Direction, array, int8, int16, int32, message, string
+from protocol.declare.primitives import INT32, Direction, array, int8, int16, int32, message, string
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, boolean, int16, int32, int64, message, string
+from protocol.declare.primitives import Direction, boolean, int16, int32, int64, message, string
 
 
 @message(ApiKey.END_TXN, Direction.REQUEST, max_version=5, flexible_since=3)

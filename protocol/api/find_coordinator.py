@@ -18,7 +18,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import STRING, Direction, array, int8, int16, int32, message, string
+from protocol.declare.primitives import (
+    STRING,
+    Direction,
+    array,
+    int8,
+    int16,
+    int32,
+    message,
+    string,
+)
 
 
 @message(ApiKey.FIND_COORDINATOR, Direction.REQUEST, max_version=6, flexible_since=3)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, int16, int32, message, string
+from protocol.declare.primitives import Direction, int16, int32, message, string
 
 
 @message(ApiKey.HEARTBEAT, Direction.REQUEST, max_version=4, flexible_since=4)

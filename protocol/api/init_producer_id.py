@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, boolean, int16, int32, int64, message, string
+from protocol.declare.primitives import Direction, boolean, int16, int32, int64, message, string
 
 
 @message(ApiKey.INIT_PRODUCER_ID, Direction.REQUEST, max_version=6, flexible_since=2)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import INT8, Direction, array, int8, int16, int32, message, string
+from protocol.declare.primitives import INT8, Direction, array, int8, int16, int32, message, string
 
 
 @message(ApiKey.LIST_CONFIG_RESOURCES, Direction.REQUEST, max_version=1, flexible_since=0)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import STRING, Direction, array, int16, int32, message, string
+from protocol.declare.primitives import STRING, Direction, array, int16, int32, message, string
 
 
 @message(ApiKey.LIST_GROUPS, Direction.REQUEST, max_version=5, flexible_since=3)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, array, int16, int32, message, string
+from protocol.declare.primitives import Direction, array, int16, int32, message, string
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import Direction, binary, int16, int64, message, string
+from protocol.declare.primitives import Direction, binary, int16, int64, message, string
 
 
 @message(ApiKey.SASL_AUTHENTICATE, Direction.REQUEST, max_version=2, flexible_since=2)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
-from protocol.primitives import STRING, Direction, array, int16, message, string
+from protocol.declare.primitives import STRING, Direction, array, int16, message, string
 
 
 @message(ApiKey.SASL_HANDSHAKE, Direction.REQUEST, max_version=1)

@@ -2,7 +2,7 @@
 
 A batch is borrowed, never copied: the view remembers a buffer and a position and unpacks the
 61-byte header once. It refuses to know records (see `record`), other magics (see `legacy`) and
-whether the content is allowed (see `storage.append`).
+whether the content is allowed (see `storage.append.plan`).
 
 Invariant: after any method that rewrites bytes, the unpacked attributes and the bytes agree, and
 the CRC is right if it was right before. What may be rewritten is what Kafka's broker rewrites:

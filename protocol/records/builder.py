@@ -3,7 +3,7 @@
 Used by the client, by conversion and compaction, and by the broker for its own topics. It always
 builds into fresh memory and knows no limits: how large a batch may become is the caller's policy.
 
-Invariant: what is built passes every check that `storage.append` makes of a client's batch, as
+Invariant: what is built passes every check that `storage.append.plan` makes of a client's batch, as
 long as the timestamps are -1 or more. The base timestamp is that of the first record, as Kafka's
 builder has it, so equal records give equal bytes.
 

@@ -1,6 +1,6 @@
 """Conversion to older magics, for consumers of Kafka 0.8 to 0.10; entry by entry on log bytes.
 
-What producers of that time send is converted when it is appended (`storage.append`).
+What producers of that time send is converted when it is appended (`storage.append.plan`).
 
 | entry                         | becomes                                              |
 |-------------------------------|------------------------------------------------------|

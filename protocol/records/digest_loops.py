@@ -12,7 +12,7 @@ It reads the fields that it needs by itself: C functions cannot be shared betwee
 have to run uncompiled. What counts as an entry is `entry_loops`'s definition, and a test holds the
 two against each other.
 
-Source: Kafka `LogSegment.recover`. Read next: `entry_loops`, `storage.segment_scan`.
+Source: Kafka `LogSegment.recover`. Read next: `entry_loops`, `storage.segment.scan`.
 """
 
 from __future__ import annotations

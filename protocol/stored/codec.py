@@ -2,8 +2,8 @@
 
 A key or value of an internal topic is an int16 version and a body; a record of the metadata log is
 a frame version, a kind and a version, each an unsigned varint, and a body. Bodies are declared with
-`protocol.primitives` and go through the compiled codec. Bytes after a complete body are ignored:
-that is how Kafka's formats of group members are extended.
+`protocol.declare.primitives` and go through the compiled codec. Bytes after a complete body are
+ignored: that is how Kafka's formats of group members are extended.
 
 Source: KIP-482; Kafka ``MessageUtil.toVersionPrefixedBytes``, ``MetadataRecordSerde``.
 Read next: `protocol.stored.group_log`.
@@ -14,8 +14,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, TypeVar
 
-from protocol.primitives import DECODE_FAULTS, Buffer, Decoder, Encoder, stored_spec
-from protocol.varint import decode_unsigned, encode_unsigned
+from protocol.declare.primitives import DECODE_FAULTS, Buffer, Decoder, Encoder, stored_spec
+from protocol.declare.varint import decode_unsigned, encode_unsigned
 
 _VERSION: Final = struct.Struct(">h")
 _FRAME_VERSION: Final = 1
@@ -106,7 +106,7 @@ def _body(record: Any, version: int) -> bytes:
 def _decoder(cls: type, version: int) -> Decoder:
     known = _decoders.get((cls, version))
     if known is None:
-        from protocol import compiled  # Brings construct, which a start can do without.
+        from protocol.declare import compiled  # Brings construct, which a start can do without.
 
         known = _decoders[cls, version] = compiled.write_decoder(cls, version)
     return known
@@ -115,7 +115,7 @@ def _decoder(cls: type, version: int) -> Decoder:
 def _encoder(cls: type, version: int) -> Encoder:
     known = _encoders.get((cls, version))
     if known is None:
-        from protocol import compiled
+        from protocol.declare import compiled
 
         known = _encoders[cls, version] = compiled.write_encoder(cls, version)
     return known

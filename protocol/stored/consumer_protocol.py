@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.primitives import INT32, STRING, array, binary, int32, stored, string
+from protocol.declare.primitives import INT32, STRING, array, binary, int32, stored, string
 from protocol.stored.codec import UnknownRecord, decode_body, encode, version_of
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.primitives import array, binary, int32, int64, stored, string, uuid
+from protocol.declare.primitives import array, binary, int32, int64, stored, string, uuid
 
 OFFSET_COMMIT_KEY: Final = 1
 GROUP_METADATA_KEY: Final = 2

@@ -16,14 +16,25 @@ Fields that nothing here needs are declared as far as they stand before one that
 they are written; unknown tags are skipped.
 
 Source: KIP-631, KIP-858, KIP-966; Kafka ``metadata/src/main/resources/common/metadata``.
-Read next: `storage.kraft_records`.
+Read next: `storage.kafka.kraft_records`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.primitives import INT32, UUID, array, int8, int16, int32, int64, stored, string, uuid
+from protocol.declare.primitives import (
+    INT32,
+    UUID,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    stored,
+    string,
+    uuid,
+)
 
 
 @stored(max_version=0, flexible_since=0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.primitives import INT32, array, int8, int16, int32, int64, stored, string
+from protocol.declare.primitives import INT32, array, int8, int16, int32, int64, stored, string
 
 
 @stored(max_version=0)

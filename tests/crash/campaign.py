@@ -18,9 +18,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from storage.disk.power_loss import Survival
+from storage.disk.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
 from storage.errors import DataDirError
-from storage.power_loss import Survival
-from storage.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
 from tests.crash.checker import check, open_directory
 from tests.crash.workload import Promises, Workload
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import iter_records, scan_entries
-from storage.data_dir import DataDir, Topic
+from storage.audit.fsck import audit
+from storage.directory.data_dir import DataDir, Topic
+from storage.disk.power_loss import Survival
+from storage.disk.simulated_disk import SimulatedDisk
 from storage.errors import DataDirError, StorageError
-from storage.fsck import audit
-from storage.log import Isolation, Log
-from storage.power_loss import Survival
-from storage.simulated_disk import SimulatedDisk
+from storage.log.log import Isolation, Log
 from tests.crash.workload import (
     CONFIG,
     NOW_MS,

@@ -33,12 +33,12 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import NO_TIMESTAMP, Codec
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
+from storage.disk.files import RealFiles
+from storage.disk.steps import OffLoop, Steps
 from storage.errors import StorageError
-from storage.files import RealFiles
-from storage.flush import FlushTicket
-from storage.log import Isolation, Log
-from storage.recovery import open_log
-from storage.steps import OffLoop, Steps
+from storage.log.flush import FlushTicket
+from storage.log.log import Isolation, Log
+from storage.recovery.recovery import open_log
 from tests.support.logs import config
 
 START_MS = 1_700_000_000_000

@@ -37,8 +37,8 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from storage.files import RealFiles
-from storage.fsck import audit
+from storage.audit.fsck import audit
+from storage.disk.files import RealFiles
 from tests.crash.client_load import (
     Load,
     Records,

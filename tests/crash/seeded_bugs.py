@@ -10,30 +10,21 @@ from typing import Any
 
 import pytest
 
-from storage import (
-    checkpoints,
-    compaction,
-    compaction_filter,
-    compaction_plan,
-    data_dir,
-    data_dir_start,
-    files,
-    flush,
-    log,
-    loss,
-    manifest,
-    metadata_journal,
-    offset_index,
-    partition_directories,
-    producer_snapshots,
-    producer_state,
-    recovery,
-    segment_scan,
-    segmented_log,
-    simulated_disk,
-    swap,
-    time_index,
+from storage.directory import (
+    claim as data_dir_start,
 )
+from storage.directory import (
+    data_dir,
+    metadata_journal,
+    partition_directories,
+)
+from storage.disk import checkpoints, files, simulated_disk
+from storage.log import compaction, compaction_filter, compaction_plan, flush, log, segmented_log
+from storage.producers import snapshots as producer_snapshots
+from storage.producers import state as producer_state
+from storage.recovery import loss, recovery
+from storage.segment import manifest, offset_index, swap, time_index
+from storage.segment import scan as segment_scan
 
 Patch = pytest.MonkeyPatch
 

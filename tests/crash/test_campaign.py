@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from storage.simulated_disk import Fault, Operation
+from storage.disk.simulated_disk import Fault, Operation
 from tests.crash.campaign import Tally, crash_states, fault_run, faults
 from tests.crash.seeded_bugs import BUGS
 

@@ -4,8 +4,8 @@ from contextlib import suppress
 
 import pytest
 
-from storage.power_loss import Survival
-from storage.simulated_disk import CHANGES, Operation, PowerCut
+from storage.disk.power_loss import Survival
+from storage.disk.simulated_disk import CHANGES, Operation, PowerCut
 from tests.support.logs import DIRECTORY, LogHarness
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING
 
-from storage.files import RealFiles
-from storage.fsck import Severity, audit
+from storage.audit.fsck import Severity, audit
+from storage.disk.files import RealFiles
 from tests.crash.client_load import PARTITIONS, Load, Records, create_topic, lost, read
 from tests.support.broker import BrokerProcess
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from storage.lookup import TimeLookup
-from storage.readable_log import ReadableLog
-from storage.segment_list import SegmentList
+from storage.log.lookup import TimeLookup
+from storage.log.readable_log import ReadableLog
+from storage.segment.segment_list import SegmentList
 from tests.crash.lookup_race import race
 from tests.crash.seeded_bugs import late_flush_ends_in_a_closed_segment
 

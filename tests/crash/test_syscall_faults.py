@@ -17,9 +17,9 @@ import pytest
 
 from config import load
 from protocol.error_codes import ErrorCode
-from storage.data_dir import DataDir
-from storage.files import RealFiles
-from storage.fsck import audit
+from storage.audit.fsck import audit
+from storage.directory.data_dir import DataDir
+from storage.disk.files import RealFiles
 from tests.crash.strace import attach, start_traced, why_unavailable
 from tests.support.broker import BrokerProcess, RawClient, batch, broker_process, broker_settings
 from tests.support.requests import create_topic, fetch, produce, values_of

@@ -1,8 +1,8 @@
 """Mutants of one module: small bugs planted one at a time, each of which a test must notice.
 
-`make mutants MODULE=storage/lookup.py` plants every mutant that mutmut can think of in that module
-and runs, for each, those of the module's tests that reach the mutated function. It prints the
-survivors as diffs: bugs that these tests would not have noticed.
+`make mutants MODULE=storage/log/lookup.py` plants every mutant that mutmut can think of in that
+module and runs, for each, those of the module's tests that reach the mutated function. It prints
+the survivors as diffs: bugs that these tests would not have noticed.
 
 Owns which tests answer for which module, and the directory in which mutmut works: links to the
 packages and a `pyproject.toml` of its own in `build/mutants`, so that the checkout stays as it is,
@@ -108,7 +108,7 @@ def report(work: Path, module: str) -> int:
 def main() -> None:
     """Run the mutants of one module and report them; status 1 when one survives."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
-    parser.add_argument("module", help="for instance storage/lookup.py")
+    parser.add_argument("module", help="for instance storage/log/lookup.py")
     parser.add_argument("--sample", type=int, help="this many mutants instead of all")
     parser.add_argument("--survivors", action="store_true", help="only what survived last time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())

@@ -28,7 +28,7 @@ from protocol.api.delete_topics import DeleteTopicsRequest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.cluster import Cluster
+    from pipeline.net.cluster import Cluster
 
 # Without the extra there is nothing to collect here; `make spark-test` installs it.
 collect_ignore_glob = [] if find_spec("pyspark") else ["*"]
@@ -87,15 +87,15 @@ class Broker:
         return name
 
     def cluster(self) -> Cluster:
-        from pipeline.cluster import Cluster
-        from pipeline.options import parse_sink_options
+        from pipeline.net.cluster import Cluster
+        from pipeline.options.options import parse_sink_options
 
         return Cluster(parse_sink_options({**self.options, "topic": "x"}).connection)
 
     def ends(self, topic: str, *, read_committed: bool = False) -> list[int]:
         """The ends of all partitions of `topic`."""
-        from pipeline.cluster import LATEST
-        from pipeline.options import TopicChoice
+        from pipeline.net.cluster import LATEST
+        from pipeline.options.options import TopicChoice
 
         with self.cluster() as cluster:
             partitions = cluster.partitions(TopicChoice(names=(topic,)))
@@ -154,8 +154,8 @@ class Broker:
         **options: str,
     ) -> None:
         """Append `count` records with values v0, v1, ... a step of time apart."""
-        from pipeline.options import parse_sink_options
-        from pipeline.producing import TaskProducer
+        from pipeline.net.producing import TaskProducer
+        from pipeline.options.options import parse_sink_options
 
         parsed = parse_sink_options({**self.options, "topic": topic, **options})
         with self.cluster() as cluster:
@@ -195,7 +195,7 @@ def source_format() -> str:
 
 @pytest.fixture(scope="session")
 def spark(spark_settings: dict[str, str]) -> Iterator[SparkSession]:
-    from pipeline.session import session as make_session
+    from pipeline.spark.session import session as make_session
 
     # Two tries for a task: what fails once must not fail a query, and the tests kill tasks.
     running = make_session("local[2,2]", settings=spark_settings)

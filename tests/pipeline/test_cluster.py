@@ -25,7 +25,7 @@ LAUNCHER = "tidelog-spark-job.py"
 SCRIPT = """
 import json, sys
 from pipeline.jobs.archive import ArchiveSettings, archive
-from pipeline.session import by_partition, session
+from pipeline.spark.session import by_partition, session
 bootstrap, origin, copy, folder = sys.argv[1:]
 spark = session(
     "local-cluster[2,1,900]",
@@ -72,7 +72,7 @@ def spark_home() -> Path:
 @pytest.fixture
 def master(spark_home: Path, tmp_path: Path) -> Iterator[str]:
     """The address of a standalone master with two workers of one core each, all on loopback."""
-    from pipeline.session import prepare_environment
+    from pipeline.spark.session import prepare_environment
 
     prepare_environment()
     port, *pages = free_ports(4)

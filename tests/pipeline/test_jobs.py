@@ -18,10 +18,10 @@ from pipeline.jobs.outcome import JobCode
 from pipeline.jobs.restore import RestoreSettings, read_archive, restore
 from pipeline.jobs.skew import SkewSettings, skew
 from pipeline.jobs.translate import TranslateSettings, translate
-from pipeline.journal import Journal
 from pipeline.launch import main
-from pipeline.marks import commit, committed
-from pipeline.session import by_partition
+from pipeline.net.marks import commit, committed
+from pipeline.plan.journal import Journal
+from pipeline.spark.session import by_partition
 from tests.pipeline.conftest import START_MS, Broker, expected, values
 
 

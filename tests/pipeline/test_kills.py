@@ -24,10 +24,10 @@ DRIVER = """
 import json, os, signal, sys
 from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.jobs.restore import read_archive
-from pipeline.options import parse_sink_options
-from pipeline.session import session
-from pipeline.sink import StreamWriter
-from pipeline.source import TidelogPushdownSource
+from pipeline.options.options import parse_sink_options
+from pipeline.spark.session import session
+from pipeline.spark.sink import StreamWriter
+from pipeline.spark.source import TidelogPushdownSource
 
 bootstrap, origin, copy, folder, fatal = sys.argv[1:]
 group = os.getpgid(0)

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pipeline.errors import DataLoss
-from pipeline.journal import Journal
-from pipeline.options import parse_source_options
-from pipeline.splits import OffsetRange
-from pipeline.stream import MicroBatchReader, parse_offset
+from pipeline.options.options import parse_source_options
+from pipeline.plan.journal import Journal
+from pipeline.plan.splits import OffsetRange
+from pipeline.spark.stream import MicroBatchReader, parse_offset
 from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json
 
 Run = Callable[..., list[tuple[int, int]]]

@@ -1,6 +1,7 @@
 """From options to offsets against a real broker, by Spark's `KafkaOffsetReaderSuite`; no session.
 
-That the numbers of `KafkaOffsetRangeCalculatorSuite` hold is in `tests.unit.pipeline.test_splits`.
+That the numbers of `KafkaOffsetRangeCalculatorSuite` hold is in
+`tests.unit.pipeline.plan.test_splits`.
 """
 
 import json
@@ -9,9 +10,9 @@ from typing import Any
 import pytest
 
 from pipeline.errors import BadOptions
-from pipeline.offsets import ReadPlan, plan_batch
-from pipeline.options import parse_source_options
-from pipeline.splits import OffsetRange
+from pipeline.options.options import parse_source_options
+from pipeline.plan.offsets import ReadPlan, plan_batch
+from pipeline.plan.splits import OffsetRange
 from tests.pipeline.conftest import START_MS, Broker, offsets_json
 
 pytestmark = pytest.mark.core
@@ -57,7 +58,7 @@ def test_ranges_of_several_topic_partitions_are_cut_to_min_partitions(
 
 def test_ranges_from_resolved_offsets_are_those_offsets(broker: Broker, topic: str) -> None:
     """What a streaming batch does: both ends are known, and only cut."""
-    from pipeline.stream import MicroBatchReader
+    from pipeline.spark.stream import MicroBatchReader
 
     named = {**broker.options, "subscribe": topic, "minPartitions": "4"}
     named["startingOffsets"] = offsets_json(topic, p0=0, p1=0, p2=0)
@@ -96,8 +97,8 @@ def test_isolation_level_decides_where_latest_is(
     broker: Broker, options: dict[str, str], end: int
 ) -> None:
     """Five records, then seven in a transaction that is open."""
-    from pipeline.options import parse_sink_options
-    from pipeline.producing import TaskProducer
+    from pipeline.net.producing import TaskProducer
+    from pipeline.options.options import parse_sink_options
 
     name = broker.topic(1)
     broker.produce(name, 0, 5)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.session import prepare_environment
+from pipeline.spark.session import prepare_environment
 from tests.pipeline.conftest import Broker
 
 SCRIPT = """

@@ -8,8 +8,8 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
 
 from pipeline.launch import main
-from pipeline.options import parse_sink_options
-from pipeline.producing import TaskProducer
+from pipeline.net.producing import TaskProducer
+from pipeline.options.options import parse_sink_options
 from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json, values
 
 pytestmark = pytest.mark.core

@@ -1,7 +1,7 @@
 """TLS and SASL for real: Tidelog behind a proxy that ends TLS, and Apache Kafka's own listeners.
 
 Tidelog itself speaks neither; the source does, for brokers behind such a proxy and for other
-clusters. `tests.unit.pipeline.test_wire` has the same against a few lines that play the broker.
+clusters. `tests.unit.pipeline.net.test_wire` has the same against a few lines that play the broker.
 """
 
 import socket
@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cluster import Cluster
 from pipeline.errors import BrokerRefused, BrokerUnreachable
-from pipeline.options import TopicChoice, parse_sink_options
-from pipeline.producing import TaskProducer
-from pipeline.session import by_partition
+from pipeline.net.cluster import Cluster
+from pipeline.net.producing import TaskProducer
+from pipeline.options.options import TopicChoice, parse_sink_options
+from pipeline.spark.session import by_partition
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.pipeline.conftest import START_MS, Broker, expected, values
 from tests.support.kafka_peer import KafkaPeer, free_ports, tool_command

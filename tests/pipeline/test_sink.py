@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.errors import BadOptions, Fenced, JournalConflict
-from pipeline.marks import MARK_PREFIX, committed
-from pipeline.options import parse_sink_options
-from pipeline.producing import Mark, TaskProducer
-from pipeline.session import by_partition
-from pipeline.sink import Batch, _write_once
+from pipeline.net.marks import MARK_PREFIX, committed
+from pipeline.net.producing import Mark, TaskProducer
+from pipeline.options.options import parse_sink_options
+from pipeline.spark.session import by_partition
+from pipeline.spark.sink import Batch, _write_once
 from tests.pipeline.conftest import START_MS, Broker, values
 
 FAILURES = (AnalysisException, PythonException)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.batches import DecodeRules
-from pipeline.cluster import Cluster
 from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.jobs.restore import RestoreSettings, restore
-from pipeline.offsets import plan_batch
-from pipeline.options import parse_sink_options, parse_source_options
-from pipeline.producing import TaskProducer
-from pipeline.reading import RangeReader
+from pipeline.net.cluster import Cluster
+from pipeline.net.producing import TaskProducer
+from pipeline.options.options import parse_sink_options, parse_source_options
+from pipeline.plan.offsets import plan_batch
+from pipeline.plan.reading import RangeReader
+from pipeline.records.batches import DecodeRules
 from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.pipeline.conftest import Broker, values
 from tests.support.kafka_peer import KafkaPeer

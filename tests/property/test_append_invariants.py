@@ -12,7 +12,7 @@ from protocol.records.layout import INT64_MAX, Codec, TimestampType
 from protocol.records.legacy import Message
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
-from storage.append import AppendRules, plan_append
+from storage.append.plan import AppendRules, plan_append
 from storage.errors import (
     InvalidRecord,
     InvalidTimestamp,

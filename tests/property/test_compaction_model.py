@@ -18,12 +18,12 @@ from hypothesis.stateful import (
 from protocol.records.builder import build_batch
 from protocol.records.layout import Codec
 from protocol.records.record import Record
+from storage.audit.partition import PartitionAudit
+from storage.disk.power_loss import Survival
+from storage.disk.steps import run_steps
 from storage.errors import CorruptLog
-from storage.flush import FlushTicket
-from storage.fsck_partition import PartitionAudit
-from storage.log import Isolation
-from storage.power_loss import Survival
-from storage.steps import run_steps
+from storage.log.flush import FlushTicket
+from storage.log.log import Isolation
 from tests.crash.seeded_bugs import late_flush_ends_in_a_closed_segment
 from tests.support.logs import LogHarness
 

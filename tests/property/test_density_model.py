@@ -5,9 +5,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.density import MS_PER_MINUTE
-from storage.fsck_partition import PartitionAudit
-from storage.power_loss import Survival
+from storage.audit.partition import PartitionAudit
+from storage.disk.power_loss import Survival
+from storage.segment.density import MS_PER_MINUTE
 from tests.support.log_model import ModelLog
 from tests.support.logs import LogHarness
 

@@ -7,10 +7,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import INT64_MAX, Codec
 from protocol.records.record import Record
-from storage.log import Isolation
-from storage.manifest import UNKNOWN_MINIMUM
-from storage.measure import measure_log
-from storage.steps import run_steps
+from storage.disk.steps import run_steps
+from storage.log.log import Isolation
+from storage.log.segment_stats import measure_log
+from storage.segment.manifest import UNKNOWN_MINIMUM
 from tests.support.log_model import ModelLog
 from tests.support.logs import LogHarness
 

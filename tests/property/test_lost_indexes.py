@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.file_names import (
+from storage.disk.file_names import (
     LOG_SUFFIX,
     MANIFEST_NAME,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
 )
-from storage.log import Isolation
-from storage.simulated_disk import SimulatedDisk
+from storage.disk.simulated_disk import SimulatedDisk
+from storage.log.log import Isolation
 from tests.support.logs import DIRECTORY, LogHarness
 
 OFFSET_ENTRY = struct.Struct(">ii")

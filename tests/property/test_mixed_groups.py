@@ -15,21 +15,16 @@ from typing import Any
 
 import pytest
 
-from broker.groups.consumer_values import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-)
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.embedded import parse_assignment, parse_subscription
-from broker.groups.values import (
+from broker.groups.classic.values import (
     JoinAnswer,
     JoinedMember,
     JoinRequest,
     SyncAnswer,
     SyncRequest,
 )
+from broker.groups.consumer.values import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatAnswer, HeartbeatRequest
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.embedded import parse_assignment, parse_subscription
 from client.assignors import Subscription
 from client.subscription import encode_subscription
 from client.types import TopicPartition

@@ -12,7 +12,7 @@ from protocol.records.layout import CRC_AT, LEGACY_CRC_AT, MAGIC_AT, UINT32, Cod
 from protocol.records.legacy import Message
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_checked, scan_entries
-from storage.append import AppendPlan, AppendRules, plan_append
+from storage.append.plan import AppendPlan, AppendRules, plan_append
 from storage.errors import AppendRejected
 
 RECORDS = [

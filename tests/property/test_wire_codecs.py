@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import compiled, registry, schema
-from protocol.errors import MalformedRequest
-from protocol.primitives import (
+from protocol import registry
+from protocol.declare import compiled, schema
+from protocol.declare.primitives import (
     DECODE_FAULTS,
     STRING,
     Decoder,
@@ -26,6 +26,7 @@ from protocol.primitives import (
     Variable,
     field_specs,
 )
+from protocol.errors import MalformedRequest
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
 _INTEGERS = {"b": 8, "h": 16, "i": 32, "q": 64}

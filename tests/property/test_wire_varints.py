@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import varint
+from protocol.declare import varint
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=3))

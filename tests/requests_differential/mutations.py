@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
-from protocol.primitives import (
+from protocol.declare.primitives import (
     BOOL,
     BYTES,
     FLOAT64,
@@ -28,12 +28,12 @@ from protocol.primitives import (
     Scalar,
     field_specs,
 )
+from protocol.declare.schema import Blob, MaybeStructure, Structure, structure
+from protocol.declare.schema import Sequence as Counted
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from protocol.registry import request_class
-from protocol.schema import Blob, MaybeStructure, Structure, structure
-from protocol.schema import Sequence as Counted
 from tests.requests_differential import good
 from tests.requests_differential.good import TOPIC_SETTINGS, Flavour, batch
 from tests.requests_differential.scene import OLD, OTHER_TOPIC, UNKNOWN_ID, Need, Scene

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from protocol.declare.primitives import RECORDS, UUID, ZERO_UUID, FieldSpec, field_specs
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
-from protocol.primitives import RECORDS, UUID, ZERO_UUID, FieldSpec, field_specs
 from protocol.records.scan import iter_records, scan_entries
 from tests.requests_differential.scene import Scene
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from storage.file_names import (
+from storage.disk.file_names import (
     DENSITY_SUFFIX,
     parse_partition_directory_name,
     parse_segment_file_name,
 )
-from storage.kraft_metadata import METADATA_DIRECTORY
+from storage.kafka.kraft_metadata import METADATA_DIRECTORY
 from tests.roundtrip.workload import GROUP, TXN_GROUP, probe_times
 from tests.support.kafka_peer import tool_command
 from tests.support.wire import READ_COMMITTED, Found, Seen, Wire

@@ -9,12 +9,12 @@ from config import load
 from protocol.records.builder import build_batch, build_end_txn_marker
 from protocol.records.layout import Codec
 from protocol.records.record import Record
-from storage.append import Origin
-from storage.data_dir import DataDir
-from storage.files import RealFiles
-from storage.fsck import audit_directory
-from storage.log import Log
-from storage.steps import run_steps
+from storage.append.plan import Origin
+from storage.audit.fsck import audit_directory
+from storage.directory.data_dir import DataDir
+from storage.disk.files import RealFiles
+from storage.disk.steps import run_steps
+from storage.log.log import Log
 from tests.roundtrip.judge import findings
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]

@@ -10,8 +10,8 @@ import pytest
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
-from storage.files import RealFiles
-from storage.fsck import audit_directory
+from storage.audit.fsck import audit_directory
+from storage.disk.files import RealFiles
 from tests.compat.brokers import TidelogProcess
 from tests.roundtrip import workload
 from tests.roundtrip.judge import differences, findings, metadata_problems, view

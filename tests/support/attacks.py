@@ -16,15 +16,15 @@ from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.declare.primitives import message_spec
+from protocol.declare.varint import encode_unsigned
 from protocol.headers import RequestHeader, encode_request_header
-from protocol.primitives import message_spec
 from protocol.records.builder import build_batch
 from protocol.records.checksums import crc32c
 from protocol.records.compression import compress
 from protocol.records.layout import ATTRIBUTES_AT, RECORDS_AT, Codec
 from protocol.records.record import Record
 from protocol.registry import encode_request
-from protocol.varint import encode_unsigned
 
 TOPIC: Final = "besieged"
 TOPICS: Final = 709

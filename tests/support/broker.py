@@ -18,12 +18,12 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from broker.clock import Clock
+from broker.clocks.clock import Clock
 from broker.node import Broker, ReadyInfo
 from config import load
+from protocol.declare.primitives import message_spec
 from protocol.frames import encode_frame
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from protocol.primitives import message_spec
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
 from protocol.registry import decode_response, encode_request

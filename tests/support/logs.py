@@ -13,12 +13,12 @@ from protocol.records.builder import build_batch, build_end_txn_marker, build_me
 from protocol.records.layout import Codec, TimestampType
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
-from storage.files import Files
-from storage.log import AppendResult, Isolation, Log, Origin
-from storage.power_loss import Survival
-from storage.recovery import open_log
-from storage.segment import Segment
-from storage.simulated_disk import SimulatedDisk
+from storage.disk.files import Files
+from storage.disk.power_loss import Survival
+from storage.disk.simulated_disk import SimulatedDisk
+from storage.log.log import AppendResult, Isolation, Log, Origin
+from storage.recovery.recovery import open_log
+from storage.segment.segment import Segment
 
 BROKER = load()
 DIRECTORY = "/data/t-0"

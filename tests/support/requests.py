@@ -24,7 +24,7 @@ from protocol.api.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from protocol.primitives import Buffer
+from protocol.declare.primitives import Buffer
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
 from tests.support.broker import RawClient

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from protocol.api_keys import SUPPORTED, ApiKey
+from protocol.declare.primitives import Direction
 from protocol.headers import RequestHeader, encode_request_header
-from protocol.primitives import Direction
 from protocol.registry import encode_request
-from storage.files import RealFiles
-from storage.fsck import audit
+from storage.audit.fsck import audit
+from storage.disk.files import RealFiles
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, list_offset, produce
 from tests.unit.protocol.samples import LAYOUTS, sample

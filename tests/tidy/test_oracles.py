@@ -5,7 +5,7 @@ into the table of what is served and the judges of that module do not reach it.
 """
 
 from protocol.api_keys import SUPPORTED, ApiKey
-from protocol.primitives import Direction
+from protocol.declare.primitives import Direction
 from tests.unit.protocol.samples import LAYOUTS, Layout
 from tests.unit.protocol.test_api_oracles import KAFKA_PYTHON_LAYOUTS, KIO_LAYOUTS, SHAPES
 

@@ -110,7 +110,7 @@ def test_wheel_imports_compiled_from_a_clean_environment(
         "import importlib.util, sys\n"
         "from tidelog.protocol.records import encode_loops, entry_loops, record_loops\n"
         "from tidelog.protocol.errors import InvalidRecords\n"
-        "from tidelog.storage.append import plan_append\n"
+        "from tidelog.storage.append.plan import plan_append\n"
         "for loops in (record_loops, entry_loops, encode_loops):\n"
         "    assert loops.COMPILED and not loops.__file__.endswith('.py'), loops.__file__\n"
         "    assert loops.__name__.startswith('tidelog.protocol.records.'), loops.__name__\n"
@@ -195,7 +195,9 @@ def test_editable_install_is_a_path_and_compiles_in_place(tmp_path: Path) -> Non
         assert (tmp_path / "protocol" / "records" / f"{name}{SUFFIX}").is_file()
 
 
-@pytest.mark.parametrize("statement", ["import storage.log", "import os, config", "import storage"])
+@pytest.mark.parametrize(
+    "statement", ["import storage.log.log", "import os, config", "import storage"]
+)
 def test_build_refuses_the_import_it_cannot_rename(statement: str) -> None:
     code = f"import setup; setup.moved_source({statement!r}, 'x.py')"
     done = subprocess.run(
@@ -209,12 +211,12 @@ def test_build_renames_imports_only() -> None:
     source = (
         '"""from storage import log is what prose may say."""\n'
         "if True:\n"
-        "    from storage.log import (\n        Log,\n    )\n"
+        "    from storage.log.log import (\n        Log,\n    )\n"
         "from storages import x\n"
         "import zlib; from protocol import errors\n"
     )
     code = f"import setup; print(setup.moved_source({source!r}, 'x.py'), end='')"
     moved = run(sys.executable, "-c", code, cwd=ROOT).stdout
-    assert moved == source.replace("from storage.log", "from tidelog.storage.log").replace(
+    assert moved == source.replace("from storage.log.log", "from tidelog.storage.log.log").replace(
         "; from protocol", "; from tidelog.protocol"
     )

@@ -31,8 +31,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.groups.consumer_group import ConsumerGroup
-from broker.groups.consumer_values import (
+from broker.groups.classic.values import (
+    GroupState,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     HeartbeatAnswer,
@@ -42,7 +49,6 @@ from broker.groups.consumer_values import (
 )
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.embedded import parse_assignment
-from broker.groups.values import GroupState, JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from client.assignors import Subscription
 from client.subscription import encode_subscription
 from client.types import TopicPartition

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.groups.group import Group
-from broker.groups.values import (
+from broker.groups.classic.group import Group
+from broker.groups.classic.values import (
     Action,
     AnswerJoin,
     AnswerSync,

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from broker.clock import FrozenClock
-from broker.fetch_waiters import FetchWaiter, FetchWaiters
+from broker.clocks.clock import FrozenClock
+from broker.fetch.waiters import FetchWaiter, FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.metrics import CommitMetrics
 from storage.errors import DiskFull, LogOffline, StorageError

@@ -11,10 +11,10 @@ from cli.main import run
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
-from storage.density import Variant
-from storage.density_file import ENTRY, DensityHeader
-from storage.offset_index import OffsetIndex
-from storage.time_index import TimeIndex
+from storage.segment.density import Variant
+from storage.segment.density_file import ENTRY, DensityHeader
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex
 
 NAME = "00000000000000000010"
 

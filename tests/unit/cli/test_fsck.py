@@ -8,8 +8,8 @@ import pytest
 from cli.exit_codes import ExitCode
 from cli.main import run
 from config import load
-from storage.data_dir import DataDir
-from storage.files import RealFiles
+from storage.directory.data_dir import DataDir
+from storage.disk.files import RealFiles
 from tests.support.logs import batch
 
 NOW_MS = 1_700_000_000_000

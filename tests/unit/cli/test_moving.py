@@ -11,9 +11,9 @@ from cli.main import run
 from config import load
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
-from storage.data_dir import DataDir
-from storage.files import RealFiles
-from storage.kraft_metadata import read_cluster_metadata
+from storage.directory.data_dir import DataDir
+from storage.disk.files import RealFiles
+from storage.kafka.kraft_metadata import read_cluster_metadata
 
 NOW = 1_700_000_000_000
 

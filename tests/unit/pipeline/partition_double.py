@@ -6,15 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from pipeline.cluster import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    Cluster,
-    Fetched,
-    FoundOffset,
-)
-from pipeline.options import TopicPartition
+from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster, Fetched, FoundOffset
+from pipeline.options.options import TopicPartition
 from protocol.records.builder import build_batch, build_end_txn_marker
 from protocol.records.record import Record
 

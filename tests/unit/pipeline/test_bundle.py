@@ -23,9 +23,9 @@ for name in ("cramjam", "lz4", "zstandard", "xxhash", "crc32c", "cython", "click
     sys.modules[name] = None
 sys.path.insert(0, bundle)
 from pipeline import arrow_loops
-from pipeline.batches import DecodeRules, PartitionDecoder
-from pipeline.options import parse_source_options
-from pipeline.wire import Connection
+from pipeline.records.batches import DecodeRules, PartitionDecoder
+from pipeline.options.options import parse_source_options
+from pipeline.net.wire import Connection
 from protocol import registry
 from protocol.api.fetch import FetchRequest
 assert bundle in arrow_loops.__file__ and not arrow_loops.COMPILED

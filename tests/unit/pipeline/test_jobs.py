@@ -12,8 +12,6 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
 from pipeline import launch  # noqa: E402
-from pipeline.batches import COLUMN_TYPES  # noqa: E402
-from pipeline.cluster import Cluster, FoundOffset  # noqa: E402
 from pipeline.errors import (  # noqa: E402
     BadOptions,
     BrokerRefused,
@@ -37,11 +35,13 @@ from pipeline.jobs.lake import ParquetLake  # noqa: E402
 from pipeline.jobs.outcome import JobCode, code_of  # noqa: E402
 from pipeline.jobs.restore import find_spoilers  # noqa: E402
 from pipeline.jobs.skew import judge, quantile  # noqa: E402
-from pipeline.journal import Journal  # noqa: E402
 from pipeline.launch import duration_ms, main  # noqa: E402
-from pipeline.option_reader import spark_path  # noqa: E402
-from pipeline.options import TopicChoice, TopicPartition, parse_source_options  # noqa: E402
-from pipeline.splits import OffsetRange  # noqa: E402
+from pipeline.net.cluster import Cluster, FoundOffset  # noqa: E402
+from pipeline.options.options import TopicChoice, TopicPartition, parse_source_options  # noqa: E402
+from pipeline.options.reader import spark_path  # noqa: E402
+from pipeline.plan.journal import Journal  # noqa: E402
+from pipeline.plan.splits import OffsetRange  # noqa: E402
+from pipeline.records.batches import COLUMN_TYPES  # noqa: E402
 
 DAY_MS = 86_400_000
 JULY_4_MS = 1_372_896_000_000

@@ -14,8 +14,8 @@ RELATION = "pipeline/test_relation.py"
 STREAM = "pipeline/test_micro_batch.py"
 READER = "pipeline/test_offset_reader.py"
 SINK = "pipeline/test_sink.py"
-SPLITS = "unit/pipeline/test_splits.py"
-OPTIONS = "unit/pipeline/test_options.py"
+SPLITS = "unit/pipeline/plan/test_splits.py"
+OPTIONS = "unit/pipeline/options/test_options.py"
 
 CASES: dict[str, dict[str, tuple[str, str]]] = {
     "KafkaRelationSuite": {

@@ -14,7 +14,7 @@ from typing import Any
 
 from protocol.api import NOT_DECLARED, message_class
 from protocol.api_keys import ApiKey
-from protocol.primitives import (
+from protocol.declare.primitives import (
     BOOL,
     FLOAT64,
     INT8,

@@ -25,9 +25,10 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from protocol import registry, schema
+from protocol import registry
 from protocol.api_keys import ApiKey
-from protocol.primitives import ZERO_UUID, Direction, field_specs
+from protocol.declare import schema
+from protocol.declare.primitives import ZERO_UUID, Direction, field_specs
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
 with warnings.catch_warnings():

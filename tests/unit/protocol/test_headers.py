@@ -9,10 +9,10 @@ from kio.serial import entity_reader
 
 from protocol import headers
 from protocol.api_keys import ApiKey
+from protocol.declare.primitives import NEVER
+from protocol.declare.varint import encode_unsigned
 from protocol.errors import MalformedRequest
 from protocol.headers import RequestHeader
-from protocol.primitives import NEVER
-from protocol.varint import encode_unsigned
 from tests.unit.protocol.samples import DECLARED
 
 V1 = bytes.fromhex("0003 0008 0000002a 0004 74657374")

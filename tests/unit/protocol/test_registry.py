@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocol import headers, registry, schema
+from protocol import headers, registry
 from protocol.api.api_versions import ApiVersionsResponse
 from protocol.api.fetch import (
     FetchableTopicResponse,
@@ -25,10 +25,11 @@ from protocol.api.metadata import (
 )
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+from protocol.declare import schema
+from protocol.declare.primitives import REQUEST_ELEMENTS_MAX, Direction, TooManyElements
+from protocol.declare.varint import encode_unsigned
 from protocol.errors import MalformedRequest, UnsupportedVersion
 from protocol.frames import encode_frame
-from protocol.primitives import REQUEST_ELEMENTS_MAX, Direction, TooManyElements
-from protocol.varint import encode_unsigned
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
 ROOT = Path(__file__).resolve().parents[3]

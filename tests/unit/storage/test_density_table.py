@@ -8,8 +8,8 @@ lies on disk; what is in memory is measured by `python -m benchmarks.density`.
 
 import pytest
 
-from storage.density_file import parse_density
-from storage.time_index import ENTRY_SIZE
+from storage.segment.density_file import parse_density
+from storage.segment.time_index import ENTRY_SIZE
 from tests.support.logs import LogHarness
 
 PARTITIONS = 3_500

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from config import load
-from storage import recovery
-from storage.data_dir import DataDir
+from storage.directory.data_dir import DataDir
+from storage.disk.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
+from storage.disk.files import RealFiles
+from storage.disk.power_loss import Survival
+from storage.disk.simulated_disk import Fault, SimulatedDisk
 from storage.errors import DataDirNotWritable, LogQuarantined, QuarantineKind
-from storage.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
-from storage.files import RealFiles
-from storage.leftovers import Opening
-from storage.log import Isolation, Log
-from storage.power_loss import Survival
-from storage.segment import Segment
-from storage.simulated_disk import Fault, SimulatedDisk
+from storage.log.log import Isolation, Log
+from storage.recovery import recovery
+from storage.recovery.temporary_files import Opening
+from storage.segment.segment import Segment
 from tests.support.logs import read_all
-from tests.unit.storage.test_loss import (
+from tests.unit.storage.recovery.test_loss import (
     DIRECTORY,
     NOW_MS,
     RECORDS,

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from broker.clock import FrozenClock
+from broker.clocks.clock import FrozenClock
+from broker.clocks.trusted_clock import TrustedClock
 from broker.coordinator_services import CoordinatorServices
 from broker.errors import UnknownTopicOrPartition
 from broker.metrics import Metrics
-from broker.trusted_clock import TrustedClock
 from config import load
 from protocol.records.batch import RecordBatch
 from protocol.records.record import Record, decode_batch

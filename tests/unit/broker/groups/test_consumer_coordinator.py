@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.groups.commits import OffsetCommit
-from broker.groups.consumer_values import NO_PARTITIONS, HeartbeatAnswer, HeartbeatRequest
+from broker.groups.classic.values import JoinAnswer, JoinRequest
+from broker.groups.consumer.values import NO_PARTITIONS, HeartbeatAnswer, HeartbeatRequest
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.offset_records import CommittedOffset
-from broker.groups.values import JoinAnswer, JoinRequest
+from broker.groups.offsets.commits import OffsetCommit
+from broker.groups.offsets.records import CommittedOffset
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
 from tests.unit.broker.groups.fakes import World, topic_id

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.groups.commits import OffsetCommit
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.offset_records import CommittedOffset
-from broker.groups.values import (
+from broker.groups.classic.values import (
     GroupState,
     JoinAnswer,
     JoinRequest,
     SyncAnswer,
     SyncRequest,
 )
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.offsets.commits import OffsetCommit
+from broker.groups.offsets.records import CommittedOffset
 from protocol.error_codes import ErrorCode
 from tests.unit.broker.groups.fakes import FakeLog, World
 

@@ -5,16 +5,16 @@ import logging
 import pytest
 
 from broker.groups import loading
+from broker.groups.classic.values import GroupSnapshot
 from broker.groups.internal_topic import KeyValue, StoredBatch
-from broker.groups.offset_records import (
+from broker.groups.offsets.records import (
     CommittedOffset,
     encode_group_key,
     encode_group_value,
     encode_offset_key,
     encode_offset_value,
 )
-from broker.groups.offsets import OffsetTable
-from broker.groups.values import GroupSnapshot
+from broker.groups.offsets.table import OffsetTable
 
 TP = ("t", 0)
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from broker.groups.group import Group
+from broker.groups.classic.group import Group
+from broker.groups.classic.values import GroupLimits, JoinRequest
 from broker.groups.subscriptions import subscribed_topics
-from broker.groups.values import GroupLimits, JoinRequest
 
 TWO_TOPICS = bytes.fromhex("0001 00000002 0001 61 0002 6262 ffffffff 00000000")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.groups.commits import OffsetCommit
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.offset_records import CommittedOffset
+from broker.groups.offsets.commits import OffsetCommit
+from broker.groups.offsets.records import CommittedOffset
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.state import TxnState
 from protocol.error_codes import ErrorCode

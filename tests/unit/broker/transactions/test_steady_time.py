@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker.clock import FrozenClock
+from broker.clocks.clock import FrozenClock
 from broker.transactions.steady_time import SteadyTime
 
 

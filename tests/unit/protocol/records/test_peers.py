@@ -26,7 +26,7 @@ from protocol.records.builder import build_batch, build_end_txn_marker, build_me
 from protocol.records.layout import Codec, TimestampType
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
-from storage.append import AppendRules, plan_append
+from storage.append.plan import AppendRules, plan_append
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas at import by a function that Python 3.11 deprecates.

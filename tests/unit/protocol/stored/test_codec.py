@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import schema
-from protocol.primitives import stored_spec
+from protocol.declare import schema
+from protocol.declare.primitives import stored_spec
 from protocol.stored import codec, consumer_group_log, group_log, kraft, transaction_log
 from protocol.stored.codec import UnknownRecord
 from protocol.stored.consumer_protocol import (

@@ -1,0 +1,219 @@
+"""Incremental fetch sessions: what a consumer asked for, remembered between its fetches.
+
+With a session a client names its partitions once and from then on only what changed; the broker
+answers with the partitions that have news.  A session is a cache entry, not a promise: it may be
+evicted at any time and the client then starts over with a full fetch.
+
+| session id | epoch | meaning                                                          |
+|------------|-------|------------------------------------------------------------------|
+| any        | -1    | no session wanted; one with this id ends                         |
+| any        | 0     | full fetch; please open a session (one with this id ends)        |
+| known      | next  | incremental fetch                                                |
+| known      | other | INVALID_FETCH_SESSION_EPOCH                                      |
+| unknown    | > 0   | FETCH_SESSION_ID_NOT_FOUND                                       |
+
+Epochs run 1, 2, ... 2^31-1, 1: zero and minus one keep their meaning.  A session is about names
+(before v13) or ids (since); changing sides is FETCH_SESSION_TOPIC_ID_ERROR.
+
+This module knows nothing of logs: it keeps the list of what is asked and what was last reported.
+
+Source: KIP-227, KIP-516; Kafka's `FetchManager`, `FetchSession`.
+"""
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from broker.clocks.clock import Clock
+from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from protocol.error_codes import ErrorCode
+
+NO_SESSION_ID = 0
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+
+EVICTABLE_AFTER_MS = 120_000
+"""A session unused for this long may be evicted for a new one, whatever its size."""
+
+TOPIC_IDS_SINCE = 13
+
+_EPOCH_MAX = 2**31 - 1
+_SESSION_ID_MAX = 2**31 - 1
+
+
+@dataclass(slots=True)
+class FetchTarget:
+    """One partition a fetch is about: what was asked, and what the session last reported."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    asked: FetchPartition
+    reported_high_watermark: int = -1
+    reported_log_start_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPlan:
+    """What one fetch request is about, sessions resolved.
+
+    Attributes:
+        targets: the partitions to read, in the order they should share the bytes.
+        session: the session it belongs to, None when there is none.
+        is_incremental: whether partitions without news are left out of the answer.
+        error: why the request as a whole is refused.
+    """
+
+    targets: tuple[FetchTarget, ...] = ()
+    session: "FetchSession | None" = None
+    is_incremental: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def session_id(self) -> int:
+        """The session id to answer with."""
+        return NO_SESSION_ID if self.session is None else self.session.id
+
+
+class FetchSession:
+    """The partitions of one consumer, in the order in which they get bytes."""
+
+    __slots__ = ("_targets", "id", "next_epoch", "used_ms", "uses_topic_ids")
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
+        """Start empty, expecting epoch 1."""
+        self.id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.next_epoch = 1
+        self.used_ms = now_ms
+        self._targets: dict[tuple[str | bytes, int], FetchTarget] = {}
+
+    def __len__(self) -> int:
+        """How many partitions it holds."""
+        return len(self._targets)
+
+    def __iter__(self) -> Iterator[FetchTarget]:
+        """Its partitions, those to be served first at the front."""
+        return iter(self._targets.values())
+
+    def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
+        """Take up what the request adds or changes, drop what it forgets."""
+        for target in _targets(topics):
+            known = self._targets.get(self._key(target))
+            if known is None:
+                self._targets[self._key(target)] = target
+            else:
+                known.asked = target.asked
+        for topic in forgotten:
+            name: str | bytes = topic.topic_id if self.uses_topic_ids else topic.topic
+            for partition in topic.partitions:
+                self._targets.pop((name, partition), None)
+
+    def move_to_end(self, target: FetchTarget) -> None:
+        """`target` has had its share: let the others go first next time."""
+        key = self._key(target)
+        if self._targets.pop(key, None) is not None:
+            self._targets[key] = target
+
+    def advance(self) -> None:
+        """Expect the epoch after this one."""
+        self.next_epoch = 1 if self.next_epoch == _EPOCH_MAX else self.next_epoch + 1
+
+    def _key(self, target: FetchTarget) -> tuple[str | bytes, int]:
+        return (target.topic_id if self.uses_topic_ids else target.topic, target.partition)
+
+
+class FetchSessions:
+    """The cache of sessions, with a fixed number of slots.  Loop thread only."""
+
+    def __init__(self, slots: int, *, clock: Clock, source: random.Random) -> None:
+        """Keep at most `slots` sessions; 0 switches sessions off."""
+        self._slots = slots
+        self._clock = clock
+        self._random = source
+        # In order of last use, the longest unused first.
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        """How many sessions are open."""
+        return len(self._sessions)
+
+    def plan(self, request: FetchRequest, api_version: int) -> FetchPlan:
+        """What `request` is about; opens, updates or ends a session as it asks."""
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            targets = tuple(_targets(request.topics))
+            if request.session_epoch == FINAL_EPOCH or not targets:
+                return FetchPlan(targets=targets)
+            session = self._open(targets, request, api_version)
+            return FetchPlan(
+                targets=targets if session is None else tuple(session), session=session
+            )
+        return self._plan_incremental(request, api_version)
+
+    def _plan_incremental(self, request: FetchRequest, api_version: int) -> FetchPlan:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return FetchPlan(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.uses_topic_ids != (api_version >= TOPIC_IDS_SINCE):
+            return FetchPlan(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.next_epoch != request.session_epoch:
+            return FetchPlan(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.update(request.topics, request.forgotten_topics_data)
+        session.advance()
+        del self._sessions[session.id]
+        if not len(session):
+            return FetchPlan()
+        session.used_ms = self._clock.monotonic_ms()
+        self._sessions[session.id] = session
+        return FetchPlan(targets=tuple(session), session=session, is_incremental=True)
+
+    def _open(
+        self, targets: tuple[FetchTarget, ...], request: FetchRequest, api_version: int
+    ) -> FetchSession | None:
+        """A new session over `request`'s partitions, or None when no slot can be had."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._make_room(len(targets), now_ms):
+            return None
+        session_id = NO_SESSION_ID
+        while session_id == NO_SESSION_ID or session_id in self._sessions:
+            session_id = self._random.randint(1, _SESSION_ID_MAX)
+        session = FetchSession(
+            session_id, uses_topic_ids=api_version >= TOPIC_IDS_SINCE, now_ms=now_ms
+        )
+        session.update(request.topics, ())
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        """Whether there is a free slot, after evicting at most one session.
+
+        The longest unused one goes if it has been idle long enough, else the smallest one if the
+        newcomer is larger: big sessions save the most.
+        """
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        victim = oldest
+        if now_ms - oldest.used_ms <= EVICTABLE_AFTER_MS:
+            victim = min(self._sessions.values(), key=len)
+            if len(victim) >= size:
+                return False
+        del self._sessions[victim.id]
+        self.evictions += 1
+        return True
+
+
+def _targets(topics: Iterable[FetchTopic]) -> Iterable[FetchTarget]:
+    """Every partition once: of one that stands there twice, what is asked last."""
+    targets = {
+        (topic.topic, topic.topic_id, asked.partition): FetchTarget(
+            topic.topic, topic.topic_id, asked.partition, asked
+        )
+        for topic in topics
+        for asked in topic.partitions
+    }
+    return targets.values()

@@ -1,0 +1,495 @@
+"""The classic group protocol as a pure state machine: requests in, actions out, time handed in.
+
+Owns one group's state, generation and deadlines. Refuses to know connections, tasks, clocks, the
+wire and the log: a request that must wait leaves its waiter here and is answered by a later
+action; what must be durable leaves as `StoreGroup` and comes back through `stored`.
+
+```
+            join                    all joined, or rebalance timeout
+    EMPTY ────────▶ PREPARING_REBALANCE ────────────────▶ COMPLETING_REBALANCE
+      ▲               │   ▲        ▲                               │ leader's sync stored
+      └── all gone ───┘   │        └──── join, leave, expiry ◀─────┤
+                          └───────────── join, leave, expiry ── STABLE
+```
+
+Invariants: the generation only grows; a member that waits has no deadline unless it is new (it
+cannot heartbeat; a new one may have gone away without anybody noticing); every waiter taken is
+answered once. `wake_ms` is never later than the earliest deadline, so the owner needs one timer
+per group, not one per member: heartbeats move deadlines only later and leave it alone.
+
+All times are ms of one monotonic clock. Source: Kafka's `GroupMetadataManager.classicGroupJoin`
+and `ClassicGroup` (3.9); KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
+Read next: `broker.groups.coordinator`, `tests/transcripts`.
+"""
+
+from __future__ import annotations
+
+from broker.groups.classic import admission, snapshots
+from broker.groups.classic.roster import Member, Roster, is_due, joining_member
+from broker.groups.classic.values import (
+    NO_LEADER,
+    NO_MEMBER_ID,
+    Action,
+    AnswerJoin,
+    AnswerSync,
+    AssignmentReceipt,
+    GroupLimits,
+    GroupSnapshot,
+    GroupState,
+    JoinAnswer,
+    JoinRequest,
+    Receipt,
+    StaticMemberReceipt,
+    StoreGroup,
+    SyncAnswer,
+    SyncRequest,
+    Waiter,
+)
+from protocol.error_codes import ErrorCode
+
+_REBALANCEABLE = frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE})
+
+
+class Group:
+    """One classic group.
+
+    Lives in the loop thread, called by one coordinator; each request method returns the actions
+    to carry out, in order. After any call the owner compares `wake_ms` with its timer. Nothing
+    survives a crash but what `StoreGroup` actions wrote; `restore` starts from that.
+    """
+
+    def __init__(self, group_id: str, limits: GroupLimits) -> None:
+        """An empty group of generation 0, of no type yet."""
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.roster = Roster()
+        self.wake_ms: int | None = None
+        self._limits = limits
+        self._actions: list[Action] = []
+        self._rebalance_due_ms: int | None = None
+        self._initial_delay_left_ms: int | None = None
+        self._joined_since_delay = False
+        self._sync_due_ms: int | None = None
+        self._unsynced: set[str] = set()
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def join(self, request: JoinRequest, waiter: Waiter, now_ms: int) -> list[Action]:
+        """Take a JoinGroup; its answer may come at once or when the rebalance completes."""
+        error = admission.join_error(self, request, self._limits)
+        if error is not ErrorCode.NONE:
+            self._reject_join(waiter, error, request.member_id)
+            if error is ErrorCode.GROUP_MAX_SIZE_REACHED and request.member_id in self.roster:
+                self._drop(request.member_id)
+        elif request.member_id == NO_MEMBER_ID:
+            self._join_new(request, waiter, now_ms)
+        else:
+            self._join_known(request, waiter, now_ms)
+        self._try_complete_join(now_ms)
+        return self._drain()
+
+    def sync(self, request: SyncRequest, waiter: Waiter, now_ms: int) -> list[Action]:
+        """Take a SyncGroup; followers wait until the leader's assignments are durable."""
+        error = admission.sync_error(self, request)
+        if error is not ErrorCode.NONE:
+            self._actions.append(AnswerSync(waiter=waiter, answer=SyncAnswer(error=error)))
+            return self._drain()
+        member = self.roster.get(request.member_id)
+        self._unsynced.discard(request.member_id)
+        if not self._unsynced:
+            self._sync_due_ms = None
+        if self.state is GroupState.STABLE:
+            self._actions.append(
+                AnswerSync(waiter=waiter, answer=snapshots.sync_answer(self, member))
+            )
+            self._expect(member, now_ms)
+            return self._drain()
+        self._release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        member.sync_waiter = waiter
+        member.deadline_ms = None
+        if member.member_id == self.roster.leader_id:
+            given = request.assignments
+            self._store(AssignmentReceipt(self.generation_id, given), given)
+        return self._drain()
+
+    def heartbeat(
+        self, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int
+    ) -> ErrorCode:
+        """Note that a member is alive; REBALANCE_IN_PROGRESS tells it to join again."""
+        error = admission.member_error(self, member_id, group_instance_id, generation_id)
+        if error is not ErrorCode.NONE:
+            return error
+        self._expect(self.roster.get(member_id), now_ms)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def leave(
+        self, member_id: str, group_instance_id: str | None, now_ms: int
+    ) -> tuple[ErrorCode, list[Action]]:
+        """Let one member go; a static member may be named by its instance id alone."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        if member_id in self.roster.pending:
+            if group_instance_id is not None:
+                return ErrorCode.UNKNOWN_MEMBER_ID, []
+            self._forget_pending(member_id, now_ms)
+            return ErrorCode.NONE, self._drain()
+        if member_id == NO_MEMBER_ID and group_instance_id is not None:
+            member_id = self.roster.find_static(group_instance_id) or NO_MEMBER_ID
+        error = admission.identity_error(self.roster, member_id, group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error, []
+        self._remove(member_id, now_ms)
+        return ErrorCode.NONE, self._drain()
+
+    def commit_error(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        *,
+        now_ms: int,
+        is_transactional: bool = False,
+    ) -> ErrorCode:
+        """NONE when offsets may be committed in this name; counts as a sign of life then."""
+        who = (member_id, group_instance_id, generation_id)
+        error = admission.commit_error(self, *who, is_transactional=is_transactional)
+        member = self.roster.find(member_id)
+        if error is ErrorCode.NONE and member is not None and not is_transactional:
+            self._expect(member, now_ms)
+        return error
+
+    # -- what happens without a request --------------------------------------------------------
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Act on every deadline that has passed and set `wake_ms` to the next one.
+
+        Cost: one pass over the members; called about once per earliest deadline.
+        """
+        for member_id in [m for m, due in self.roster.pending.items() if due <= now_ms]:
+            self._forget_pending(member_id, now_ms)
+        for member in self.roster.overdue(now_ms):
+            self._remove(member.member_id, now_ms)
+        if is_due(self._rebalance_due_ms, now_ms):
+            self._rebalance_due(now_ms)
+        if is_due(self._sync_due_ms, now_ms):
+            self._sync_due(now_ms)
+        deadlines = [m.deadline_ms for m in self.roster if m.deadline_ms is not None]
+        deadlines += self.roster.pending.values()
+        deadlines += [t for t in (self._rebalance_due_ms, self._sync_due_ms) if t is not None]
+        self.wake_ms = min(deadlines, default=None)
+        return self._drain()
+
+    def stored(self, receipt: Receipt, error: ErrorCode, now_ms: int) -> list[Action]:
+        """Go on after a `StoreGroup` with a receipt is durable (NONE) or failed (its error)."""
+        if isinstance(receipt, AssignmentReceipt):
+            self._assignments_stored(receipt, error, now_ms)
+        else:
+            self._static_member_stored(receipt, error)
+        return self._drain()
+
+    def restore(self, snapshot: GroupSnapshot, now_ms: int) -> None:
+        """Become what a snapshot says; members get a full session from now to show up."""
+        self.protocol_type = snapshot.protocol_type or None
+        self.protocol_name = snapshot.protocol_name
+        self.take_over(snapshots.roster_of(snapshot), snapshot.generation_id, now_ms)
+
+    def take_over(self, roster: Roster, generation_id: int, now_ms: int) -> None:
+        """Become the group of these members, in a generation that they have."""
+        assert self.state is GroupState.EMPTY
+        self.roster = roster
+        self.generation_id = generation_id
+        for member in roster:
+            self._expect(member, now_ms)
+        if len(roster):
+            self.state = GroupState.STABLE
+
+    def rebalance(self, now_ms: int) -> list[Action]:
+        """Have everybody join again, for a reason that lies outside."""
+        self._maybe_prepare_rebalance(now_ms)
+        return self._drain()
+
+    def release(self, error: ErrorCode) -> list[Action]:
+        """Answer everybody who waits with `error`: the coordinator goes away."""
+        for member in self.roster:
+            waiter = self.roster.set_join_waiter(member, None)
+            if waiter is not None:
+                self._reject_join(waiter, error, member.member_id)
+            self._release_sync(member, error)
+        return self._drain()
+
+    def kill(self) -> None:
+        """Become DEAD; only an empty group can be deleted. Raises: AssertionError otherwise."""
+        assert self.state is GroupState.EMPTY, self.state
+        self.retire(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def retire(self, error: ErrorCode) -> list[Action]:
+        """Become DEAD because the members go on elsewhere; who waits is answered with `error`."""
+        actions = self.release(error)
+        self.state = GroupState.DEAD
+        self.roster.pending.clear()
+        return actions
+
+    # -- joining -------------------------------------------------------------------------------
+
+    def _join_new(self, request: JoinRequest, waiter: Waiter, now_ms: int) -> None:
+        member_id = request.new_member_id
+        if request.group_instance_id is not None:
+            known_id = self.roster.find_static(request.group_instance_id)
+            if known_id is not None:
+                self._replace_static(known_id, request, waiter, now_ms)
+                return
+        elif request.requires_known_member_id:
+            due_ms = now_ms + request.session_timeout_ms
+            self.roster.pending[member_id] = due_ms
+            self._wake_by(due_ms)
+            self._reject_join(waiter, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            return
+        self._add(member_id, request, waiter, now_ms)
+
+    def _join_known(self, request: JoinRequest, waiter: Waiter, now_ms: int) -> None:
+        if request.member_id in self.roster.pending and request.group_instance_id is None:
+            self._add(request.member_id, request, waiter, now_ms)
+            return
+        error = admission.identity_error(self.roster, request.member_id, request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            self._reject_join(waiter, error, request.member_id)
+            return
+        member = self.roster.get(request.member_id)
+        if admission.is_settled(self, member, request):
+            self._actions.append(
+                AnswerJoin(waiter=waiter, answer=snapshots.join_answer(self, member))
+            )
+            return
+        self._update(member, request, waiter)
+        self._maybe_prepare_rebalance(now_ms)
+
+    def _add(self, member_id: str, request: JoinRequest, waiter: Waiter, now_ms: int) -> None:
+        if not len(self.roster):
+            self.protocol_type = request.protocol_type
+        due_ms = now_ms + self._limits.new_member_join_timeout_ms
+        member = joining_member(request, member_id, waiter, deadline_ms=due_ms)
+        self.roster.add(member)
+        self._wake_by(due_ms)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            self._joined_since_delay = True
+        self._maybe_prepare_rebalance(now_ms)
+
+    def _update(self, member: Member, request: JoinRequest, waiter: Waiter) -> None:
+        self.roster.set_protocols(member, request.protocols)
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        former = self.roster.set_join_waiter(member, waiter)
+        if former is not None:
+            self._reject_join(former, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        if not member.is_new:
+            member.deadline_ms = None
+
+    def _replace_static(
+        self, former_id: str, request: JoinRequest, waiter: Waiter, now_ms: int
+    ) -> None:
+        """A static member came back under no id: it takes its place over, the old id is fenced."""
+        former_leader_id = self.roster.leader_id or NO_LEADER
+        member = self.roster.get(former_id)
+        former = self.roster.set_join_waiter(member, None)
+        if former is not None:
+            self._reject_join(former, ErrorCode.FENCED_INSTANCE_ID, former_id)
+        self._release_sync(member, ErrorCode.FENCED_INSTANCE_ID)
+        member = self.roster.rename(former_id, request.new_member_id)
+        self._unsynced.discard(former_id)
+        self._update(member, request, waiter)
+        if (
+            self.state is not GroupState.STABLE
+            or self.roster.select_protocol() != self.protocol_name
+        ):
+            self._maybe_prepare_rebalance(now_ms)
+            return
+        self.roster.set_join_waiter(member, None)
+        self._expect(member, now_ms)
+        # Assignments of a stable group are not handed out again, so the member must not act as
+        # leader: KIP-814 tells it so; before that, naming the old leader id has the same effect.
+        is_leader = member.member_id == self.roster.leader_id
+        may_skip = request.supports_skipping_assignment
+        answer = snapshots.join_answer(
+            self,
+            member,
+            leader_id=None if may_skip else former_leader_id,
+            skip_assignment=may_skip and is_leader,
+        )
+        self._store(StaticMemberReceipt(waiter=waiter, answer=answer))
+
+    def _static_member_stored(self, receipt: StaticMemberReceipt, error: ErrorCode) -> None:
+        """Answer the replacement; after a failure it joins again and replaces itself once more."""
+        answer = receipt.answer
+        if error is not ErrorCode.NONE:
+            answer = JoinAnswer(error=error, member_id=NO_MEMBER_ID)
+        self._actions.append(AnswerJoin(waiter=receipt.waiter, answer=answer))
+
+    # -- rebalancing ---------------------------------------------------------------------------
+
+    def _maybe_prepare_rebalance(self, now_ms: int) -> None:
+        if self.state in _REBALANCEABLE:
+            self._prepare_rebalance(now_ms)
+
+    def _prepare_rebalance(self, now_ms: int) -> None:
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            self._propagate(ErrorCode.REBALANCE_IN_PROGRESS, now_ms, assignments={})
+        was_empty = self.state is GroupState.EMPTY
+        self.state = GroupState.PREPARING_REBALANCE
+        self._unsynced.clear()
+        self._sync_due_ms = None
+        timeout_ms = self.roster.rebalance_timeout_ms
+        delay_ms = self._limits.initial_rebalance_delay_ms
+        self._initial_delay_left_ms = None
+        if was_empty and not delay_ms:
+            self._complete_join(now_ms)
+            return
+        if was_empty:
+            self._joined_since_delay = False
+            self._initial_delay_left_ms = max(timeout_ms - delay_ms, 0)
+            timeout_ms = delay_ms
+        self._rebalance_due_ms = now_ms + timeout_ms
+        self._wake_by(self._rebalance_due_ms)
+        self._try_complete_join(now_ms)
+
+    def _try_complete_join(self, now_ms: int) -> None:
+        """Start the generation when nobody is missing; an empty group's first waits its delay."""
+        is_open = self.state is GroupState.PREPARING_REBALANCE
+        if is_open and self._initial_delay_left_ms is None and self.roster.has_all_joined:
+            self._complete_join(now_ms)
+
+    def _rebalance_due(self, now_ms: int) -> None:
+        assert self.state is GroupState.PREPARING_REBALANCE
+        left_ms = self._initial_delay_left_ms
+        if left_ms and self._joined_since_delay:
+            delay_ms = min(self._limits.initial_rebalance_delay_ms, left_ms)
+            self._joined_since_delay = False
+            self._initial_delay_left_ms = left_ms - delay_ms
+            self._rebalance_due_ms = now_ms + delay_ms
+            return
+        self._complete_join(now_ms)
+
+    def _complete_join(self, now_ms: int) -> None:
+        """Drop the dynamic members that did not come, and begin the next generation."""
+        for member in [m for m in self.roster if m.join_waiter is None]:
+            if member.group_instance_id is None:
+                self._drop(member.member_id)
+        if len(self.roster) and not self.roster.elect_joined_leader():
+            # Only absent static members are left; their sessions decide, not this deadline.
+            self._rebalance_due_ms = now_ms + self.roster.rebalance_timeout_ms
+            self._wake_by(self._rebalance_due_ms)
+            return
+        self._rebalance_due_ms = None
+        self._initial_delay_left_ms = None
+        self.generation_id += 1
+        if not len(self.roster):
+            self.protocol_name = None
+            self.state = GroupState.EMPTY
+            self._store()
+            return
+        self.protocol_name = self.roster.select_protocol()
+        self.state = GroupState.COMPLETING_REBALANCE
+        self._unsynced = {member.member_id for member in self.roster}
+        self._sync_due_ms = now_ms + self.roster.rebalance_timeout_ms
+        self._wake_by(self._sync_due_ms)
+        for member in self.roster:
+            waiter = self.roster.set_join_waiter(member, None)
+            member.is_new = False
+            self._expect(member, now_ms)
+            if waiter is not None:
+                self._actions.append(
+                    AnswerJoin(waiter=waiter, answer=snapshots.join_answer(self, member))
+                )
+
+    # -- assignments ---------------------------------------------------------------------------
+
+    def _assignments_stored(
+        self, receipt: AssignmentReceipt, error: ErrorCode, now_ms: int
+    ) -> None:
+        is_waiting = self.state is GroupState.COMPLETING_REBALANCE
+        if not is_waiting or receipt.generation_id != self.generation_id:
+            return  # another rebalance began meanwhile and has told the waiters already
+        if error is not ErrorCode.NONE:
+            self._propagate(error, now_ms, assignments={})
+            self._maybe_prepare_rebalance(now_ms)
+            return
+        self.state = GroupState.STABLE
+        self._propagate(ErrorCode.NONE, now_ms, assignments=receipt.assignments)
+
+    def _propagate(self, error: ErrorCode, now_ms: int, *, assignments: dict[str, bytes]) -> None:
+        """Set everybody's assignment and answer those who wait for it.
+
+        Their sessions start anew: a deadline that passed while they waited had no effect.
+        """
+        for member in self.roster:
+            member.assignment = assignments.get(member.member_id, b"")
+            if member.sync_waiter is not None:
+                self._release_sync(member, error)
+                self._expect(member, now_ms)
+
+    def _sync_due(self, now_ms: int) -> None:
+        """Members that never asked for their assignment are gone; the rest rebalances."""
+        self._sync_due_ms = None
+        if not self._unsynced:
+            return
+        for member_id in sorted(self._unsynced):
+            self._drop(member_id)
+        self._prepare_rebalance(now_ms)
+
+    # -- leaving -------------------------------------------------------------------------------
+
+    def _remove(self, member_id: str, now_ms: int) -> None:
+        self._drop(member_id)
+        self._maybe_prepare_rebalance(now_ms)
+        self._try_complete_join(now_ms)
+
+    def _drop(self, member_id: str) -> None:
+        self._unsynced.discard(member_id)
+        member = self.roster.remove(member_id)
+        # The answer to a waiting member is an invitation to come again under a new id.
+        if member.join_waiter is not None:
+            self._reject_join(member.join_waiter, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        self._release_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _forget_pending(self, member_id: str, now_ms: int) -> None:
+        del self.roster.pending[member_id]
+        self._try_complete_join(now_ms)
+
+    # -- small steps ---------------------------------------------------------------------------
+
+    def _release_sync(self, member: Member, error: ErrorCode) -> None:
+        if member.sync_waiter is None:
+            return
+        waiter, member.sync_waiter = member.sync_waiter, None
+        is_good = error is ErrorCode.NONE
+        answer = snapshots.sync_answer(self, member) if is_good else SyncAnswer(error=error)
+        self._actions.append(AnswerSync(waiter=waiter, answer=answer))
+
+    def _store(
+        self, receipt: Receipt | None = None, assignments: dict[str, bytes] | None = None
+    ) -> None:
+        snapshot = snapshots.take(self, assignments)
+        self._actions.append(StoreGroup(snapshot=snapshot, receipt=receipt))
+
+    def _reject_join(self, waiter: Waiter, error: ErrorCode, member_id: str) -> None:
+        answer = JoinAnswer(error=error, member_id=member_id)
+        self._actions.append(AnswerJoin(waiter=waiter, answer=answer))
+
+    def _expect(self, member: Member, now_ms: int) -> None:
+        """Give a member a full session from now; one that waits cannot be expected to speak."""
+        if member.is_waiting:
+            return
+        member.deadline_ms = now_ms + member.session_timeout_ms
+        self._wake_by(member.deadline_ms)
+
+    def _wake_by(self, due_ms: int) -> None:
+        if self.wake_ms is None or due_ms < self.wake_ms:
+            self.wake_ms = due_ms
+
+    def _drain(self) -> list[Action]:
+        actions, self._actions = self._actions, []
+        return actions

@@ -1,0 +1,242 @@
+"""Who is in a classic group: members, static ids, pending ids, the leader and the vote.
+
+Owns the members' facts and keeps them consistent with each other; refuses to know states,
+generations and timers' meaning (`broker.groups.classic.group` does). Invariants, checked after each
+change: the leader is a member whenever there are members; every static id maps to a member that
+carries it; an id is pending or a member, never both.
+
+Source: KIP-345 for static ids, KIP-394 for pending ids; Kafka's `ClassicGroup`.
+Read next: `broker.groups.classic.group`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from broker.groups.classic.values import JoinRequest, MemberSnapshot, Protocols, Waiter
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One member. `deadline_ms` is when its silence ends it (monotonic), None while it waits."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    join_waiter: Waiter | None = None
+    sync_waiter: Waiter | None = None
+    deadline_ms: int | None = None
+    is_new: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the broker owes this member an answer, so that it cannot send heartbeats."""
+        return self.join_waiter is not None or self.sync_waiter is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """The metadata given for this protocol; empty when the member did not name it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+    def snapshot(self, protocol_name: str | None) -> MemberSnapshot:
+        """The member as stored and described under the chosen protocol."""
+        return MemberSnapshot(
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            subscription=self.metadata(protocol_name),
+            assignment=self.assignment,
+        )
+
+
+def is_due(deadline_ms: int | None, now_ms: int) -> bool:
+    """Whether there is a deadline and it has come."""
+    return deadline_ms is not None and deadline_ms <= now_ms
+
+
+def joining_member(
+    request: JoinRequest, member_id: str, waiter: Waiter, *, deadline_ms: int
+) -> Member:
+    """A member as its first JoinGroup describes it, waiting for the next generation."""
+    return Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocols=request.protocols,
+        join_waiter=waiter,
+        deadline_ms=deadline_ms,
+        is_new=True,
+    )
+
+
+class Roster:
+    """The members of one group in order of arrival, and the leader among them.
+
+    Counts of waiting joiners and of protocol support are kept incrementally, so that a thousand
+    members joining cost a thousand steps and not a million.
+    """
+
+    def __init__(self) -> None:
+        """An empty roster without a leader."""
+        self.leader_id: str | None = None
+        self.pending: dict[str, int] = {}
+        self._members: dict[str, Member] = {}
+        self._static_ids: dict[str, str] = {}
+        self._support: Counter[str] = Counter()
+        self._joining = 0
+
+    def __len__(self) -> int:
+        """How many members there are."""
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        """The members in order of arrival."""
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        """Whether this id is a member's; pending ids are not."""
+        return member_id in self._members
+
+    def get(self, member_id: str) -> Member:
+        """The member. Raises: KeyError for a stranger."""
+        return self._members[member_id]
+
+    def find(self, member_id: str) -> Member | None:
+        """The member, or None."""
+        return self._members.get(member_id)
+
+    def overdue(self, now_ms: int) -> list[Member]:
+        """The members whose deadline has passed."""
+        return [member for member in self if is_due(member.deadline_ms, now_ms)]
+
+    def find_static(self, group_instance_id: str) -> str | None:
+        """The member id that a group instance id has now, or None."""
+        return self._static_ids.get(group_instance_id)
+
+    @property
+    def joining_count(self) -> int:
+        """How many members wait for the next generation."""
+        return self._joining
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long the most patient member waits for the others."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether nobody is missing: every member waits and no given-out id is outstanding."""
+        return self._joining == len(self._members) and not self.pending
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first one becomes the leader."""
+        assert member.member_id not in self._members, member.member_id
+        self.pending.pop(member.member_id, None)
+        self._members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self._static_ids[member.group_instance_id] = member.member_id
+        self._count(member.protocols, 1)
+        self._joining += member.join_waiter is not None
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self._check()
+
+    def remove(self, member_id: str) -> Member:
+        """Let a member go; leadership passes to whoever has been in longest."""
+        member = self._members.pop(member_id)
+        if member.group_instance_id is not None:
+            del self._static_ids[member.group_instance_id]
+        self._count(member.protocols, -1)
+        self._joining -= member.join_waiter is not None
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self._members), None)
+        self._check()
+        return member
+
+    def rename(self, member_id: str, new_member_id: str) -> Member:
+        """Give a static member its next id, with its leadership and its assignment."""
+        member = self._members.pop(member_id)
+        assert member.group_instance_id is not None, member_id
+        member.member_id = new_member_id
+        self._members[new_member_id] = member
+        self._static_ids[member.group_instance_id] = new_member_id
+        if self.leader_id == member_id:
+            self.leader_id = new_member_id
+        self._check()
+        return member
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """Replace what a member supports."""
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def set_join_waiter(self, member: Member, waiter: Waiter | None) -> Waiter | None:
+        """Let a member wait for the next generation, or no longer; the waiter it had before."""
+        former = member.join_waiter
+        member.join_waiter = waiter
+        self._joining += (waiter is not None) - (former is not None)
+        assert 0 <= self._joining <= len(self._members)
+        return former
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is among those who wait; False when nobody waits."""
+        leader = self._members.get(self.leader_id or "")
+        if leader is not None and leader.join_waiter is not None:
+            return True
+        for member in self:
+            if member.join_waiter is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    def common_protocols(self) -> set[str]:
+        """The protocols that every member supports."""
+        size = len(self._members)
+        return {name for name, count in self._support.items() if count == size}
+
+    def accepts(self, protocols: Iterable[tuple[str, bytes]]) -> bool:
+        """Whether one of these protocols is supported by every member already here."""
+        common = self.common_protocols()
+        return any(name in common for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The protocol with most votes, each member voting for its first common one.
+
+        A tie goes to the leader's preference, so that the choice does not depend on hashing.
+        Raises: AssertionError when there is no common protocol (joins are checked before).
+        """
+        common = self.common_protocols()
+        votes: Counter[str] = Counter()
+        for member in self:
+            votes[next(name for name, _ in member.protocols if name in common)] += 1
+        assert votes, "a vote needs members"
+        assert self.leader_id is not None
+        order = [name for name, _ in self._members[self.leader_id].protocols]
+        return max(votes, key=lambda name: (votes[name], -order.index(name)))
+
+    def _count(self, protocols: Protocols, step: int) -> None:
+        for name in {name for name, _ in protocols}:
+            self._support[name] += step
+            if not self._support[name]:
+                del self._support[name]
+
+    def _check(self) -> None:
+        assert (self.leader_id is None) == (not self._members)
+        assert self.leader_id is None or self.leader_id in self._members
+        assert len(self._static_ids) <= len(self._members)

@@ -1,0 +1,219 @@
+"""What enters and leaves a group of the consumer protocol (KIP-848): plain values.
+
+Owns the vocabulary between `broker.groups.consumer.group` (which decides) and
+`broker.groups.consumer_coordinator` (which stores and answers). Refuses to know the wire.
+
+Partitions are (topic id, index): a topic that is deleted and made again is another one.
+
+Source: KIP-848; Kafka's `ConsumerGroupMember`, `MemberState`.
+Read next: `broker.groups.consumer.group`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from broker.groups.classic.values import Protocols
+from protocol.error_codes import ErrorCode
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+"""A static member goes away for a while: its partitions stay reserved for its return."""
+
+UNIFORM: Final = "uniform"
+RANGE: Final = "range"
+
+Partition: TypeAlias = tuple[bytes, int]
+Partitions: TypeAlias = frozenset[Partition]
+
+NO_PARTITIONS: Final[Partitions] = frozenset()
+
+
+class ConsumerGroupState(enum.Enum):
+    """Where a group stands; the value is the name that clients are shown."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class MemberState(enum.IntEnum):
+    """How far a member is on its way to its target; the number is what is stored."""
+
+    STABLE = 0
+    UNREVOKED = 1
+    """It still owns partitions that it has been told to give up."""
+
+    UNRELEASED = 2
+    """It has given up what it must, and waits for others to do the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerLimits:
+    """The broker's settings that a group obeys; times in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    size_max: int = 2**31 - 1
+
+
+class TopicImage(NamedTuple):
+    """What an assignor has to know of a topic."""
+
+    topic_id: bytes
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """The topics there are, as of one revision."""
+
+    revision: int
+    by_name: Mapping[str, TopicImage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """A member's state, as far as it changed; None is "as before"."""
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int | None = None
+    subscribed_names: frozenset[str] | None = None
+    subscribed_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    """What a member is told; `assigned` None is "as before"."""
+
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: Partitions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicFacts:
+    """What a member of the classic protocol said besides; `protocols` in order of preference."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What a member said about itself: stored as its metadata.
+
+    `classic` is set for a member that speaks the classic protocol.
+    """
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    names: frozenset[str] = frozenset()
+    regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    classic: ClassicFacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentAssignment:
+    """What a member has, and in which epoch; stored as such.
+
+    `since` is the epoch in which a partition was assigned; one that is not in it came with the
+    member's own epoch.
+    """
+
+    member_epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = NO_PARTITIONS
+    pending_revocation: Partitions = NO_PARTITIONS
+    since: Mapping[Partition, int] = field(default_factory=dict)
+
+    def had_since(self, partition: Partition) -> int | None:
+        """The epoch in which the member got a partition; None for one that it does not have."""
+        if partition not in self.assigned and partition not in self.pending_revocation:
+            return None
+        return self.since.get(partition, max(self.member_epoch, JOIN_EPOCH))
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerMember:
+    """One member. Deadlines are monotonic ms, None while there is none.
+
+    `rebalance_due_ms` is when the patience with its part in a rebalance ends: giving up
+    partitions, or for a classic member the JoinGroup or SyncGroup that it owes.
+    """
+
+    member_id: str
+    subscription: Subscription
+    current: CurrentAssignment
+    session_due_ms: int | None = None
+    rebalance_due_ms: int | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether the member speaks the classic protocol."""
+        return self.subscription.classic is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredConsumerGroup:
+    """A group as found in the log."""
+
+    epoch: int = 0
+    assignment_epoch: int = 0
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    targets: dict[str, Partitions] = field(default_factory=dict)
+    current: dict[str, CurrentAssignment] = field(default_factory=dict)
+
+
+class ChangeKind(enum.IntEnum):
+    """What a change is about; the number is the version of the record's key."""
+
+    GROUP_EPOCH = 3
+    SUBSCRIPTION = 5
+    ASSIGNMENT_EPOCH = 6
+    TARGET = 7
+    CURRENT = 8
+
+
+class Change(NamedTuple):
+    """One record to store: `value` None is a tombstone, `member_id` None is about the group."""
+
+    kind: ChangeKind
+    member_id: str | None
+    value: int | Subscription | Partitions | CurrentAssignment | None
+
+
+class Outcome(NamedTuple):
+    """An answer that counts once the changes are durable."""
+
+    answer: HeartbeatAnswer
+    changes: list[Change]
+
+
+class HeartbeatRefused(Exception):
+    """The member is told `error` and nothing changes."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        """Carry the code and a sentence for people."""
+        self.error = error
+        super().__init__(message)

@@ -1,0 +1,234 @@
+"""Members of the classic protocol in a group of the consumer protocol.
+
+Lets a group be moved from one protocol to the other while it is at work: an old member goes on
+joining, syncing and sending heartbeats, and is one of the group's members like the new ones. Pure
+functions over `ConsumerGroup`, which knows nothing of JoinGroup; changes are drained by the caller.
+
+| the old request | what it is in the new protocol                                              |
+|-----------------|-----------------------------------------------------------------------------|
+| JoinGroup       | a heartbeat: subscription and owned partitions in; the epoch, as generation |
+| SyncGroup       | asks for the partitions that the last step has left or given                |
+| Heartbeat       | REBALANCE_IN_PROGRESS whenever joining again would bring the member further |
+| LeaveGroup      | leaves, whoever is named                                                    |
+
+Nobody leads: the coordinator assigns, so every member is told that it follows. A member that has
+been told to join, or to fetch its assignment, has its rebalance timeout to do it.
+
+Source: KIP-848 ("Online migration"); Kafka's `classicGroupJoinToConsumerGroup`,
+`classicGroupSyncToConsumerGroup`, `classicGroupHeartbeatToConsumerGroup`, observed in 4.3.1.
+Read next: `broker.groups.consumer.group`, `broker.groups.mixed.migration`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.groups.classic.values import (
+    NO_LEADER,
+    NO_MEMBER_ID,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.groups.consumer.group import ConsumerGroup, check_room, find_known
+from broker.groups.consumer.values import (
+    ClassicFacts,
+    ConsumerMember,
+    CurrentAssignment,
+    HeartbeatRefused,
+    MemberState,
+    Partitions,
+    Subscription,
+    Topics,
+)
+from broker.groups.embedded import EmbeddedSubscription, parse_subscription
+from protocol.error_codes import ErrorCode
+from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment
+
+
+def join(group: ConsumerGroup, request: JoinRequest, topics: Topics, now_ms: int) -> JoinAnswer:
+    """Take a JoinGroup; the answer counts once the changes are durable."""
+    member_id = request.member_id or request.new_member_id
+    wanted = parse_subscription(request.protocols[0][1]) if request.protocols else None
+    try:
+        _check_protocols(group, request)
+        is_nameless = not request.member_id and request.group_instance_id is None
+        if is_nameless and request.requires_known_member_id:
+            return JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        if wanted is None:
+            raise HeartbeatRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "unreadable metadata")
+        count_before = len(group.members)
+        member = _find_or_join(group, request, member_id)
+    except HeartbeatRefused as refusal:
+        return JoinAnswer(error=refusal.error, member_id=request.member_id)
+    is_new = len(group.members) > count_before
+    has_changed = group.set_subscription(member, _said(member.subscription, request, wanted))
+    group.advance(
+        member,
+        owned=as_partitions(wanted.owned, topics),
+        is_changed=has_changed or is_new,
+        topics=topics,
+        now_ms=now_ms,
+    )
+    group.limit_rebalance(member, now_ms)
+    return JoinAnswer(
+        error=ErrorCode.NONE,
+        member_id=member.member_id,
+        generation_id=member.current.member_epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=request.protocols[0][0],
+        leader_id=NO_LEADER,
+    )
+
+
+def sync(group: ConsumerGroup, request: SyncRequest, topics: Topics, now_ms: int) -> SyncAnswer:
+    """Take a SyncGroup: the member's partitions, as far as it may have them now."""
+    who = (request.member_id, request.group_instance_id, request.generation_id)
+    member, error = _identify(group, *who)
+    if member is None or error is not ErrorCode.NONE:
+        return SyncAnswer(error=error)
+    classic = member.subscription.classic
+    assert classic is not None
+    name, metadata = classic.protocols[0]
+    is_other_type = request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE)
+    if is_other_type or request.protocol_name not in (None, name):
+        return SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    is_behind = member.current.member_epoch < group.assignment_epoch
+    if is_behind and member.current.state is not MemberState.UNREVOKED:
+        _expect_join(group, member, now_ms)
+        return SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    member.rebalance_due_ms = None
+    group.expect(member, now_ms)
+    return SyncAnswer(
+        error=ErrorCode.NONE,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=name,
+        assignment=encode_for(member, metadata, topics),
+    )
+
+
+def heartbeat(
+    group: ConsumerGroup,
+    member_id: str,
+    group_instance_id: str | None,
+    generation_id: int,
+    *,
+    topics: Topics,
+    now_ms: int,
+) -> ErrorCode:
+    """Note that a member is alive; REBALANCE_IN_PROGRESS tells it to join again.
+
+    A target that had to wait for its time is computed here too: there may be nobody else to ask.
+    """
+    member, error = _identify(group, member_id, group_instance_id, generation_id)
+    if member is None or error is not ErrorCode.NONE:
+        return error
+    group.expect(member, now_ms)
+    group.assign_if_due(topics, now_ms)
+    current = member.current
+    if (
+        current.member_epoch < group.assignment_epoch
+        or current.state is MemberState.UNREVOKED
+        or (current.state is MemberState.UNRELEASED and not group.is_waiting(member))
+    ):
+        _expect_join(group, member, now_ms)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def leave(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> ErrorCode:
+    """Let any member go; a static one may be named by its instance id alone."""
+    if member_id == NO_MEMBER_ID and group_instance_id is not None:
+        member_id = group.static_ids.get(group_instance_id, NO_MEMBER_ID)
+    try:
+        group.remove(find_known(group, group_instance_id, member_id))
+    except HeartbeatRefused as refusal:
+        return refusal.error
+    return ErrorCode.NONE
+
+
+def as_partitions(named: frozenset[tuple[str, int]], topics: Topics) -> Partitions:
+    """The partitions by topic id; of topics that do not exist there are none."""
+    known = ((topics.by_name.get(name), index) for name, index in named)
+    return frozenset((image.topic_id, index) for image, index in known if image is not None)
+
+
+def encode_for(member: ConsumerMember, metadata: bytes, topics: Topics) -> bytes:
+    """What a member has, in the version of its own `metadata`."""
+    by_topic: dict[str, list[int]] = {}
+    held: dict[bytes, list[int]] = {}
+    for topic_id, index in member.current.assigned:
+        held.setdefault(topic_id, []).append(index)
+    for name in member.subscription.names:
+        image = topics.by_name.get(name)
+        if image is not None and image.topic_id in held:
+            by_topic[name] = held[image.topic_id]
+    subscription = parse_subscription(metadata)
+    return encode_assignment(by_topic, 0 if subscription is None else subscription.version)
+
+
+def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
+    """The other classic members must be able to go on with this one. Raises: HeartbeatRefused."""
+    names = {name for name, _ in request.protocols}
+    for member in group.members.values():
+        classic = member.subscription.classic
+        if classic is not None and member.member_id != request.member_id:
+            names &= {name for name, _ in classic.protocols}
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not names:
+        raise HeartbeatRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no common protocol")
+
+
+def _find_or_join(group: ConsumerGroup, request: JoinRequest, member_id: str) -> ConsumerMember:
+    instance_id = request.group_instance_id
+    known_id = None if instance_id is None else group.static_ids.get(instance_id)
+    if known_id is not None and request.member_id == NO_MEMBER_ID:
+        return group.take_over(known_id, member_id)
+    if known_id is not None or (instance_id is not None and request.member_id):
+        return find_known(group, instance_id, member_id)
+    member = group.members.get(member_id)
+    if member is None:
+        check_room(group)
+        member = ConsumerMember(
+            member_id=member_id,
+            subscription=Subscription(instance_id=instance_id),
+            current=CurrentAssignment(),
+        )
+        group.add(member)
+    return member
+
+
+def _said(before: Subscription, request: JoinRequest, wanted: EmbeddedSubscription) -> Subscription:
+    return replace(
+        before,
+        rack_id=wanted.rack_id or before.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        names=wanted.topics,
+        regex=None,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        server_assignor=None,
+        classic=ClassicFacts(
+            session_timeout_ms=request.session_timeout_ms, protocols=request.protocols
+        ),
+    )
+
+
+def _identify(
+    group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int
+) -> tuple[ConsumerMember | None, ErrorCode]:
+    """The classic member that asks in this generation, or why it is none."""
+    try:
+        member = find_known(group, group_instance_id, member_id)
+    except HeartbeatRefused as refusal:
+        return None, refusal.error
+    if not member.is_classic:
+        return None, ErrorCode.UNKNOWN_MEMBER_ID
+    if generation_id != member.current.member_epoch:
+        return None, ErrorCode.ILLEGAL_GENERATION
+    return member, ErrorCode.NONE
+
+
+def _expect_join(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+    if member.rebalance_due_ms is None:
+        group.limit_rebalance(member, now_ms)

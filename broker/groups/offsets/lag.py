@@ -1,0 +1,121 @@
+"""How far groups are behind, in records and in time, as of a scrape.
+
+The lag in time of a partition is the age of the first record that its group has not committed: what
+"ten minutes behind" means, whatever the rate. Finding that record's timestamp takes one read of one
+batch, so it is remembered until the committed offset or the batch is another one, and a scrape
+looks up no more than `LOOKUPS_MAX` of them: with more groups on the move than that, the rest keep
+what the scrape before knew and take their turn at the next. The marks that our Spark sink commits
+beside its records are batch numbers, not places, and are left out.
+
+Pure of the wire and of Prometheus; `broker.metrics` turns the figures into a family of metrics.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import RecordsError
+from protocol.records.layout import NO_TIMESTAMP
+from protocol.records.scan import iter_records, scan_entries
+from storage.errors import StorageError
+from storage.log.log import Isolation
+
+if TYPE_CHECKING:
+    from broker.groups.offsets.table import OffsetTable
+    from broker.topics.registry import TopicRegistry
+    from storage.log.log import Log
+
+LOOKUPS_MAX = 100
+"""Batches read per scrape; each is one read and one decoding, a fraction of a millisecond."""
+
+
+MARKERS_MAX = 16
+"""So many markers in a row are read over; a group behind more of them has no known age."""
+
+MARK_PREFIX = "tidelog-mark "
+"""What the metadata of a writer's mark begins with (`pipeline.net.marks`)."""
+
+
+class Lag(NamedTuple):
+    """One group in one partition. `seconds` is None while it is not known."""
+
+    group: str
+    topic: str
+    partition: int
+    records: int
+    seconds: float | None
+
+
+class GroupLag:
+    """The lag of every group with committed offsets. Loop thread only."""
+
+    def __init__(
+        self, topics: "TopicRegistry", offsets: "OffsetTable", wall_ms: Callable[[], int]
+    ) -> None:
+        """Look at `offsets` against the logs of `topics`, by the clock `wall_ms`."""
+        self._topics = topics
+        self._offsets = offsets
+        self._wall_ms = wall_ms
+        self._known: dict[tuple[str, str, int], tuple[int, int]] = {}
+
+    def figures(self) -> Iterator[Lag]:
+        """Every committed offset of an existing partition, compared with its log now."""
+        now_ms = self._wall_ms()
+        known, self._known = self._known, {}
+        lookups = 0
+        for group in list(self._offsets.groups()):
+            for (topic, partition), committed in self._offsets.of_group(group).items():
+                log = self._log(topic, partition)
+                if log is None or (committed.metadata or "").startswith(MARK_PREFIX):
+                    continue
+                offset = max(committed.offset, log.log_start_offset)
+                records = max(0, log.high_watermark - offset)
+                if not records:
+                    yield Lag(group, topic, partition, 0, 0.0)
+                    continue
+                key = (group, topic, partition)
+                found = known.get(key)
+                if (found is None or found[0] != offset) and lookups < LOOKUPS_MAX:
+                    lookups += 1
+                    timestamp = _timestamp_at(log, offset)
+                    found = None if timestamp is None else (offset, timestamp)
+                    if found is None:
+                        # Nothing is left but markers, and records may come at any time.
+                        yield Lag(group, topic, partition, records, 0.0)
+                        continue
+                if found is not None:
+                    self._known[key] = found
+                yield Lag(group, topic, partition, records, _age_s(found, now_ms))
+
+    def _log(self, topic: str, partition: int) -> "Log | None":
+        found = self._topics.find(topic)
+        if found is None or partition >= len(found.partitions):
+            return None
+        return found.partitions[partition]
+
+
+def _age_s(found: tuple[int, int] | None, now_ms: int) -> float | None:
+    if found is None or found[1] == NO_TIMESTAMP:
+        return None
+    return max(0, now_ms - found[1]) / 1000
+
+
+def _timestamp_at(log: "Log", offset: int) -> int | None:
+    """Timestamp of the first record at or after `offset`, NO_TIMESTAMP when it has none.
+
+    The markers of transactions are no records; None when nothing else is left.
+    """
+    try:
+        for _ in range(MARKERS_MAX):
+            read = log.read(offset, max_bytes=1, isolation=Isolation.READ_UNCOMMITTED, min_one=True)
+            entry = next(iter(scan_entries(read.records)), None)
+            if entry is None:
+                return None
+            if not entry.is_control:
+                later = (one for one in iter_records(read.records) if one.offset >= offset)
+                first = next(later, None)
+                return NO_TIMESTAMP if first is None else first.timestamp
+            offset = entry.last_offset + 1
+    except (StorageError, RecordsError):
+        # What cannot be read is reported by whoever fetches it; a scrape goes on.
+        return NO_TIMESTAMP
+    return NO_TIMESTAMP

@@ -1,0 +1,182 @@
+"""Keys and values of `__consumer_offsets` for committed offsets and classic groups, both ways.
+
+Owns the translation between `protocol.stored.group_log`, which has the bytes, and the values of
+groups; refuses to know logs and groups' behaviour. Written are offset values 3 (1 when a client
+gave a retention of its own) and group values 3 under keys 1 and 2, like Kafka 2.1 to 4.x; every
+version is read. A null value is a tombstone.
+
+Read next: `broker.groups.offsets.table`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, TypeAlias
+
+from broker.groups.classic.values import GroupSnapshot, MemberSnapshot
+from protocol.records.layout import NO_TIMESTAMP
+from protocol.stored.codec import UnknownRecord, decode, encode, version_of
+from protocol.stored.group_log import (
+    GROUP_METADATA_KEY,
+    OFFSET_COMMIT_KEY,
+    GroupMetadataKey,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+_OFFSET_VALUE_WITH_EXPIRY: Final = 1
+_OFFSET_VALUE: Final = 3
+_GROUP_VALUE: Final = 3
+
+
+class OffsetKey(NamedTuple):
+    """Whose position in which partition."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class GroupKey(NamedTuple):
+    """Whose metadata."""
+
+    group_id: str
+
+
+Key: TypeAlias = OffsetKey | GroupKey
+
+
+class CommittedOffset(NamedTuple):
+    """A position a group has reached: `offset` is the next record it wants.
+
+    `expire_timestamp_ms` is set only for clients that gave a retention of their own (OffsetCommit
+    v2 to v4); otherwise `NO_TIMESTAMP`.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_TIMESTAMP
+
+
+class StoredGroup(NamedTuple):
+    """A group as found in the log: its snapshot and when it entered that state (ms)."""
+
+    snapshot: GroupSnapshot
+    state_timestamp_ms: int
+
+
+def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of a group's position in one partition."""
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return encode(key, OFFSET_COMMIT_KEY)
+
+
+def encode_offset_value(committed: CommittedOffset) -> bytes:
+    """The value of a position; version 1 if it carries an expiry of its own, else 3."""
+    has_expiry = committed.expire_timestamp_ms != NO_TIMESTAMP
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+    )
+    return encode(value, _OFFSET_VALUE_WITH_EXPIRY if has_expiry else _OFFSET_VALUE)
+
+
+def encode_group_key(group_id: str) -> bytes:
+    """The key of a group's metadata."""
+    return encode(GroupMetadataKey(group=group_id), GROUP_METADATA_KEY)
+
+
+def encode_group_value(snapshot: GroupSnapshot, state_timestamp_ms: int) -> bytes:
+    """The value of a group's metadata, version 3."""
+    value = GroupMetadataValue(
+        protocol_type=snapshot.protocol_type,
+        generation=snapshot.generation_id,
+        protocol=snapshot.protocol_name,
+        leader=snapshot.leader_id,
+        current_state_timestamp=state_timestamp_ms,
+        members=[_stored_member(member) for member in snapshot.members],
+    )
+    return encode(value, _GROUP_VALUE)
+
+
+def _stored_member(member: MemberSnapshot) -> GroupMetadataMember:
+    return GroupMetadataMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.session_timeout_ms,
+        subscription=member.subscription,
+        assignment=member.assignment,
+    )
+
+
+def decode_key(key: bytes) -> Key:
+    """What a record is about.
+
+    Raises:
+        UnknownRecord: another kind of record (KIP-848 groups use versions 3 and up), or torn.
+    """
+    if version_of(key) <= OFFSET_COMMIT_KEY:
+        about = decode(OffsetCommitKey, key)
+        return OffsetKey(about.group, about.topic, about.partition)
+    if version_of(key) == GROUP_METADATA_KEY:
+        return GroupKey(decode(GroupMetadataKey, key).group)
+    raise UnknownRecord(f"record key version {version_of(key)} in the offsets topic")
+
+
+def decode_offset_value(value: bytes) -> CommittedOffset:
+    """A group's position, from any version.
+
+    Raises:
+        UnknownRecord: a newer version, or torn.
+    """
+    found = decode(OffsetCommitValue, value)
+    return CommittedOffset(
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+        commit_timestamp_ms=found.commit_timestamp,
+        expire_timestamp_ms=found.expire_timestamp,
+    )
+
+
+def decode_group_value(group_id: str, value: bytes) -> StoredGroup:
+    """A group's metadata, from any version.
+
+    Raises:
+        UnknownRecord: a newer version, or torn.
+    """
+    found = decode(GroupMetadataValue, value)
+    has_rebalance_timeout = version_of(value) >= 1
+    snapshot = GroupSnapshot(
+        group_id=group_id,
+        protocol_type=found.protocol_type,
+        generation_id=found.generation,
+        protocol_name=found.protocol,
+        leader_id=found.leader,
+        members=tuple(_member(member, has_rebalance_timeout) for member in found.members),
+    )
+    return StoredGroup(snapshot, found.current_state_timestamp)
+
+
+def _member(member: GroupMetadataMember, has_rebalance_timeout: bool) -> MemberSnapshot:
+    return MemberSnapshot(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout if has_rebalance_timeout else member.session_timeout
+        ),
+        session_timeout_ms=member.session_timeout,
+        subscription=member.subscription,
+        assignment=member.assignment,
+    )

@@ -1,0 +1,155 @@
+"""Committed offsets in memory: what groups have reached, and what transactions may yet add.
+
+Owns the values and the rules of their age; pure: refuses to know the log, the clock and the wire.
+Whoever changes the table has made the change durable before (`broker.groups.offsets.commits`).
+
+Offsets committed inside a transaction wait under its producer id until its marker arrives. They
+never overtake: a plain commit that comes after them in the log wins over them when the
+transaction commits, and a tombstone that does takes them away.
+
+Source: Kafka's `GroupMetadata` (offsets part), KIP-98, KIP-211 (expiry), KIP-447.
+Read next: `broker.groups.offsets.commits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+from broker.groups.offsets.records import CommittedOffset
+from protocol.records.layout import NO_TIMESTAMP
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+_NOTHING: Mapping[TopicPartition, CommittedOffset] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryRule:
+    """When a group's offsets are old.
+
+    Attributes:
+        now_ms: the present (wall clock).
+        retention_ms: how long an offset is kept after it began to age.
+        ages_since_ms: when all of them began to age (the group became empty), or NO_TIMESTAMP:
+            each from its own commit.
+        subscribed_topics: topics that somebody consumes now; their offsets do not age.
+    """
+
+    now_ms: int
+    retention_ms: int
+    ages_since_ms: int = NO_TIMESTAMP
+    subscribed_topics: frozenset[str] = frozenset()
+
+
+class OffsetTable:
+    """The offsets of every group. Loop thread only."""
+
+    def __init__(self) -> None:
+        """An empty table."""
+        self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._pending: dict[str, dict[int, dict[TopicPartition, CommittedOffset | None]]] = {}
+        self._groups_of_producer: dict[int, set[str]] = {}
+
+    def groups(self) -> Iterator[str]:
+        """The groups that have offsets, committed or pending."""
+        yield from self._groups
+        yield from (group_id for group_id in self._pending if group_id not in self._groups)
+
+    def of_group(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """A group's committed offsets; empty for a stranger. A view: do not keep it."""
+        return self._groups.get(group_id, _NOTHING)
+
+    def is_unstable(self, group_id: str, tp: TopicPartition) -> bool:
+        """Whether an open transaction may still change this offset."""
+        pending = self._pending.get(group_id)
+        return pending is not None and any(tp in offsets for offsets in pending.values())
+
+    def has_pending(self, group_id: str) -> bool:
+        """Whether an open transaction has offsets for the group."""
+        return group_id in self._pending
+
+    def partitions_of(self, group_id: str) -> list[TopicPartition]:
+        """What the group has offsets of, committed or pending: all that ends with it."""
+        pending = self._pending.get(group_id, {}).values()
+        return list({*self.of_group(group_id), *(tp for offsets in pending for tp in offsets)})
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether the group has any offset, committed or pending."""
+        return group_id in self._groups or group_id in self._pending
+
+    def commit(self, group_id: str, tp: TopicPartition, committed: CommittedOffset) -> None:
+        """Set an offset; one of an open transaction for it is older and will not count."""
+        self._groups.setdefault(group_id, {})[tp] = committed
+        for offsets in self._pending.get(group_id, {}).values():
+            if tp in offsets:
+                offsets[tp] = None
+
+    def remove(self, group_id: str, tp: TopicPartition) -> None:
+        """Forget an offset, and what open transactions have for it; unknown ones are ignored."""
+        offsets = self._groups.get(group_id)
+        if offsets is not None:
+            offsets.pop(tp, None)
+            if not offsets:
+                del self._groups[group_id]
+        for producer_id, waiting in list(self._pending.get(group_id, {}).items()):
+            waiting.pop(tp, None)
+            if not waiting:
+                self._take_pending(producer_id, group_id)
+
+    def prepare(
+        self, producer_id: int, group_id: str, tp: TopicPartition, committed: CommittedOffset
+    ) -> None:
+        """Note an offset that counts only if the producer's open transaction commits."""
+        self._pending.setdefault(group_id, {}).setdefault(producer_id, {})[tp] = committed
+        self._groups_of_producer.setdefault(producer_id, set()).add(group_id)
+
+    def complete(
+        self, producer_id: int, *, is_commit: bool, has_ended: Callable[[str], bool]
+    ) -> None:
+        """The producer's transaction ended for the groups that `has_ended` says.
+
+        Their pending offsets of this producer are taken over, or dropped.
+        """
+        for group_id in filter(has_ended, list(self._groups_of_producer.get(producer_id, ()))):
+            offsets = self._take_pending(producer_id, group_id)
+            if not is_commit:
+                continue
+            for tp, committed in offsets.items():
+                if committed is not None:
+                    self.commit(group_id, tp, committed)
+
+    def _take_pending(
+        self, producer_id: int, group_id: str
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """What the producer had pending for the group, which it has no more."""
+        of_group = self._pending[group_id]
+        offsets = of_group.pop(producer_id)
+        if not of_group:
+            del self._pending[group_id]
+        groups = self._groups_of_producer[producer_id]
+        groups.remove(group_id)
+        if not groups:
+            del self._groups_of_producer[producer_id]
+        return offsets
+
+    def find_expired(self, group_id: str, rule: ExpiryRule) -> list[TopicPartition]:
+        """The group's offsets that are too old to keep."""
+        return [
+            tp
+            for tp, committed in self.of_group(group_id).items()
+            if tp[0] not in rule.subscribed_topics
+            and _is_expired(committed, rule)
+            and not self.is_unstable(group_id, tp)
+        ]
+
+
+def _is_expired(committed: CommittedOffset, rule: ExpiryRule) -> bool:
+    if committed.expire_timestamp_ms != NO_TIMESTAMP:
+        return rule.now_ms >= committed.expire_timestamp_ms
+    since_ms = rule.ages_since_ms
+    if since_ms == NO_TIMESTAMP:
+        since_ms = committed.commit_timestamp_ms
+    return rule.now_ms - since_ms >= rule.retention_ms

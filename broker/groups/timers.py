@@ -1,0 +1,73 @@
+"""One timer for many groups: who wants to be woken, and when.
+
+Owns a heap of (wake time, name) and the one timer behind it. A name stands for its earliest wish;
+an entry that an earlier wish replaced is stale and passed over. Wishes may be too early, never too
+late, so that moving a deadline later costs nothing here.
+
+Source: our own; Kafka has a timing wheel with an entry per member.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from broker.clocks.clock import Clock, TimerHandle
+
+
+class Alarms:
+    """Wakes names at or after their time. Loop thread only."""
+
+    def __init__(self, clock: Clock, ring: Callable[[str, int], object]) -> None:
+        """Call `ring(name, now_ms)` for each name whose time has come."""
+        self._clock = clock
+        self._ring_one = ring
+        self._heap: list[tuple[int, str]] = []
+        self._due_of: dict[str, int] = {}
+        self._timer: TimerHandle | None = None
+        self._timer_due_ms = 0
+
+    def set(self, name: str, due_ms: int | None) -> None:
+        """Wake `name` at `due_ms` (monotonic) or earlier; None is no wish."""
+        if due_ms is None:
+            return
+        known_ms = self._due_of.get(name)
+        if known_ms is not None and known_ms <= due_ms:
+            return
+        self._due_of[name] = due_ms
+        heapq.heappush(self._heap, (due_ms, name))
+        self._set_timer()
+
+    def __len__(self) -> int:
+        """How many entries wait, stale ones included."""
+        return len(self._heap)
+
+    def cancel_all(self) -> None:
+        """Wake nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._heap.clear()
+        self._due_of.clear()
+
+    def _set_timer(self) -> None:
+        due_ms = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_due_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_due_ms = due_ms
+        delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
+        self._timer = self._clock.call_later(delay_ms, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        while self._heap and self._heap[0][0] <= now_ms:
+            due_ms, name = heapq.heappop(self._heap)
+            if self._due_of.get(name) != due_ms:
+                continue
+            del self._due_of[name]
+            self._ring_one(name, now_ms)
+        if self._heap:
+            self._set_timer()

@@ -1,0 +1,122 @@
+"""The cleaner: compacts one log after the other, in the background, in slices.
+
+Each run picks the log that needs it most (`max.compaction.lag.ms` passed first, then the largest
+share of dirty bytes) and drives one round of it. Records are looked at in the loop thread, a few
+milliseconds at a time; after each slice the job rests for as long as the slice took, so that it
+never takes more than half of a busy thread. Syncs and large (de)compressions run in a thread of
+their own while the job sleeps.
+
+A log with a damaged segment is left alone until the next start: every further try would end at the
+same place. It still serves.
+
+What is cleaned, and how a crash finds it, is decided by `storage.log.compaction`.
+Source: Kafka `LogCleaner`. Read next: `broker.jobs.jobs`.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import CorruptLog, StorageError
+
+if TYPE_CHECKING:
+    from broker.metrics import Metrics
+    from storage.disk.steps import OffLoop
+    from storage.log.compaction import CompactionResult
+    from storage.log.compaction_plan import Cleanable
+    from storage.log.log import Log
+
+logger = logging.getLogger("tidelog.broker.jobs.cleaner")
+
+WAIT_MS: Final = 2
+"""How often a round looks whether its thread is done."""
+
+
+class Cleaner:
+    """The background job that compacts; in the loop thread."""
+
+    def __init__(
+        self,
+        logs: Callable[[], "Iterable[Log]"],
+        now_ms: Callable[[], int],
+        *,
+        map_bytes: int,
+        metrics: "Metrics",
+    ) -> None:
+        """Compact those of `logs` that are due, by the clock `now_ms` that cannot jump ahead."""
+        self._logs = logs
+        self._now_ms = now_ms
+        self._map_bytes = map_bytes
+        self._metrics = metrics
+        self._given_up: set[Log] = set()
+
+    def run(self) -> Iterator[int]:
+        """Clean until no log is due; each step is one slice, with the ms to wait after it."""
+        tried: set[Log] = set()
+        while True:
+            log = self._filthiest(tried)
+            if log is None:
+                return
+            tried.add(log)
+            try:
+                yield from self._clean(log)
+            except StorageError as error:
+                if isinstance(error, CorruptLog):
+                    self._given_up.add(log)
+                logger.error("%s-%d could not be compacted: %s", log.topic, log.partition, error)
+            yield 0
+
+    def _filthiest(self, tried: "set[Log]") -> "Log | None":
+        now_ms = self._now_ms()
+        best: tuple[tuple[bool, float], Log] | None = None
+        for log in self._logs():
+            if log in tried or log in self._given_up:
+                continue
+            plan: Cleanable | None = log.cleanable(now_ms)
+            if plan is not None and plan.is_due:
+                need = (plan.is_overdue, plan.ratio)
+                if best is None or need > best[0]:
+                    best = need, log
+        return None if best is None else best[1]
+
+    def _clean(self, log: "Log") -> Iterator[int]:
+        steps = log.compact(now_ms=self._now_ms(), map_bytes=self._map_bytes)
+        while True:
+            started_ns = time.perf_counter_ns()
+            try:
+                call = next(steps)
+            except StopIteration as stop:
+                self._report(log, stop.value)
+                return
+            took_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
+            self._metrics.cleaner_slice_max_ms = max(self._metrics.cleaner_slice_max_ms, took_ms)
+            if call is None:
+                yield took_ms
+            else:
+                yield from run_elsewhere(call)
+
+    def _report(self, log: "Log", result: "CompactionResult | None") -> None:
+        if result is None or not result.segments_before:
+            return
+        self._metrics.compactions += 1
+        self._metrics.records_compacted += result.records_dropped
+        logger.info(
+            "%s-%d: compacted up to offset %d, %d bytes to %d, %d records dropped",
+            log.topic,
+            log.partition,
+            result.end,
+            result.bytes_before,
+            result.bytes_after,
+            result.records_dropped,
+        )
+
+
+def run_elsewhere(call: "OffLoop[object]") -> Iterator[int]:
+    """Run one call in a thread, waiting for it without holding up the loop."""
+    thread = threading.Thread(target=call.run, name="cleaner", daemon=True)
+    thread.start()
+    while not call.is_done:
+        yield WAIT_MS
+    thread.join()

@@ -1,0 +1,208 @@
+"""The broker's background jobs themselves, each in a few lines over its collaborators.
+
+| job           | interval                                  | what it does                   |
+|---------------|-------------------------------------------|--------------------------------|
+| sweep         | 1 s                                       | idle, trickling, stalled peers |
+| coordinators  | 1 s                                       | offsets, transactions by time  |
+| loop-lag      | 0.5 s                                     | how late the event loop is     |
+| clock         | 1 s                                       | notice that it was set         |
+| flush         | 1 s                                       | `flush.ms` under `os`          |
+| retention     | `log.retention.check.interval.ms`         | segments by age and size       |
+| producer-ids  | `producer.id.expiration.check.interval.ms`| forget idle producers          |
+| cleaner       | `log.cleaner.backoff.ms`                  | compact what is dirty          |
+| measuring     | 60 s                                      | times of unknown segments      |
+| checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
+| pending-files | 10 s                                      | unlink what was renamed away   |
+
+Scheduling and supervision are `broker.jobs.schedule`'s; what may be deleted is storage's decision.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from broker.clocks.clock import Clock
+from broker.clocks.trusted_clock import TrustedClock
+from broker.jobs.cleaner import Cleaner, run_elsewhere
+from broker.jobs.schedule import Housekeeping
+from broker.jobs.segment_stats import Measuring
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.coordinator_services import Coordinator
+    from broker.fetch.waiters import FetchWaiters
+    from broker.group_commit import GroupCommit
+    from broker.metrics import Metrics
+    from broker.net.connection import Connections
+    from broker.topics.registry import TopicRegistry
+    from config import BrokerConfig
+    from storage.directory.data_dir import DataDir
+    from storage.log.log import Log
+
+logger = logging.getLogger("tidelog.broker.jobs.jobs")
+
+SWEEP_INTERVAL_MS = 1000
+COORDINATOR_INTERVAL_MS = 1000
+LOOP_LAG_INTERVAL_MS = 500
+CLOCK_INTERVAL_MS = 1000
+FLUSH_INTERVAL_MS = 1000
+PENDING_FILES_INTERVAL_MS = 10_000
+MEASURING_INTERVAL_MS = 60_000
+
+
+class Upkeep:
+    """The jobs of one broker; built by the server, which also starts and stops the schedule."""
+
+    def __init__(
+        self,
+        *,
+        config: "BrokerConfig",
+        clock: Clock,
+        time: TrustedClock,
+        data_dir: "DataDir",
+        topics: "TopicRegistry",
+        commits: "GroupCommit",
+        fetch_waiters: "FetchWaiters",
+        connections: "Connections",
+        coordinators: "Sequence[Coordinator]",
+        metrics: "Metrics",
+    ) -> None:
+        """Remember the collaborators."""
+        self._config = config
+        self._clock = clock
+        self._data_dir = data_dir
+        self._topics = topics
+        self._commits = commits
+        self._fetch_waiters = fetch_waiters
+        self._connections = connections
+        self._coordinators = coordinators
+        self._metrics = metrics
+        self._time = time
+        self.cleaner = Cleaner(
+            topics.logs,
+            time.now_ms,
+            map_bytes=config.log_cleaner_dedupe_buffer_size,
+            metrics=metrics,
+        )
+        self.measuring = Measuring(topics.logs)
+        self._dirty_since_ms: dict[Log, int] = {}
+        self._held_by_future: dict[Log, int] = {}
+
+    def schedule(self, housekeeping: Housekeeping) -> None:
+        """Put every job into `housekeeping`."""
+        config = self._config
+        housekeeping.add("sweep", SWEEP_INTERVAL_MS, self._connections.sweep)
+        housekeeping.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
+        housekeeping.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
+        housekeeping.add("clock", CLOCK_INTERVAL_MS, self._time.sample)
+        housekeeping.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
+        housekeeping.add("retention", config.log_retention_check_interval_ms, self.delete_expired)
+        housekeeping.add(
+            "producer-ids",
+            config.producer_id_expiration_check_interval_ms,
+            self.expire_producer_ids,
+        )
+        if config.log_cleaner_enable:
+            housekeeping.add("cleaner", self._cleaner_backoff_ms, self.cleaner.run)
+        housekeeping.add(
+            "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint
+        )
+        housekeeping.add("measuring", MEASURING_INTERVAL_MS, self.measuring.run)
+        housekeeping.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
+
+    def _cleaner_backoff_ms(self) -> int:
+        """The pause in force, which may change at run time; 0 is as short as it gets."""
+        return max(1, self._topics.broker_config.log_cleaner_backoff_ms)
+
+    def checkpoint(self) -> Iterator[int]:
+        """Write the offset checkpoints, in a thread."""
+        for call in self._data_dir.checkpoint_steps():
+            if call is not None:
+                yield from run_elsewhere(call)
+
+    def tick_coordinators(self) -> None:
+        """Let every coordinator do what is due."""
+        for coordinator in self._coordinators:
+            coordinator.tick()
+
+    def measure_loop_lag(self) -> None:
+        """Compare when a zero-delay timer runs with when it should have."""
+        scheduled_ns = perf_counter_ns()
+        self._clock.call_later(
+            0, lambda: self._metrics.observe_loop_lag(perf_counter_ns() - scheduled_ns)
+        )
+
+    def flush_by_age(self) -> Iterator[None]:
+        """Sync logs under `flush.policy=os` that were dirty for `flush.ms`."""
+        now_ms = self._clock.monotonic_ms()
+        still_dirty: dict[Log, int] = {}
+        for log in self._topics.logs():
+            if log.config.flush_policy == "os" and log.durable_offset < log.log_end_offset:
+                since_ms = self._dirty_since_ms.get(log, now_ms)
+                if now_ms - since_ms >= log.config.flush_ms:
+                    self._commits.mark_dirty(log)
+                else:
+                    still_dirty[log] = since_ms
+        self._dirty_since_ms = still_dirty
+        yield
+
+    def delete_expired(self) -> Iterator[None]:
+        """Delete what retention allows, one log per step, by the clock that is trusted."""
+        now_ms = self._time.now_ms()
+        logs = list(self._topics.logs())
+        for gone in self._held_by_future.keys() - set(logs):
+            del self._held_by_future[gone]
+        for log in logs:
+            try:
+                self._delete_expired_of(log, now_ms)
+            except StorageError as error:
+                logger.error("retention of %s-%d failed: %s", log.topic, log.partition, error)
+            yield
+
+    def _delete_expired_of(self, log: "Log", now_ms: int) -> None:
+        deleted = log.delete_expired(now_ms)
+        for segment in deleted:
+            self._metrics.segments_deleted[segment.reason.value] += 1
+            logger.info(
+                "%s-%d: segment %d deleted (%s)",
+                log.topic,
+                log.partition,
+                segment.base_offset,
+                segment.reason.value,
+            )
+        if deleted:
+            self._fetch_waiters.log_changed(log)
+        held = log.held_by_future
+        if held is not None and self._held_by_future.get(log) != held:
+            logger.warning(
+                "%s-%d: segment %d has a timestamp ahead of the clock. Retention by time keeps it "
+                "and everything behind it until the clock has passed that; retention.bytes, "
+                "DeleteRecords and retention.clamp.future=true do not wait.",
+                log.topic,
+                log.partition,
+                held,
+            )
+        if held is None:
+            self._held_by_future.pop(log, None)
+        else:
+            self._held_by_future[log] = held
+        self._metrics.logs_held_by_future = len(self._held_by_future)
+
+    def expire_producer_ids(self) -> Iterator[None]:
+        """Forget the producers of all logs that wrote nothing for `producer.id.expiration.ms`."""
+        now_ms = self._time.now_ms()
+        forgotten = 0
+        for log in list(self._topics.logs()):
+            forgotten += log.producers.state.expire(now_ms)
+            yield
+        if forgotten:
+            logger.info("%d idle producer ids were forgotten", forgotten)
+
+    def delete_pending_files(self) -> Iterator[int | None]:
+        """Unlink files that were renamed away `file.delete.delay.ms` ago, in threads."""
+        for call in self._data_dir.delete_pending_steps(self._clock.wall_ms()):
+            if call is None:
+                yield None
+            else:
+                yield from run_elsewhere(call)

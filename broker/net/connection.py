@@ -1,0 +1,589 @@
+"""Client connections: frames in, ordered answers out, and every reason to close one.
+
+Owns the transport of one client, the requests that are being answered on it and the back-pressure
+between the two.  It refuses to know what a request means: bytes of a frame go to
+`broker.net.dispatch` and bytes of an answer come back, now or later.
+
+Order.  Answers leave in the order of their requests; most clients drop a connection that breaks
+this.  A request that is answered at once is written at once; one that waits takes a *slot*, and
+everything behind it waits in its own slot until the head is there.
+
+Pipelining.  A Produce that waits for its group commit lets the next request start, so that one
+connection can fill a commit.  Any other waiting request (a long poll, a join) blocks the
+connection, as every request does in Kafka; frames that arrive meanwhile stay in the backlog, at
+most one read's worth, because reading is paused.
+
+Back-pressure.  Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
+does not read its answers, or the process holds too much request memory, to which the frames of the
+backlog and those that are being served in steps count.  No request is started while answers wait
+that are large together.  What all connections leave unread is bounded by `broker.requests.answers`.
+
+Turns.  The first request of a read is started at once, more of them for a slice; then the
+connection waits for its turn (`broker.requests.turns`), so that a thousand requests of one peer
+make nobody else wait for a thousand.
+
+Invariants: bytes of the answer to request n are handed to the transport before any of request n+1;
+nothing is written after `close`.
+
+`Connections` is all of them together: the per-address count, the request-memory budget, the memory
+of unread answers (`broker.requests.answers`), the turns (`broker.requests.turns`) and the
+once-a-second sweep that finds idle, trickling and stalled peers.  One sweep over all connections
+costs less than a timer per connection, and a connection notes its activity by copying `tick`.
+Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
+
+Source: Kafka's `SocketServer.Processor`, which mutes a channel while it has a request in flight;
+`ConnectionQuotas`, `queued.max.request.bytes`, `connections.max.idle.ms`.
+Read next: `broker.requests.turns`, `broker.net.dispatch`.
+"""
+
+import asyncio
+import itertools
+import logging
+import resource
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from broker.errors import ConnectionMustClose
+from broker.net.receive import FIRST_STEP_BYTES, FrameReceiver, recycle
+from broker.requests.answers import AnswerMemory
+from broker.requests.turns import Turns
+from protocol.errors import MalformedFrame, ProtocolError
+
+if TYPE_CHECKING:
+    from broker.net.dispatch import Dispatcher, Exchange
+    from config import BrokerConfig
+    from protocol.declare.primitives import Buffer
+
+logger = logging.getLogger("tidelog.broker.net.connection")
+
+PIPELINE_MAX = 1024
+"""Requests of one connection that may wait for their group commit; librdkafka keeps a million."""
+
+WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
+"""Unsent answers above which no further request is started; one large fetch may pass it. Answers in
+the transport and answers that wait for those before them are counted each for themselves."""
+
+WRITE_AT_ONCE_BYTES = 64 * 1024
+"""Answers of this size do not wait for others to be written together with."""
+
+PROGRESS_WINDOW_TICKS = 10
+PROGRESS_MIN_BYTES = 1024
+"""A started frame must grow by this much in each window of seconds, or the peer is a slow loris."""
+
+STALL_TICKS = 60
+"""Seconds a peer may leave its answers unread before the connection is cut."""
+
+SWEEP_INTERVAL_MS = 1000
+_REFUSALS_LOGGED_PER_SWEEP = 1
+_STRANGERS_MAX = 1000
+_CONNECTIONS_MIN = 16
+_RESERVED_DESCRIPTORS = 64
+
+
+class _Answered:
+    """The slot of a request that was answered at once but has to wait for those before it."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: "list[Buffer]") -> None:
+        self.parts = parts
+
+    def abandon(self) -> None:
+        """There is nothing to stop."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket; lives until `connection_lost`."""
+
+    def __init__(self, dispatcher: "Dispatcher", connections: "Connections") -> None:
+        """Join `connections` when the transport is there; serve requests with `dispatcher`."""
+        self._dispatcher = dispatcher
+        self._connections = connections
+        self._receiver = FrameReceiver(connections.max_frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._slots: deque[Exchange | _Answered] = deque()
+        self._waiting_bytes = 0
+        self._backlog: deque[bytearray | memoryview] = deque()
+        self._backlog_bytes = 0
+        self._blocked_by: Exchange | None = None
+        self._starting = False
+        self._waits_for_turn = False
+        self._serving_bytes = 0
+        self._write_paused = False
+        self._read_paused = False
+        self._out: list[Any] = []
+        self._close_reason: str | None = None
+        self._finish_reason: str | None = None
+        self._answers = connections.answers
+        self.held_bytes = 0
+        self.id = 0
+        self.peer_host = ""
+        self.peer = ""
+        # What the once-a-second sweep looks at; ticks are seconds of the sweep's own count.
+        self.active_tick = 0
+        self._bytes_received = 0
+        self._window_tick = -1
+        self._window_bytes = 0
+        self._stalled_tick = -1
+        self._stalled_bytes = 0
+        self._starved_tick = -1
+
+    # --- called by the transport ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Join the connections, or refuse the peer when a limit is reached."""
+        # A cast, not a check: uvloop's transports do not inherit from asyncio's.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.peer_host = str(peer[0]) if peer else "unknown"
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        refusal = self._connections.admit(self)
+        if refusal is not None:
+            self._close_reason = refusal
+            transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the transport shall put the next bytes."""
+        return self._receiver.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """`nbytes` have arrived: serve the frames they complete."""
+        connections = self._connections
+        self.active_tick = connections.tick
+        self._bytes_received += nbytes
+        connections.bytes_received += nbytes
+        if self._close_reason is not None:
+            return
+        try:
+            frames = self._receiver.received(nbytes)
+        except ProtocolError as error:
+            self._connections.note_foreign(self, error)
+            self.close(str(error))
+            return
+        if frames:
+            self._backlog.extend(frames)
+            self._backlog_bytes += sum(map(len, frames))
+            self._start_requests()
+        else:
+            self._count_memory()
+
+    def eof_received(self) -> None:
+        """The peer has sent its last byte: nothing it asked can be answered usefully."""
+
+    def pause_writing(self) -> None:
+        """The peer reads slower than it asks."""
+        self._write_paused = True
+        self._stalled_tick = self._connections.tick
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._write_paused = False
+        self._stalled_tick = -1
+        self._start_requests()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone: abandon what waits and leave the connections."""
+        if self._close_reason is None:
+            logger.debug("%s disconnected (%s)", self.peer, exc or "end of stream")
+            self._close_reason = "disconnected"
+        self._transport = None
+        self._drop_backlog()
+        slots, self._slots = self._slots, deque()
+        for exchange in slots:
+            exchange.abandon()
+        self._connections.leave(self)
+
+    # --- requests -------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return bool(self._slots) or bool(self._backlog)
+
+    def _may_start(self) -> bool:
+        return (
+            self._blocked_by is None
+            and not self._write_paused
+            and self._close_reason is None
+            and len(self._slots) < PIPELINE_MAX
+            and self._waiting_bytes <= WRITE_BUFFER_HIGH_BYTES
+        )
+
+    def take_turn(self) -> None:
+        """Go on with the requests that had to wait for others."""
+        self._waits_for_turn = False
+        self._start_requests()
+
+    def _start_requests(self) -> None:
+        """Start what may be started, write what is ready, then decide whether to read on."""
+        if self._starting:
+            return
+        self._starting = True
+        backlog = self._backlog
+        try:
+            if backlog and not self._waits_for_turn and self._may_start():
+                self._start_next()
+                if backlog:
+                    self._start_more()
+        finally:
+            self._starting = False
+        self._write_out()
+        if self._answers.made_bytes >= self._answers.look_at:
+            self._answers.check(self)
+        # While a request blocks, reading goes on until the next frame is here, so that a peer
+        # that has gone is noticed and its waiting request forgotten.
+        if backlog or self._write_paused or len(self._slots) >= PIPELINE_MAX:
+            self._pause_reading()
+        elif self._read_paused:
+            self._resume_reading()
+        self._count_memory()
+
+    def _start_next(self) -> None:
+        frame = self._backlog.popleft()
+        self._backlog_bytes -= len(frame)
+        self._start(frame)
+        recycle(frame)
+
+    def _start_more(self) -> None:
+        """Start requests for a slice; if that is not enough for all of them, wait for a turn."""
+        backlog = self._backlog
+        end_ns = self._connections.turns.slice_end_ns()
+        while backlog and self._may_start():
+            if time.perf_counter_ns() >= end_ns:
+                self._wait_for_turn()
+                return
+            self._start_next()
+
+    def _wait_for_turn(self) -> None:
+        self._waits_for_turn = True
+        self._connections.turns.wait(self)
+
+    def _start(self, frame: bytearray | memoryview) -> None:
+        try:
+            outcome = self._dispatcher.dispatch(frame, self)
+        except (ProtocolError, ConnectionMustClose) as error:
+            self.close(str(error))
+            return
+        if outcome is None:
+            return
+        if isinstance(outcome, list):
+            if self._slots:
+                self._slots.append(_Answered(outcome))
+                size_bytes = sum(map(len, outcome))
+                self._waiting_bytes += size_bytes
+            else:
+                size_bytes = self._queue(outcome)
+            self._answers.made_bytes += size_bytes
+            return
+        self._slots.append(outcome)
+        outcome.when_done(self._exchange_done)
+        if not outcome.may_be_overtaken and outcome.parts is None:
+            self._blocked_by = outcome
+            if outcome.needs_frame:
+                self._serving_bytes = len(frame)
+
+    def _exchange_done(self, exchange: "Exchange") -> None:
+        """An answer has arrived, or may be overtaken from now on: write every answer at the head,
+        then start what was blocked.
+        """
+        slots = self._slots
+        if exchange.close_reason is not None:
+            self.close(exchange.close_reason)
+            return
+        if exchange.parts is not None:
+            size_bytes = sum(map(len, exchange.parts))
+            self._waiting_bytes += size_bytes
+            self._answers.made_bytes += size_bytes
+        while slots and (parts := slots[0].parts) is not None:
+            slots.popleft()
+            self._waiting_bytes -= self._queue(parts)
+        if exchange is self._blocked_by:
+            self._blocked_by = None
+            self._serving_bytes = 0
+            if exchange.parts is None:
+                self._go_on_later()
+                return
+        if self._finish_reason is not None and not slots:
+            self.close(self._finish_reason)
+            return
+        self.active_tick = self._connections.tick
+        if not self._starting:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._backlog or self._read_paused or self.held_bytes:
+            self._start_requests()
+            return
+        self._write_out()
+        if self._answers.made_bytes >= self._answers.look_at:
+            self._answers.check(self)
+
+    def _go_on_later(self) -> None:
+        """What blocked may be overtaken now: others are being served where this comes from."""
+        self._count_memory()
+        if self._backlog and not self._waits_for_turn:
+            self._wait_for_turn()
+
+    def _queue(self, parts: "list[Buffer]") -> int:
+        """Add an answer to what is written next; its size. Large ones are written at once, so that
+        a peer that does not read is noticed before the next request is started.
+        """
+        size_bytes = sum(map(len, parts))
+        self._connections.bytes_sent += size_bytes
+        self._out += parts
+        if size_bytes >= WRITE_AT_ONCE_BYTES:
+            self._write_out()
+        return size_bytes
+
+    def _write_out(self) -> None:
+        out = self._out
+        if out and self._transport is not None and self._close_reason is None:
+            self._out = []
+            self._transport.writelines(out)
+
+    # --- back-pressure and closing --------------------------------------------------------------
+
+    @property
+    def unread_bytes(self) -> int:
+        """The memory of the answers that the peer has not read."""
+        if self._transport is None:
+            return 0
+        return self._waiting_bytes + self._transport.get_write_buffer_size()
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """The memory of the frame that is being received, which may still grow."""
+        return self._receiver.held_bytes
+
+    def _count_memory(self) -> None:
+        """Count the memory of the frame being received and of those that wait or are served."""
+        held_bytes = self._receiver.held_bytes + self._backlog_bytes + self._serving_bytes
+        # One that has left holds nothing any more.
+        if held_bytes != self.held_bytes and self._transport is not None:
+            self._connections.hold_memory(self, held_bytes)
+
+    def _drop_backlog(self) -> None:
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        self._serving_bytes = 0
+        self._count_memory()
+
+    def _pause_reading(self) -> None:
+        if not self._read_paused and self._transport is not None:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._starved_tick >= 0 or self._finish_reason is not None:
+            return
+        self._read_paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def starve(self) -> None:
+        """Stop reading: the process holds too much request memory."""
+        if self._starved_tick < 0:
+            self._starved_tick = self._connections.tick
+            self._pause_reading()
+
+    def feed(self) -> None:
+        """Read on: there is request memory again."""
+        self._starved_tick = -1
+        self._start_requests()
+
+    def close(self, reason: str) -> None:
+        """Answer nothing more, send what is written, and say why in the log."""
+        if self._close_reason is not None:
+            return
+        self._write_out()
+        self._close_reason = reason
+        logger.info("closing %s: %s", self.peer, reason)
+        if self._transport is not None:
+            self._transport.close()
+        self._drop_backlog()
+
+    def finish(self, reason: str) -> None:
+        """Start no further request; close when those under way are answered."""
+        self._finish_reason = reason
+        self._drop_backlog()
+        self._pause_reading()
+        if not self._slots:
+            self.close(reason)
+
+    def cut(self, reason: str) -> None:
+        """Like `close`, but drop what the peer has not read."""
+        self.close(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def sweep(self, tick: int, idle_ticks: int) -> None:
+        """Once a second: close the connection if it idles, trickles, stalls or starves."""
+        if self._close_reason is not None:
+            return
+        if self._starved_tick >= 0:
+            if tick - self._starved_tick >= PROGRESS_WINDOW_TICKS:
+                self.cut("request memory is exhausted (queued.max.request.bytes)")
+        elif self._write_paused:
+            self._sweep_stalled(tick)
+        elif self._receiver.is_mid_frame and not self._read_paused:
+            self._sweep_trickle(tick)
+        else:
+            self._window_tick = -1
+            if not self.is_busy and tick - self.active_tick >= idle_ticks:
+                self.close("idle for connections.max.idle.ms")
+
+    def _sweep_trickle(self, tick: int) -> None:
+        if self._window_tick < 0:
+            self._window_tick, self._window_bytes = tick, self._bytes_received
+        elif tick - self._window_tick >= PROGRESS_WINDOW_TICKS:
+            if self._bytes_received - self._window_bytes < PROGRESS_MIN_BYTES:
+                self.cut(
+                    f"a started request grew by less than {PROGRESS_MIN_BYTES} bytes "
+                    f"in {PROGRESS_WINDOW_TICKS} s"
+                )
+            self._window_tick, self._window_bytes = tick, self._bytes_received
+
+    def _sweep_stalled(self, tick: int) -> None:
+        assert self._transport is not None
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes < self._stalled_bytes or self._stalled_bytes == 0:
+            self._stalled_tick = tick
+        self._stalled_bytes = unsent_bytes
+        if tick - self._stalled_tick >= STALL_TICKS:
+            self.cut(f"answers were left unread for {STALL_TICKS} s")
+
+
+class Connections:
+    """The open connections of one broker and their limits.  Loop thread only."""
+
+    def __init__(self, config: "BrokerConfig") -> None:
+        """Take the limits from `config`."""
+        self.max_frame_bytes = config.socket_request_max_bytes
+        self._max_connections = min(config.max_connections, _descriptors_for_connections())
+        self._max_per_host = config.max_connections_per_ip
+        self._memory_limit_bytes = config.queued_max_request_bytes
+        self._idle_ticks = max(1, config.connections_max_idle_ms // SWEEP_INTERVAL_MS)
+        self._open: dict[Connection, None] = {}
+        self._per_host: Counter[str] = Counter()
+        self._starved: dict[Connection, None] = {}
+        self._is_feeding = False
+        self._ids = itertools.count(1)
+        self._refusals_since_sweep = 0
+        self._strangers: set[tuple[str, str]] = set()
+        self._empty = asyncio.Event()
+        self.turns = Turns()
+        self.answers = AnswerMemory(config.queued_max_response_bytes, lambda: self._open)
+        self.tick = 0
+        self.memory_bytes = 0
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.accepted = 0
+        self.refused = 0
+
+    def __len__(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        """A snapshot of the open connections."""
+        return iter(list(self._open))
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count `connection` in, or say why it is refused."""
+        if len(self._open) >= self._max_connections:
+            refusal = f"{self._max_connections} are open, the most there may be (max.connections)"
+        elif self._per_host[connection.peer_host] >= self._max_per_host:
+            refusal = f"max.connections.per.ip = {self._max_per_host} are open"
+        else:
+            self._open[connection] = None
+            self._per_host[connection.peer_host] += 1
+            self.accepted += 1
+            connection.id = next(self._ids)
+            connection.active_tick = self.tick
+            return None
+        self.refused += 1
+        self._refusals_since_sweep += 1
+        if self._refusals_since_sweep <= _REFUSALS_LOGGED_PER_SWEEP:
+            logger.info("refusing %s: %s", connection.peer, refusal)
+        return refusal
+
+    def note_foreign(self, connection: Connection, error: ProtocolError) -> None:
+        """Warn of a peer that speaks another protocol, once for each address and protocol."""
+        if (
+            isinstance(error, MalformedFrame)
+            and error.foreign
+            and (stranger := (connection.peer_host, error.foreign)) not in self._strangers
+            and len(self._strangers) < _STRANGERS_MAX
+        ):
+            self._strangers.add(stranger)
+            logger.warning("%s speaks %s: %s", connection.peer, error.foreign, error)
+
+    def leave(self, connection: Connection) -> None:
+        """Count `connection` out; harmless for one that was refused."""
+        if connection not in self._open:
+            return
+        del self._open[connection]
+        self._per_host[connection.peer_host] -= 1
+        if not self._per_host[connection.peer_host]:
+            del self._per_host[connection.peer_host]
+        self._starved.pop(connection, None)
+        self.hold_memory(connection, 0)
+        if not self._open:
+            self._empty.set()
+
+    async def wait_empty(self, timeout_s: float) -> bool:
+        """Whether the last connection is gone within `timeout_s`."""
+        self._empty.clear()
+        if not self._open:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def hold_memory(self, connection: Connection, held_bytes: int) -> None:
+        """`connection` holds `held_bytes` for frames; starve it if a large one grows too much.
+
+        A frame's first step is always granted, so small requests never wait for large ones. Frames
+        that wait to be started count, but whoever holds only those reads nothing that could stop.
+        """
+        self.memory_bytes += held_bytes - connection.held_bytes
+        connection.held_bytes = held_bytes
+        assert self.memory_bytes >= 0, "request memory was returned twice"
+        growing_bytes = min(held_bytes, connection.unfinished_bytes)
+        if self.memory_bytes > self._memory_limit_bytes and growing_bytes > FIRST_STEP_BYTES:
+            self._starved[connection] = None
+            connection.starve()
+        elif (
+            self._starved and self.memory_bytes <= self._memory_limit_bytes and not self._is_feeding
+        ):
+            next_connection = next(iter(self._starved))
+            del self._starved[next_connection]
+            # It may start requests that have waited, and so come back here.
+            self._is_feeding = True
+            try:
+                next_connection.feed()
+            finally:
+                self._is_feeding = False
+
+    def sweep(self) -> None:
+        """One second has passed."""
+        self.tick += 1
+        self._refusals_since_sweep = 0
+        for connection in list(self._open):
+            connection.sweep(self.tick, self._idle_ticks)
+
+
+def _descriptors_for_connections() -> int:
+    """Half of the process's file descriptors, less a reserve; the files have the other half.
+
+    Running out of descriptors inside `accept` would make the loop spin, so the limit comes first.
+    """
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(_CONNECTIONS_MIN, soft // 2 - _RESERVED_DESCRIPTORS)

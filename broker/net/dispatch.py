@@ -1,0 +1,421 @@
+"""One frame in, one answer out: header, version, handler, timing, and the request error boundary.
+
+Owns the way from a frame to a handler and back to bytes.  It knows no socket (the connection does)
+and no semantics of any API (the handlers do).
+
+    frame -> key, version, correlation id        too short: close
+          -> version in range?                   no: close, except ApiVersions, which has a fallback
+          -> header, body                        malformed: close, nothing else can line up
+          -> handler                             raises: logged, answered or closed, never spread
+          -> answer: at once | none | Exchange   an Exchange is an answer that comes later
+
+A handler may be a generator of steps (`storage.disk.steps`): it is served in slices, and answered
+at once when one slice is enough (`broker.requests.turns`).  A request with many elements, or a
+large one without records, is decoded and its answer encoded in the side thread: neither can be
+sliced.
+
+The boundary in `_attempt` (and in `broker.requests.turns.Work`, which hands on what steps raised)
+is one of the two places in the broker that catch everything: a bug in a handler, or in the encoding
+of its answer, must cost one request.  `CancelledError` is not an `Exception` and passes through.
+
+Source: Kafka's `RequestContext.parseRequest`, `ApiVersionsRequest.getErrorResponse`, `KafkaApis`.
+"""
+
+import asyncio
+import logging
+import struct
+import time
+from collections.abc import Callable, Iterator
+from types import CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.errors import ConnectionMustClose
+from broker.handlers import handler_of
+from broker.requests.context import Context, Handler, RequestContext
+from broker.requests.pending import Pending
+from broker.requests.turns import Work
+from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+from protocol.declare.primitives import TooManyElements
+from protocol.error_codes import ErrorCode
+from protocol.errors import MalformedRequest, ProtocolError, UnsupportedVersion
+from protocol.registry import ServerCodec, response_class
+from storage.disk.steps import Steps, off_loop
+
+if TYPE_CHECKING:
+    from broker.metrics import ApiMetrics
+    from protocol.declare.primitives import Buffer
+
+logger = logging.getLogger("tidelog.broker.net.dispatch")
+
+_HEADER_START = struct.Struct(">hhi")
+"""api_key, api_version, correlation_id: the same in every header version."""
+
+_MAY_BE_OVERTAKEN = frozenset({ApiKey.PRODUCE})
+"""Requests that do not hold up the ones behind them while they wait (answers stay in order)."""
+
+
+ELEMENTS_AT_ONCE = 2_000
+"""Array elements of a request that are decoded in the loop thread: about a millisecond."""
+
+BYTES_AT_ONCE = 1024 * 1024
+"""The same for the bytes of a request whose fields are copied; records are not."""
+
+
+class _Encoded:
+    """The answer of a request that was served aside: its bytes."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: "list[Buffer]") -> None:
+        self.parts = parts
+
+
+class Requester(Protocol):
+    """What the dispatcher has to know of a connection."""
+
+    peer_host: str
+    id: int
+
+
+class Route:
+    """One API as the dispatcher sees it: who handles it, which versions, what was measured.
+
+    `handler` is None until the API is first spoken, `codecs` holds the versions spoken so far.
+    """
+
+    __slots__ = ("api_key", "codecs", "handler", "max_version", "metrics", "min_version")
+
+    def __init__(self, api_key: ApiKey, versions: VersionRange, metrics: "ApiMetrics") -> None:
+        """Bind the pieces."""
+        self.api_key = api_key
+        self.handler: Handler | None = None
+        self.codecs: dict[int, ServerCodec] = {}
+        self.min_version = versions.min
+        self.max_version = versions.max
+        self.metrics = metrics
+
+    def codec(self, version: int) -> ServerCodec:
+        """The codec of a version; made when it is first spoken."""
+        codec = self.codecs.get(version)
+        if codec is None:
+            codec = self.codecs[version] = ServerCodec(self.api_key, version)
+        return codec
+
+
+class Exchange:
+    """A request whose answer is not there yet.
+
+    `parts` is None until it is, and an empty list when there is nothing to send.  The `when_done`
+    callback runs when one of `parts` and `close_reason` is set, and once before that if
+    `may_be_overtaken` becomes true. `needs_frame`: the request's bytes are still worked on.
+    """
+
+    __slots__ = (
+        "_correlation_id",
+        "_on_done",
+        "_pending",
+        "_route",
+        "_started_ns",
+        "_version",
+        "close_reason",
+        "may_be_overtaken",
+        "needs_frame",
+        "parts",
+    )
+
+    def __init__(self, route: Route, version: int, correlation_id: int, started_ns: int) -> None:
+        """Remember how to answer."""
+        self.parts: list[Buffer] | None = None
+        self.close_reason: str | None = None
+        self.may_be_overtaken = False
+        self.needs_frame = False
+        self._route = route
+        self._version = version
+        self._correlation_id = correlation_id
+        self._started_ns = started_ns
+        self._on_done: Callable[[Exchange], object] | None = None
+        self._pending: Pending[Any] | None = None
+
+    def when_done(self, callback: Callable[["Exchange"], object]) -> None:
+        """Call `callback(self)` when the answer is there; at once when it is there already."""
+        if self.parts is not None or self.close_reason is not None:
+            callback(self)
+        else:
+            self._on_done = callback
+
+    def abandon(self) -> None:
+        """The client has gone: stop whatever is still working on the answer."""
+        self._on_done = None
+        if self._pending is not None:
+            self._pending.abandon()
+
+    def follow(self, pending: Pending[Any]) -> None:
+        """Answer with what `pending` delivers, directly or through a further `Pending`."""
+        self._pending = pending
+        self.needs_frame = isinstance(pending, Work)
+        self.may_be_overtaken = pending.is_begun and self._route.api_key in _MAY_BE_OVERTAKEN
+        pending.subscribe(self._settled)
+
+    def _settled(self, pending: Pending[Any]) -> None:
+        self._pending = None
+        error = pending.error
+        if error is not None:
+            self._fail(error)
+        else:
+            self._replied(pending.result())
+
+    def _replied(self, reply: Any) -> None:
+        if not isinstance(reply, Pending):
+            self._finish(reply)
+            return
+        self.follow(reply)
+        if self.may_be_overtaken and self._on_done is not None and self.parts is None:
+            self._on_done(self)
+
+    def _finish(self, message: Any) -> None:
+        try:
+            if isinstance(message, _Encoded):
+                self.parts = message.parts
+            else:
+                self.parts = _encode(self._route, self._version, self._correlation_id, message)
+        except ConnectionMustClose as must_close:
+            self._finish_closing(str(must_close))
+            return
+        self._route.metrics.observe(time.perf_counter_ns() - self._started_ns)
+        self._done()
+
+    def _fail(self, error: BaseException) -> None:
+        try:
+            message = _failure_response(self._route, self._version, error)
+        except ConnectionMustClose as must_close:
+            self._finish_closing(str(must_close))
+        else:
+            self._finish(message)
+
+    def _finish_closing(self, reason: str) -> None:
+        self.close_reason = reason
+        self._done()
+
+    def _done(self) -> None:
+        on_done, self._on_done = self._on_done, None
+        if on_done is not None:
+            on_done(self)
+
+
+class _TaskReply(Pending[Any]):
+    """What a task returns; abandoned, it cancels the task."""
+
+    __slots__ = ()
+
+    is_begun = False
+
+    def __init__(self, task: "asyncio.Task[Any]") -> None:
+        super().__init__(task.cancel)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        if task.cancelled():
+            self.fail(ConnectionMustClose("the request was cancelled"))
+        elif (error := task.exception()) is not None:
+            self.fail(error)
+        else:
+            self.resolve(task.result())
+
+
+class Dispatcher:
+    """Routes frames to handlers.  One per broker, loop thread only."""
+
+    def __init__(self, context: Context) -> None:
+        """Serve every supported API."""
+        self._context = context
+        self._turns = context.turns
+        self._routes = {
+            int(key): Route(key, versions, context.metrics.api(key))
+            for key, versions in SUPPORTED.items()
+        }
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def warm_up(self) -> Iterator[None]:
+        """Load one handler and its newest codec per step; may run in any one thread."""
+        for route in self._routes.values():
+            if route.handler is None:
+                route.handler = handler_of(route.api_key)
+            route.codec(route.max_version)
+            yield
+
+    def dispatch(
+        self, frame: bytearray | memoryview, requester: Requester
+    ) -> "list[Buffer] | Exchange | None":
+        """The answer's bytes, an `Exchange` for a later answer, or None when there is none.
+
+        `frame` is written to. When this returns it is free again, unless there are views of it.
+
+        Raises:
+            ProtocolError: the frame cannot be answered; the connection has to close.
+            ConnectionMustClose: likewise, for a reason that lies in the handler.
+        """
+        started_ns = time.perf_counter_ns()
+        if len(frame) < _HEADER_START.size:
+            raise MalformedRequest("RequestHeader", "", 0, f"{len(frame)} bytes are too few")
+        api_key, version, correlation_id = _HEADER_START.unpack_from(frame)
+        route = self._routes.get(api_key)
+        if route is None or not route.min_version <= version <= route.max_version:
+            if api_key == ApiKey.API_VERSIONS and route is not None:
+                return _version_fallback(route, correlation_id)
+            raise UnsupportedVersion(api_key, version)
+        codec = route.codecs.get(version) or route.codec(version)
+        if len(frame) > BYTES_AT_ONCE and api_key != ApiKey.PRODUCE:
+            reply: Any = self._turns.begin(self._serve_aside(route, codec, frame, requester))
+        else:
+            try:
+                client_id, message = codec.decode(frame, ELEMENTS_AT_ONCE)
+            except TooManyElements:
+                reply = self._turns.begin(self._serve_aside(route, codec, frame, requester))
+            else:
+                request = RequestContext(
+                    api_key, version, correlation_id, client_id, requester.peer_host, requester.id
+                )
+                reply = self._call(route, request, message)
+        if reply is None:
+            route.metrics.observe(time.perf_counter_ns() - started_ns)
+            return None
+        if isinstance(reply, CoroutineType):
+            reply = self._spawn(reply)
+        if isinstance(reply, Pending):
+            exchange = Exchange(route, version, correlation_id, started_ns)
+            exchange.follow(reply)
+            return exchange
+        parts = _encode(route, version, correlation_id, reply)
+        route.metrics.observe(time.perf_counter_ns() - started_ns)
+        return parts
+
+    @property
+    def tasks_running(self) -> int:
+        """Requests that are being worked on by a task of their own."""
+        return len(self._tasks)
+
+    def _call(self, route: Route, request: RequestContext, message: Any) -> Any:
+        if route.handler is None:
+            route.handler = handler_of(route.api_key)
+        reply, error = _attempt(route.handler, self._context, request, message)
+        if type(reply) is GeneratorType:
+            reply, error = _attempt(self._begin, route, request, reply)
+        return reply if error is None else _failure_response(route, request.api_version, error)
+
+    def _begin(self, route: Route, request: RequestContext, steps: Steps[Any]) -> Any:
+        """What `steps` reply if one slice is enough, which it nearly always is, else the `Work`."""
+        try:
+            call = next(steps)
+            if call is None:
+                end_ns = self._turns.slice_end_ns()
+                while call is None and time.perf_counter_ns() < end_ns:
+                    call = next(steps)
+        except StopIteration as stop:
+            self._context.answers.release(stop.value)
+            return stop.value
+        return Work(self._turns, self._answer_in_steps(route, request, steps), call)
+
+    def _serve_aside(
+        self,
+        route: Route,
+        codec: ServerCodec,
+        frame: bytearray | memoryview,
+        requester: Requester,
+    ) -> Steps[Any]:
+        """What `dispatch` does between the header and the answer, with the long parts aside."""
+        _, version, correlation_id = _HEADER_START.unpack_from(frame)
+        # A view of its own keeps the memory from being used for the next frame.
+        held = memoryview(frame)
+        try:
+            client_id, message = yield from off_loop(lambda: codec.decode(held))
+        except ProtocolError as error:
+            raise ConnectionMustClose(str(error)) from error
+        request = RequestContext(
+            route.api_key, version, correlation_id, client_id, requester.peer_host, requester.id
+        )
+        if route.handler is None:
+            route.handler = handler_of(route.api_key)
+        reply = route.handler(self._context, request, message)
+        return (yield from self._answer_in_steps(route, request, reply))
+
+    def _answer_in_steps(self, route: Route, request: RequestContext, reply: Any) -> Steps[Any]:
+        """What a handler replied, the rest of its steps taken, and encoded aside."""
+        if type(reply) is GeneratorType:
+            reply = yield from reply
+        if isinstance(reply, CoroutineType):
+            return self._spawn(reply)
+        if reply is None or isinstance(reply, Pending):
+            return reply
+        try:
+            version, correlation_id = request.api_version, request.correlation_id
+            parts = yield from off_loop(lambda: _encode(route, version, correlation_id, reply))
+            return _Encoded(parts)
+        finally:
+            self._context.answers.release(reply)
+
+    def _spawn(self, coroutine: Any) -> "_TaskReply":
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return _TaskReply(task)
+
+
+def _attempt(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | None]:
+    """What `action` returns, or the exception it raised: the request boundary."""
+    try:
+        return action(*args), None
+    except Exception as error:  # noqa: BLE001 - see the module docstring
+        return None, error
+
+
+def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "list[Buffer]":
+    """The answer's bytes, size and header included; none when there is no message.
+
+    Raises:
+        ConnectionMustClose: the message cannot be encoded, which is a bug in its handler.
+    """
+    if message is None:
+        return []
+    parts, error = _attempt(route.codec(version).encode, correlation_id, message)
+    if error is not None:
+        route.metrics.failures += 1
+        logger.error("encoding %s v%d failed", route.api_key.name, version, exc_info=error)
+        raise ConnectionMustClose(f"{route.api_key.name} v{version} failed inside the broker")
+    answer: list[Buffer] = parts
+    return answer
+
+
+def _version_fallback(route: Route, correlation_id: int) -> "list[Buffer]":
+    """ApiVersions in a version we do not know: the oldest answer, naming the versions we do.
+
+    Every client can read version 0, and finds there what to ask with next time.
+    """
+    response = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersion(
+                api_key=route.api_key,
+                min_version=route.min_version,
+                max_version=route.max_version,
+            )
+        ],
+    )
+    return _encode(route, 0, correlation_id, response)
+
+
+def _failure_response(route: Route, version: int, error: BaseException) -> Any:
+    """The answer to a request whose handler raised what it should not have raised.
+
+    Raises:
+        ConnectionMustClose: the API has no place for an error that concerns the whole request.
+    """
+    if isinstance(error, ConnectionMustClose):
+        raise error
+    route.metrics.failures += 1
+    logger.error("%s v%d failed", route.api_key.name, version, exc_info=error)
+    response = response_class(route.api_key)()
+    if not hasattr(response, "error_code"):
+        raise ConnectionMustClose(f"{route.api_key.name} v{version} failed inside the broker")
+    response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return response

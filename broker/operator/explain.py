@@ -1,0 +1,74 @@
+"""What a lookup by time did and why it answered so, as JSON on the operators' port.
+
+    GET /explain?topic=flights&partition=0&at=1372953600000
+
+Kafka's protocol has no request for it, and a tagged field in ListOffsets would make our answers
+differ from Kafka's where a client might look; so it stands beside /metrics, where people look who
+operate a broker (docs/adr/0014). It explains the lookup that ListOffsets makes, on the same log.
+
+Read next: `storage.log.lookup`, `broker.operator.http`.
+"""
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from broker.errors import BrokerError
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.topics.registry import TopicRegistry
+    from storage.log.lookup import LookupExplanation, TimestampOffset
+
+
+def explain(topics: "TopicRegistry", query: str) -> tuple[int, bytes]:
+    """HTTP status and JSON for the query string of a request to /explain."""
+    try:
+        asked = {name: values[-1] for name, values in parse_qs(query).items()}
+        topic, partition = asked["topic"], int(asked.get("partition", "0"))
+        timestamp = int(asked["at"])
+    except (KeyError, ValueError):
+        return 400, _error("topic=NAME, partition=NUMBER and at=MILLISECONDS are needed")
+    if timestamp < 0:
+        return 400, _error("at is a time in ms since the epoch, 0 or later")
+    try:
+        explanation = topics.led_log(topic, partition).explain_offset_for_timestamp(timestamp)
+    except BrokerError as error:
+        return 404, _error(str(error))
+    except StorageError as error:
+        return 503, _error(str(error))
+    return 200, _encode({"topic": topic, "partition": partition, **document(explanation)})
+
+
+def document(explanation: "LookupExplanation") -> dict[str, object]:
+    """The explanation as JSON's types."""
+    return {
+        "timestamp": explanation.timestamp,
+        "found": _named(explanation.found),
+        "visible": explanation.visible,
+        "before": _named(explanation.before),
+        "after": _named(explanation.after),
+        "segments": explanation.segments,
+        "bytes_read": explanation.bytes_read,
+        "searched": [
+            {
+                **asdict(search),
+                "time_entry": search.time_entry._asdict(),
+                "offset_entry": search.offset_entry._asdict(),
+            }
+            for search in explanation.searched
+        ],
+    }
+
+
+def _named(found: "TimestampOffset | None") -> dict[str, int] | None:
+    return None if found is None else found._asdict()
+
+
+def _error(sentence: str) -> bytes:
+    return _encode({"error": sentence})
+
+
+def _encode(value: dict[str, object]) -> bytes:
+    return json.dumps(value).encode() + b"\n"

@@ -1,0 +1,83 @@
+"""Waiting for group commits that cover what was acknowledged before it was on disk.
+
+With acks=0 and acks=1 a producer is answered from the page cache, while a log under
+`flush.policy=batch` shows nothing that is not durable.  A client that has its acknowledgement and
+then asks where the log ends would get the end of before.  So a request whose answer would lie
+below an acknowledged offset waits here for the group commit that covers it, which is queued or
+running already: the append has put the log into the queue.  Nothing is shown early.
+
+The wait is bounded by `PATIENCE_MS`; what is answered after that is the handler's decision.
+
+Differs from Kafka: ListOffsets, DeleteRecords and Fetch may wait for the disk, and say
+OFFSET_NOT_AVAILABLE, REQUEST_TIMED_OUT or what there is when it hangs; there the end of a log with
+one replica moves with the append.
+
+Source: our own.
+Read next: `broker.group_commit`, `broker.handlers.list_offsets`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.requests.context import Context
+    from storage.errors import StorageError
+    from storage.log.log import Log
+
+PATIENCE_MS = 5_000
+"""The longest that a request waits for the disk, unless it asks for more.  A sync that takes longer
+hangs; clients give a request some thirty seconds."""
+
+
+class CommitWait:
+    """One request that waits until all its logs are durable up to the ends it needs."""
+
+    __slots__ = ("_callback", "_missing", "_timer")
+
+    def __init__(
+        self, context: "Context", ends: "Mapping[Log, int]", callback: Callable[[], object]
+    ) -> None:
+        """Call `callback` once, later: everything below `ends` is durable, a log of them was
+        deleted or stopped, or `PATIENCE_MS` are over.
+        """
+        assert ends, "a request that misses nothing does not wait"
+        self._callback: Callable[[], object] | None = callback
+        self._missing = len(ends)
+        self._timer = context.clock.call_later(PATIENCE_MS, self._finish)
+        for log, end in ends.items():
+            context.commits.when_durable(log, end, self._settle)
+
+    def cancel(self) -> None:
+        """The requester has gone: call nothing."""
+        self._callback = None
+        self._timer.cancel()
+
+    def _settle(self, error: "StorageError | None") -> None:
+        self._missing -= 1
+        if self._missing == 0:
+            self._finish()
+
+    def _finish(self) -> None:
+        callback = self._callback
+        self.cancel()
+        if callback is not None:
+            callback()
+
+
+async def committed(context: "Context", ends: "Mapping[Log, int]") -> "set[Log]":
+    """Wait as `CommitWait` does; the logs of which the disk still owes the asked part."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def finish() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    wait = CommitWait(context, ends, finish)
+    try:
+        await done
+    finally:
+        wait.cancel()
+    return {
+        log for log, end in ends.items() if log.high_watermark < end and log.offline_reason is None
+    }

@@ -1,0 +1,446 @@
+"""Configuration resources: what DescribeConfigs, AlterConfigs and IncrementalAlterConfigs act on.
+
+| type | name                | what it is                                                    |
+|------|---------------------|---------------------------------------------------------------|
+| 2    | topic               | a topic's own settings over the broker's                      |
+| 4    | this broker's id    | the broker's settings, the dynamic ones changeable            |
+| 4    | empty               | the cluster-wide default: the same on one node                |
+| 8    | this broker's id    | loggers and their levels, changed until the next start        |
+| 16   | any                 | a subscription to clients' metrics: none, they are not taken  |
+| 32   | group               | a group's own timings over the broker's, member or not        |
+
+Differs from Kafka:
+
+* clients' metrics are not collected;
+* a broker setting that does not exist is refused; there it is kept without effect. Settings that
+  mean nothing here are kept without effect, also those that cannot change there;
+* min.insync.replicas of the broker can be changed; there, since 4.1, only for the whole cluster;
+* of a resource that stands twice in AlterConfigs each change is made; there no answer comes.
+
+Owns the finding of a resource, its current overrides and the replacement of them, and with `act_on`
+and `change` the frame around each resource of a request.  The settings themselves, their types and
+texts are `config`'s.
+
+Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelper`,
+`ConfigAdminManager`, `LoggingController`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from broker.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from broker.requests.context import Context
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.registry import check_topic_name
+from config import ConfigErrors, check_group_overrides, check_topic_overrides, with_dynamic
+from config.broker_keys import BROKER_KEYS
+from config.describe import (
+    ConfigSource,
+    Entry,
+    Synonym,
+    describe_broker,
+    describe_group,
+    describe_topic,
+)
+from config.group_keys import GROUP_KEYS
+from config.topic import canonical_topic_key, resolve
+from config.topic_keys import TOPIC_KEYS
+from config.values import Key, ValueType, format_value
+from protocol.error_codes import ErrorCode
+
+
+class ResourceType(IntEnum):
+    """The resource types that are served."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to one setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Resource:
+    """Something that has settings; this base has none, and none can be set."""
+
+    may_be_replaced = True
+    """Whether AlterConfigs, which resets what it does not name, makes sense."""
+
+    keys: Mapping[str, Key] = MappingProxyType({})
+    """The table of its settings, for those that have one."""
+
+    def describe(self) -> list[Entry]:
+        """Every setting with its levels."""
+        return []
+
+    def is_default(self, entry: Entry) -> bool:
+        """What clients before DescribeConfigs v1 are told of a value's origin."""
+        return entry.source is ConfigSource.DEFAULT
+
+    def is_changeable(self, key: Key) -> bool:
+        """Whether the protocol may change `key` of this resource."""
+        return False
+
+    def overrides(self) -> dict[str, str]:
+        """The resource's own settings, under their present names."""
+        return {}
+
+    def canonical(self, name: str) -> str:
+        """The present name of a setting that may be given by an older one."""
+        return name
+
+    def check_each_once(self, names: Iterable[str]) -> None:
+        """Accept `names` as the settings that one request gives.
+
+        Raises:
+            InvalidRequest: one stands there twice.
+        """
+        canonical = [self.canonical(name) for name in names]
+        if len(set(canonical)) != len(canonical):
+            raise InvalidRequest("A setting stands in the request more than once.")
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        """Accept `overrides` as the resource's own settings.
+
+        Raises:
+            InvalidConfig: nothing can be set on this resource; says why.
+            ConfigErrors: with every problem.
+        """
+
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        """Make `overrides` the resource's own settings.
+
+        Raises:
+            ConfigErrors: with every problem; nothing was changed.
+        """
+
+    def current(self, key: Key) -> str:
+        """The text of the value in force where no override is set."""
+        return format_value(key.default)
+
+    def apply(
+        self, overrides: dict[str, str], name: str, operation: int, value: str | None
+    ) -> None:
+        """Change one setting in `overrides`.
+
+        Raises:
+            InvalidConfig: append and subtract meet a setting without items.
+            InvalidRequest: a value is missing, or the operation is unknown.
+        """
+        name = self.canonical(name)
+        if operation == Operation.DELETE:
+            overrides.pop(name, None)
+            return
+        if value is None:
+            raise InvalidRequest(f"{name} has no value; delete it to get the default.")
+        if operation == Operation.SET:
+            overrides[name] = value
+        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+            overrides[name] = self._edit_list(overrides, name, operation, value)
+        else:
+            raise InvalidRequest(f"Config operation {operation} is unknown; use 0, 1, 2 or 3.")
+
+    def _edit_list(
+        self, overrides: Mapping[str, str], name: str, operation: int, value: str
+    ) -> str:
+        key = self.keys.get(name)
+        if key is None or key.type is not ValueType.LIST:
+            raise InvalidConfig(
+                f"{name} is not a list; append and subtract are for lists, use set."
+            )
+        current = overrides[name] if name in overrides else self.current(key)
+        items = [item.strip() for item in current.split(",") if item.strip()]
+        given = [item.strip() for item in value.split(",") if item.strip()]
+        if operation == Operation.APPEND:
+            items += [item for item in given if item not in items]
+        else:
+            items = [item for item in items if item not in given]
+        return ",".join(items)
+
+
+class _Topic(Resource):
+    """One topic."""
+
+    keys = TOPIC_KEYS
+
+    def __init__(self, context: Context, name: str) -> None:
+        check_topic_name(name)
+        topic = context.topics.find(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(name)
+        self._context = context
+        self._topic = topic
+
+    def describe(self) -> list[Entry]:
+        return describe_topic(self._topic.overrides, self._context.topics.broker_config)
+
+    def is_default(self, entry: Entry) -> bool:
+        return entry.source is not ConfigSource.TOPIC
+
+    def is_changeable(self, key: Key) -> bool:
+        return True
+
+    def overrides(self) -> dict[str, str]:
+        return {canonical_topic_key(name): text for name, text in self._topic.overrides.items()}
+
+    def canonical(self, name: str) -> str:
+        return canonical_topic_key(name)
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        problems = check_topic_overrides(overrides)
+        if problems:
+            raise ConfigErrors(problems)
+
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        self._context.topics.set_overrides(self._topic.name, overrides)
+
+    def current(self, key: Key) -> str:
+        return format_value(resolve(key, {}, self._context.topics.broker_config))
+
+
+_CLUSTER_WIDE = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+class _Broker(Resource):
+    """This broker, or with no name the cluster-wide default."""
+
+    keys = BROKER_KEYS
+
+    def __init__(self, context: Context, name: str) -> None:
+        if name:
+            _check_broker(context, name)
+        self._context = context
+        self._name = name
+
+    def describe(self) -> list[Entry]:
+        entries = describe_broker(self._context.topics.broker_config)
+        if self._name:
+            return entries
+        return [entry for entry in entries if entry.source in _CLUSTER_WIDE]
+
+    def is_changeable(self, key: Key) -> bool:
+        return key.dynamic
+
+    def overrides(self) -> dict[str, str]:
+        return dict(self._context.topics.broker_config.dynamic)
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        try:
+            with_dynamic(self._context.topics.broker_config, overrides)
+        except ConfigErrors as error:
+            raise InvalidRequest(str(error)) from error
+
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        self._context.topics.set_broker_overrides(overrides)
+
+    def current(self, key: Key) -> str:
+        return self._context.topics.broker_config.text_of(key.name) or format_value(key.default)
+
+
+_ROOT: Final = "root"
+_TRACE: Final = 5
+_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "FATAL": logging.CRITICAL,
+        "ERROR": logging.ERROR,
+        "WARN": logging.WARNING,
+        "INFO": logging.INFO,
+        "DEBUG": logging.DEBUG,
+        "TRACE": _TRACE,
+    }
+)
+
+
+def _level_name(level: int) -> str:
+    """Kafka's word for the severity that `level` lets through."""
+    for name, value in _LEVELS.items():
+        if level >= value:
+            return name
+    return "TRACE"
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == _ROOT else name)
+
+
+class _Loggers(Resource):
+    """The loggers of this process; their levels last until it ends."""
+
+    may_be_replaced = False
+
+    def __init__(self, context: Context, name: str) -> None:
+        _check_broker(context, name)
+        known = logging.root.manager.loggerDict
+        self._names = [
+            _ROOT,
+            *sorted(name for name, kept in known.items() if isinstance(kept, logging.Logger)),
+        ]
+
+    def describe(self) -> list[Entry]:
+        return [self._entry(name) for name in self._names]
+
+    def is_changeable(self, key: Key) -> bool:
+        return True
+
+    def overrides(self) -> dict[str, str]:
+        levels = {name: _logger(name).level for name in self._names}
+        return {name: _level_name(level) for name, level in levels.items() if level}
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        for name, level in overrides.items():
+            if name not in self._names:
+                raise InvalidConfig(f"There is no logger {name!r}.")
+            if level not in _LEVELS:
+                raise InvalidConfig(
+                    f"{name} cannot have the level {level!r}; use one of {', '.join(_LEVELS)}."
+                )
+        if _ROOT not in overrides:
+            raise InvalidConfig("The level of the root logger cannot be removed; set another.")
+
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        before = self.overrides()
+        for name in self._names:
+            if overrides.get(name) != before.get(name):
+                _logger(name).setLevel(_LEVELS.get(overrides.get(name, ""), logging.NOTSET))
+
+    @staticmethod
+    def _entry(name: str) -> Entry:
+        level = _level_name(_logger(name).getEffectiveLevel())
+        key = Key(name=name, type=ValueType.STRING, default=level, doc="", dynamic=True)
+        synonym = Synonym(name=name, value=level, source=ConfigSource.DYNAMIC_BROKER_LOGGER)
+        return Entry(key=key, synonyms=(synonym,))
+
+
+class _ClientMetrics(Resource):
+    """A subscription to clients' metrics, of which there is none."""
+
+    def __init__(self, name: str) -> None:
+        if not name:
+            raise InvalidRequest("A subscription to client metrics needs a name.")
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        if overrides:
+            raise InvalidConfig("Clients' metrics are not collected by this broker.")
+
+
+class _Group(Resource):
+    """A group of the consumer protocol, also one that has no members yet."""
+
+    keys = GROUP_KEYS
+
+    def __init__(self, context: Context, name: str) -> None:
+        if not name:
+            raise InvalidRequest("A group has a name; there is no default for all of them.")
+        self._topics = context.topics
+        self._name = name
+
+    def describe(self) -> list[Entry]:
+        return describe_group(self.overrides(), self._topics.broker_config)
+
+    def is_changeable(self, key: Key) -> bool:
+        return True
+
+    def overrides(self) -> dict[str, str]:
+        return dict(self._topics.group_overrides.get(self._name, {}))
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        problems = check_group_overrides(overrides, self._topics.broker_config)
+        if problems:
+            raise ConfigErrors(problems)
+
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        self._topics.set_group_overrides(self._name, overrides)
+
+
+def _check_broker(context: Context, name: str) -> None:
+    if name != str(context.endpoint.node_id):
+        raise InvalidRequest(
+            f"Broker {name!r} is not here; this is broker {context.endpoint.node_id}."
+        )
+
+
+def find_resource(context: Context, resource_type: int, name: str) -> Resource:
+    """The resource of that type and name.
+
+    Raises:
+        InvalidRequest: the type is unknown, or needs a name, or the broker id is not ours.
+        UnknownTopicOrPartition: there is no such topic.
+    """
+    if resource_type == ResourceType.TOPIC:
+        return _Topic(context, name)
+    if resource_type == ResourceType.BROKER:
+        return _Broker(context, name)
+    if resource_type == ResourceType.BROKER_LOGGER:
+        return _Loggers(context, name)
+    if resource_type == ResourceType.CLIENT_METRICS:
+        return _ClientMetrics(name)
+    if resource_type == ResourceType.GROUP:
+        return _Group(context, name)
+    known = ", ".join(f"{known.value} ({known.name.lower()})" for known in ResourceType)
+    raise InvalidRequest(
+        f"Configuration resources of type {resource_type} are unknown; use one of {known}."
+    )
+
+
+class Asked(Protocol):
+    """What the three requests have in common: which resource they are about."""
+
+    resource_type: int
+    resource_name: str
+
+
+class Answered(Protocol):
+    """What their answers have in common, per resource."""
+
+    error_code: int
+    error_message: str | None
+
+
+def act_on(
+    context: Context, asked: Asked, answer: Answered, act: Callable[[Resource], object]
+) -> None:
+    """Find a resource and `act` on it; a refusal of either becomes the answer's error."""
+    try:
+        act(find_resource(context, asked.resource_type, asked.resource_name))
+    except REFUSALS as error:
+        answer.error_code = error_code(error)
+        answer.error_message = str(error)
+
+
+async def change(
+    context: Context,
+    asked: Asked,
+    answer: Answered,
+    wanted: Callable[[Resource], Mapping[str, str]],
+    *,
+    validate_only: bool,
+) -> None:
+    """Make what `wanted` returns a resource's own settings; a topic without a name is none.
+
+    No other change comes in between: of two at a time the later one builds upon the earlier.
+    """
+
+    if asked.resource_type == ResourceType.TOPIC and not asked.resource_name:
+        answer.error_code = ErrorCode.INVALID_REQUEST
+        answer.error_message = "A topic has a name; there is no default for all of them."
+        return
+
+    def act(resource: Resource) -> None:
+        overrides = wanted(resource)
+        resource.check(overrides)
+        if not validate_only:
+            resource.replace(overrides)
+
+    await context.topics.alone(partial(act_on, context, asked, answer, act))

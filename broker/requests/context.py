@@ -1,0 +1,85 @@
+"""What a handler is given: the bundle of collaborators and the facts about one request.
+
+`Context` is built once by `broker.server` and never changes; it owns nothing (the server opens and
+closes every member).  `RequestContext` is made by the dispatcher for each request.  Handlers get
+everything through these two, so a handler can be called in a unit test with a handful of fakes.
+
+A handler is a plain function in `broker/handlers/<api>.py`:
+
+    def handle(context: Context, request: RequestContext, message: XRequest) -> XResponse
+
+and may return the response, `None` (there is no response: Produce with acks=0), or a
+`broker.requests.pending.Pending` that is resolved later.  One that may have much to do is a
+generator of steps (`storage.disk.steps`), which yields wherever others may have a turn, after each
+element of a list for instance.  `async def` handlers are allowed where a request needs several
+waits; they cost a task.  A handler that raises loses only its own request.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from broker.clocks.clock import Clock
+from broker.clocks.trusted_clock import TrustedClock
+from broker.requests.pending import Pending
+
+if TYPE_CHECKING:
+    from broker.fetch.sessions import FetchSessions
+    from broker.fetch.waiters import FetchWaiters
+    from broker.group_commit import GroupCommit
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.metrics import Metrics
+    from broker.requests.answers import AnswerMemory
+    from broker.requests.turns import Turns
+    from broker.space import SpaceGuard
+    from broker.topics.registry import TopicRegistry
+    from broker.transactions.coordinator import TransactionCoordinator
+    from config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """The address clients are told to connect to."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The collaborators of every handler."""
+
+    config: "BrokerConfig"
+    cluster_id: str
+    endpoint: Endpoint
+    clock: Clock
+    time: TrustedClock
+    random: random.Random
+    topics: "TopicRegistry"
+    commits: "GroupCommit"
+    space: "SpaceGuard"
+    fetch_waiters: "FetchWaiters"
+    fetch_sessions: "FetchSessions"
+    turns: "Turns"
+    answers: "AnswerMemory"
+    metrics: "Metrics"
+    groups: "GroupCoordinator"
+    transactions: "TransactionCoordinator"
+
+
+class RequestContext(NamedTuple):
+    """The facts about one request that are not in its body; a tuple, as one is made per request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    peer_host: str
+    connection_id: int
+
+
+Reply: TypeAlias = "Any | Pending[Any] | Awaitable[Any] | None"
+Handler: TypeAlias = Callable[[Context, RequestContext, Any], Reply]

@@ -1,0 +1,267 @@
+"""Reading the partitions of one fetch under its byte limits.
+
+`FetchReader` holds what is the same for all partitions of a request (version, isolation, limits)
+and reads one target at a time into the `PartitionData` that is sent.  It decides nothing about
+waiting or sessions; `broker.handlers.fetch` does.
+
+Limits, from the outside in: the request's max_bytes (v3+), the broker's `fetch.max.bytes`, what
+unread answers leave of `queued.max.response.bytes`, the partition's own maximum.  The first
+partition that has data returns at least one whole batch, however large (v3+); batches are never
+split.  Versions 0-2 take their limit literally, so there a message larger than the limit is cut
+off, which those clients expect.
+
+Versions 0-1 can read magic 0 only and 2-3 magic 1: newer batches are converted on the way out, in
+the side thread, because that takes every record apart.
+
+Source: KIP-74; Kafka's `ReplicaManager.readFromLog`, `KafkaApis.maybeConvertFetchedData`.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.errors import (
+    InconsistentTopicId,
+    SenselessRequest,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedByVersion,
+    UnsupportedForClient,
+)
+from broker.fetch.sessions import TOPIC_IDS_SINCE, FetchTarget
+from broker.requests.context import Context
+from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.registry import NO_LEADER_EPOCH
+from protocol.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from protocol.error_codes import ErrorCode
+from protocol.records.convert import down_convert_some
+from protocol.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
+from protocol.records.scan import scan_entries
+from storage.disk.steps import Steps, off_loop
+from storage.errors import OffsetOutOfRange
+from storage.log.log import Isolation
+
+if TYPE_CHECKING:
+    from protocol.declare.primitives import Buffer
+    from storage.log.log import Log, ReadResult
+
+OPENED_BYTES_ENOUGH = 8 * 1024 * 1024
+"""Bytes of records that one request of an old version may make the broker convert, and the rest of
+a batch. Compressed batches are small in the log whatever they hold."""
+
+PARTITION_BYTES_MAX = 8 * 1024 * 1024
+"""The most that is read of one partition in one step, whatever is asked for: a few milliseconds."""
+
+_MAX_BYTES_SINCE = 3
+_MAGIC_V1_SINCE = 2
+_MAGIC_V2_SINCE = 4
+_ZSTD_SINCE = 10
+_STORAGE_ERROR_SINCE = 6
+_UNKNOWN_OFFSET = -1
+_READ_COMMITTED = 1
+_NOT_FOUND = (UnknownTopicOrPartition, UnknownTopicId, InconsistentTopicId)
+"""Errors with which the list of aborted transactions is empty rather than null, as in Kafka."""
+
+
+class HiddenEnd(NamedTuple):
+    """The high watermark that a partition was read under, and the acknowledged end above it."""
+
+    high_watermark: int
+    acknowledged: int
+
+
+class FetchReader:
+    """Reads targets for one request; `bytes_left` shrinks as it goes.
+
+    `was_limited` says that less was read of a partition than was asked for, if there is more, and
+    `was_cut` that there is.  `hidden_ends` collects the logs whose answer reaches the end of what
+    may be shown, while more of them was acknowledged (`broker.requests.commit_wait`).
+    """
+
+    __slots__ = (
+        "_context",
+        "_isolation",
+        "_max_bytes",
+        "_needs_one",
+        "_opening_left",
+        "_partition_max_bytes",
+        "_version",
+        "bytes_allowed",
+        "bytes_left",
+        "bytes_read",
+        "hidden_ends",
+        "was_cut",
+        "was_limited",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        version: int,
+        isolation_level: int,
+        max_bytes: int,
+        partition_max_bytes: int = PARTITION_BYTES_MAX,
+    ) -> None:
+        """Read for a request of `version` that takes `max_bytes` in all (v3+), and at most
+        `partition_max_bytes` of a partition, unless that is less than a batch.
+        """
+        limit = context.config.fetch_max_bytes
+        wanted = min(limit, max_bytes) if version >= _MAX_BYTES_SINCE else limit
+        self._context = context
+        self._version = version
+        self._isolation = (
+            Isolation.READ_COMMITTED
+            if isolation_level == _READ_COMMITTED
+            else Isolation.READ_UNCOMMITTED
+        )
+        self._needs_one = True
+        self._opening_left = OPENED_BYTES_ENOUGH
+        self.bytes_allowed = self.bytes_left = context.answers.fetch_bytes(wanted)
+        self._max_bytes = max_bytes if version >= _MAX_BYTES_SINCE else limit
+        self.bytes_read = 0
+        self.hidden_ends: dict[Log, HiddenEnd] = {}
+        self.was_cut = False
+        self.was_limited = False
+        self._partition_max_bytes = min(partition_max_bytes, PARTITION_BYTES_MAX)
+
+    def find_log(self, target: FetchTarget) -> "Log":
+        """The log of `target`, with the requester's leader epoch checked.
+
+        Raises:
+            BrokerError: unknown topic, topic id or partition, another leader or epoch.
+        """
+        topics = self._context.topics
+        name = target.topic
+        if self._version >= TOPIC_IDS_SINCE:
+            topic = topics.find_by_id(target.topic_id)
+            if topic is None:
+                raise UnknownTopicId(target.topic_id)
+            if name and name != topic.name:
+                raise InconsistentTopicId(f"Topic id {target.topic_id.hex()} is not {name!r}.")
+            name = topic.name
+        epoch = max(NO_LEADER_EPOCH, target.asked.current_leader_epoch)
+        return topics.led_log(name, target.partition, epoch)
+
+    def read(self, target: FetchTarget) -> Steps[PartitionData]:
+        """One partition's part of the answer, its error included; `records` is never None."""
+        data = PartitionData(
+            partition_index=target.partition,
+            high_watermark=_UNKNOWN_OFFSET,
+            aborted_transactions=None,
+            records=b"",
+        )
+        try:
+            log = self.find_log(target)
+            result = self._read_log(log, target, data)
+            if result is not None:
+                records: Buffer = result.records
+                if self._version < _ZSTD_SINCE:
+                    records = yield from self._suit_old_client(log, target, result)
+                data.records = records
+                size = len(records)
+                self.bytes_left -= size
+                self.bytes_read += size
+                self._needs_one = False
+        except REFUSALS as error:
+            code = error_code(error)
+            if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < _STORAGE_ERROR_SINCE:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            data.error_code = code
+            data.records = b""
+            if isinstance(error, _NOT_FOUND):
+                data.aborted_transactions = []
+        return data
+
+    def _read_log(
+        self, log: "Log", target: FetchTarget, data: PartitionData
+    ) -> "ReadResult | None":
+        """What `log` has for `target`, if it is anything; says in `data` all but the records."""
+        asked = target.asked
+        if asked.last_fetched_epoch >= 0 and self._diverges(log, target, data):
+            return None
+        max_bytes = min(asked.partition_max_bytes, self.bytes_left)
+        is_negative = asked.partition_max_bytes < 0 or self._max_bytes < 0
+        if is_negative and asked.fetch_offset < log.end_offset(self._isolation):
+            raise SenselessRequest("The most bytes to return are a negative number.")
+        portion = min(max_bytes, self._partition_max_bytes)
+        result = log.read(
+            asked.fetch_offset,
+            max_bytes=max(0, portion),
+            isolation=self._isolation,
+            min_one=self._needs_one,
+        )
+        data.high_watermark = result.high_watermark
+        data.last_stable_offset = result.last_stable_offset
+        data.log_start_offset = result.log_start_offset
+        hidden_end = self._context.commits.acknowledged_end(log)
+        if hidden_end and result.next_offset >= log.end_offset(self._isolation):
+            self.hidden_ends[log] = HiddenEnd(log.high_watermark, hidden_end)
+        if result.aborted_transactions is not None:
+            data.aborted_transactions = [
+                AbortedTransaction(
+                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
+                )
+                for aborted in result.aborted_transactions
+            ]
+        if portion < max_bytes:
+            self.was_limited = True
+            self.was_cut = self.was_cut or len(result.records) >= portion // 2
+        return result if result.records else None
+
+    def _diverges(self, log: "Log", target: FetchTarget, data: PartitionData) -> bool:
+        """Whether the requester's log is not a prefix of ours; says in `data` where they part.
+
+        Raises:
+            OffsetOutOfRange: its last epoch is newer than all of ours.
+        """
+        asked = target.asked
+        epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if end_offset < 0 or epoch < 0:
+            raise OffsetOutOfRange(
+                asked.fetch_offset, start=log.log_start_offset, end=log.log_end_offset
+            )
+        if end_offset >= asked.fetch_offset and epoch >= asked.last_fetched_epoch:
+            return False
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        data.high_watermark = log.high_watermark
+        data.last_stable_offset = log.last_stable_offset
+        data.log_start_offset = log.log_start_offset
+        return True
+
+    def _suit_old_client(
+        self, log: "Log", target: FetchTarget, result: "ReadResult"
+    ) -> "Steps[Buffer]":
+        """The records in a form the request's version can read, up to the first it cannot.
+
+        Raises:
+            UnsupportedForClient: they are zstd, which came with version 10.
+            UnsupportedByVersion: they would have to be converted and the topic forbids it.
+        """
+        records: Buffer = result.records
+        magic_max = 0
+        for entry in scan_entries(records):
+            if entry.codec is Codec.ZSTD:
+                if entry.position == 0:
+                    raise UnsupportedForClient("The records are zstd, newer than the request.")
+                records = records[: entry.position]
+                break
+            magic_max = max(magic_max, entry.magic)
+        if self._version >= _MAGIC_V2_SINCE:
+            return records
+        magic = MAGIC_V0 if self._version < _MAGIC_V1_SINCE else MAGIC_V1
+        assert magic < MAGIC_V2
+        if magic_max > magic:
+            if not log.config.message_downconversion_enable:
+                raise UnsupportedByVersion("message.downconversion.enable is false for this topic.")
+            if self._opening_left <= 0:
+                return b""
+            source, enough_bytes = records, self._opening_left
+            converted = yield from off_loop(
+                lambda: down_convert_some(
+                    source, magic, target.asked.fetch_offset, enough_bytes=enough_bytes
+                )
+            )
+            self._opening_left -= converted.opened_bytes
+            records = converted.records
+        if self._version < _MAX_BYTES_SINCE:
+            records = memoryview(records)[: max(0, target.asked.partition_max_bytes)]
+        return records

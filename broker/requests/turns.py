@@ -1,0 +1,157 @@
+"""Turns of the event loop: whatever takes long goes on in small slices, one after the other.
+
+Owns the queue of those who have more to do than fits into a slice: connections whose peers sent
+many requests at once, and `Work`, a request that is served in steps. Each turn of the loop gives
+the queue `TURN_NS` in all, however many wait in it, and everybody else is served at once. So a
+client that asks for little waits for a turn, never for what another client has asked for.
+
+What neither fits into a slice nor can be cut (decompressing, decoding and encoding large messages)
+is a step that runs in the *side thread*. There is one, so that at most one such step's memory is
+held, and its work is a queue as well: first come, first served, one step of each request at a time.
+
+It refuses to know what the steps do. Loop thread only.
+
+Source: round robin with a quantum; our own. Read next: `storage.disk.steps`,
+`broker.net.connection`.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, Protocol
+
+from broker.requests.pending import Pending
+from storage.disk.steps import OffLoop, Steps
+
+SLICE_NS: Final = 2_000_000
+"""How long one may work when nobody else has more to do."""
+
+SHORT_SLICE_NS: Final = 200_000
+"""How long one may work while others wait for their turns."""
+
+TURN_NS: Final = 4_000_000
+"""How long the queue is served in one turn of the loop; the slice that passes it is the last."""
+
+
+class Waiter(Protocol):
+    """Somebody who has more to do."""
+
+    def take_turn(self) -> None:
+        """Work for a slice; call `Turns.wait` again if that was not enough."""
+
+
+class Turns:
+    """The queue and the side thread of one broker."""
+
+    def __init__(self) -> None:
+        """Nobody waits; the thread begins with its first work."""
+        self._waiting: deque[Waiter] = deque()
+        self._is_scheduled = False
+        self._side = ThreadPoolExecutor(1, "side")
+        self.taken = 0
+
+    def __len__(self) -> int:
+        """How many wait for a turn."""
+        return len(self._waiting)
+
+    def stop(self) -> None:
+        """End the side thread once it has finished its step."""
+        self._side.shutdown(cancel_futures=True)
+
+    def slice_end_ns(self) -> int:
+        """When somebody who begins to work now should stop (`time.perf_counter_ns`)."""
+        return time.perf_counter_ns() + (SHORT_SLICE_NS if self._waiting else SLICE_NS)
+
+    def wait(self, waiter: Waiter) -> None:
+        """Call `waiter.take_turn` when it is its turn, in a later turn of the loop."""
+        self._waiting.append(waiter)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._serve)
+
+    def begin(self, steps: Steps[Any]) -> Any:
+        """The result of `steps` if one slice is enough, else the `Work` that will have it.
+
+        Raises what the steps raise in that slice.
+        """
+        end_ns = self.slice_end_ns()
+        while True:
+            try:
+                call = next(steps)
+            except StopIteration as stop:
+                return stop.value
+            if call is not None or time.perf_counter_ns() >= end_ns:
+                return Work(self, steps, call)
+
+    def run_aside(self, function: Callable[[], object], done: Callable[[Any], object]) -> None:
+        """Call `function` in the side thread, then `done(future)` in the loop thread."""
+        loop = asyncio.get_running_loop()
+
+        def tell(future: "Future[Any]") -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(done, future)
+
+        self._side.submit(function).add_done_callback(tell)
+
+    def _serve(self) -> None:
+        waiting = self._waiting
+        end_ns = time.perf_counter_ns() + TURN_NS
+        for _ in range(len(waiting)):
+            self.taken += 1
+            waiting.popleft().take_turn()
+            if time.perf_counter_ns() >= end_ns:
+                break
+        if waiting:
+            asyncio.get_running_loop().call_soon(self._serve)
+        else:
+            self._is_scheduled = False
+
+
+class Work(Pending[Any]):
+    """Steps that go on slice by slice; settled with their result or their error.
+
+    Abandoned, they are closed before their next step.
+    """
+
+    __slots__ = ("_steps", "_turns")
+
+    is_begun = False
+
+    def __init__(self, turns: Turns, steps: Steps[Any], call: OffLoop[object] | None) -> None:
+        """Go on with `steps`, which have just yielded `call`."""
+        super().__init__()
+        self._turns = turns
+        self._steps = steps
+        self._go_on(call)
+
+    def take_turn(self) -> None:
+        """The next slice."""
+        self._advance(None)
+
+    def _go_on(self, call: OffLoop[object] | None) -> None:
+        if call is None:
+            self._turns.wait(self)
+        else:
+            self._turns.run_aside(lambda: None if self.settled else call.run(), self._returned)
+
+    def _returned(self, future: "Future[Any]") -> None:
+        self._advance(None if future.cancelled() else future.exception())
+
+    def _advance(self, error: BaseException | None) -> None:
+        """Run the steps for a slice, beginning with what went wrong aside, if anything did."""
+        if self.settled:
+            self._steps.close()
+            return
+        end_ns = self._turns.slice_end_ns()
+        try:
+            call = next(self._steps) if error is None else self._steps.throw(error)
+            while call is None and time.perf_counter_ns() < end_ns:
+                call = next(self._steps)
+        except StopIteration as stop:
+            self.resolve(stop.value)
+        except Exception as failure:  # noqa: BLE001 - delivered to the request boundary
+            self.fail(failure)
+        else:
+            self._go_on(call)

@@ -1,0 +1,380 @@
+"""The topics this broker knows: lookup by name and id, the leadership check, every change.
+
+`TopicRegistry` stands between the handlers and `storage.directory.data_dir`: it answers "which log
+is that" in one dictionary lookup, holds the naming and counting rules of topics, and is the one
+place that decides whether this broker leads a partition.  Files, ids and durability of the changes
+are the data directory's.
+
+Invariant: a name and the id of the same topic always resolve to the same `Topic` object, and no
+handler keeps a `Log` across a wait without asking again.
+
+Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrError`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from broker.clocks.clock import Clock
+from broker.errors import (
+    InvalidPartitions,
+    InvalidRequest,
+    InvalidTopicName,
+    LeaderEpochFenced,
+    LeaderEpochUnknown,
+    NotLeader,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from broker.topics.changes import Changes, Result, drive
+from config import ConfigErrors, check_group_overrides, with_dynamic
+from storage.directory.claim import KRAFT_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from config import BrokerConfig
+    from storage.directory.data_dir import DataDir, Topic
+    from storage.log.log import Log
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+SHARE_GROUP_STATE = "__share_group_state"
+OWN_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+"""The topics without which this broker cannot work."""
+
+INTERNAL_TOPICS = OWN_TOPICS | {SHARE_GROUP_STATE}
+"""What Kafka calls internal: clients see them marked, and may not write to them."""
+
+RESERVED_TOPICS = frozenset({KRAFT_METADATA_TOPIC})
+"""Names that are no topics: Kafka keeps its metadata log under this one, also in a directory that
+came from there or goes there."""
+
+NO_TOPIC_ID = bytes(16)
+"""The id that means "none" on the wire."""
+
+NO_LEADER_EPOCH = -1
+"""A requester that does not know the leader epoch and asks for no check."""
+
+_NAME_LENGTH_MAX = 249
+_NAME_PATTERN = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Accept `name` as the name of a topic.
+
+    Raises:
+        InvalidTopicName: with the name, the allowed form and a cure.
+    """
+    if not name:
+        raise InvalidTopicName("Topic name is empty; give it 1 to 249 of a-z A-Z 0-9 . _ -")
+    if name in (".", ".."):
+        raise InvalidTopicName(
+            f"Topic name {name!r} would be a directory of its own; add at least one other character"
+        )
+    if len(name) > _NAME_LENGTH_MAX:
+        raise InvalidTopicName(
+            f"Topic name {name[:40]!r}... has {len(name)} characters; "
+            f"at most {_NAME_LENGTH_MAX} are allowed, shorten it"
+        )
+    if _NAME_PATTERN.fullmatch(name) is None:
+        wrong = sorted(set(_NAME_PATTERN.sub("", name)))[:5]
+        raise InvalidTopicName(
+            f"Topic name {name[:80]!r} contains {', '.join(map(repr, wrong))}; "
+            "allowed are a-z A-Z 0-9 . _ -, replace the others"
+        )
+
+
+def _metric_name(name: str) -> str:
+    """What is left of a topic's name in systems where . and _ are the same."""
+    return name.replace(".", "_")
+
+
+def is_internal(name: str) -> bool:
+    """Whether `name` is one of Kafka's internal topics, whoever made it."""
+    return name in INTERNAL_TOPICS
+
+
+class TopicRegistry:
+    """Lookup and change of topics.  Loop thread only; the data directory outlives it."""
+
+    def __init__(self, data_dir: "DataDir", *, config: "BrokerConfig", clock: Clock) -> None:
+        """Serve the topics of `data_dir`."""
+        self._data_dir = data_dir
+        self._config = config
+        self._clock = clock
+        self._node_id = data_dir.node_id
+        self._by_id: dict[bytes, Topic] = {
+            topic.topic_id: topic for topic in data_dir.topics.values()
+        }
+        self._on_deleted: list[Callable[[Topic], object]] = []
+        self._changes = Changes()
+        self._metric_names = Counter(_metric_name(name) for name in data_dir.topics)
+        self._revision = 0
+        self._group_overrides = data_dir.group_overrides()
+
+    async def finish(self) -> None:
+        """Return when no change is under way any more."""
+        await self._changes.finish()
+
+    @property
+    def path(self) -> str:
+        """The data directory."""
+        return self._data_dir.path
+
+    @property
+    def broker_config(self) -> "BrokerConfig":
+        """The broker's configuration with the settings changed at run time applied."""
+        return self._data_dir.broker_config
+
+    @property
+    def revision(self) -> int:
+        """Grows with every topic made, deleted or grown; what was derived before is out of date."""
+        return self._revision
+
+    def when_deleted(self, callback: "Callable[[Topic], object]") -> None:
+        """Call `callback(topic)` after each deletion of a topic."""
+        self._on_deleted.append(callback)
+
+    def find(self, name: str) -> "Topic | None":
+        """The topic of that name, or None."""
+        return self._data_dir.topics.get(name)
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        """Whether the topic is there and has this partition."""
+        topic = self.find(name)
+        return topic is not None and 0 <= partition < len(topic.partitions)
+
+    def find_by_id(self, topic_id: bytes) -> "Topic | None":
+        """The topic with that id, or None."""
+        return self._by_id.get(topic_id)
+
+    def get_by_id(self, topic_id: bytes) -> "Topic":
+        """The topic with that id.
+
+        Raises:
+            UnknownTopicId: there is none.
+        """
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(topic_id)
+        return topic
+
+    def __iter__(self) -> Iterator["Topic"]:
+        """All topics, internal ones included, in no particular order."""
+        return iter(list(self._data_dir.topics.values()))
+
+    def __len__(self) -> int:
+        """How many topics there are."""
+        return len(self._data_dir.topics)
+
+    def logs(self) -> Iterator["Log"]:
+        """Every partition of every topic."""
+        for topic in self:
+            yield from topic.partitions
+
+    def leader_id(self, topic: "Topic", partition: int) -> int:
+        """The node that leads the partition: this one, for as long as there is one node."""
+        return self._node_id
+
+    def led_log(self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> "Log":
+        """The log of a partition that this broker leads.
+
+        Every read and write of a partition's data passes here.  `leader_epoch` is the requester's
+        idea of the current epoch, `NO_LEADER_EPOCH` when it has none.
+
+        Raises:
+            UnknownTopicOrPartition: it does not exist.
+            NotLeader: another broker leads it.
+            LeaderEpochFenced: the requester's epoch is older than ours.
+            LeaderEpochUnknown: the requester's epoch is newer than ours.
+        """
+        topic = self._data_dir.topics.get(name)
+        if topic is None or not 0 <= partition < len(topic.partitions):
+            raise UnknownTopicOrPartition(name, partition)
+        leader_id = self.leader_id(topic, partition)
+        if leader_id != self._node_id:
+            raise NotLeader(name, partition, leader_id)
+        log = topic.partitions[partition]
+        if leader_epoch != NO_LEADER_EPOCH and leader_epoch != log.leader_epoch:
+            _check_epoch(log, leader_epoch)
+        return log
+
+    async def create(
+        self,
+        name: str,
+        partitions: int,
+        overrides: Mapping[str, str] | None = None,
+    ) -> "Topic":
+        """A new, empty topic, durable when this returns.
+
+        Raises:
+            InvalidTopicName: the name breaks the rules.
+            InvalidRequest: it is one of `RESERVED_TOPICS`.
+            TopicAlreadyExists: there is one.
+            InvalidPartitions: the count is below 1, or the broker would pass `max.partitions`.
+            ConfigErrors: the overrides are not acceptable.
+        """
+        return await self._changes.make(self._create(name, partitions, dict(overrides or {})))
+
+    async def _create(self, name: str, partitions: int, overrides: dict[str, str]) -> "Topic":
+        self.check_new(name, partitions)
+        topic = await drive(
+            self._data_dir.create_topic_steps(name, partitions, overrides, self._clock.wall_ms())
+        )
+        self._by_id[topic.topic_id] = topic
+        self._metric_names[_metric_name(name)] += 1
+        self._revision += 1
+        return topic
+
+    def check_new(self, name: str, partitions: int) -> None:
+        """Whether `create` would accept the name and the count; raises what it would raise."""
+        check_topic_name(name)
+        if name in RESERVED_TOPICS:
+            raise InvalidRequest(
+                f"Creation of internal topic {name} is prohibited; choose another name."
+            )
+        if name in self._data_dir.topics:
+            raise TopicAlreadyExists(f"Topic {name!r} exists already.")
+        if self._metric_names[_metric_name(name)]:
+            raise InvalidTopicName(
+                f"Topic {name!r} collides with an existing one whose name differs in . and _ only; "
+                "names of metrics cannot tell them apart, choose another"
+            )
+        self._check_partition_count(partitions, partitions)
+
+    async def delete(self, name: str) -> None:
+        """Remove a topic; its files go later.
+
+        Raises:
+            UnknownTopicOrPartition: there is no such topic.
+            PolicyViolation: it is an internal topic.
+        """
+        await self._changes.make(self._delete(name))
+
+    async def _delete(self, name: str) -> None:
+        topic = self._data_dir.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(name)
+        if name in OWN_TOPICS:
+            raise PolicyViolation(f"Topic {name!r} belongs to the broker and cannot be deleted.")
+        self._data_dir.delete_topic(name, self._clock.wall_ms())
+        self._by_id.pop(topic.topic_id, None)
+        self._metric_names[_metric_name(name)] -= 1
+        self._revision += 1
+        for callback in self._on_deleted:
+            callback(topic)
+
+    async def add_partitions(self, name: str, total: int) -> None:
+        """Grow a topic to `total` partitions.
+
+        Raises:
+            UnknownTopicOrPartition: there is no such topic.
+            InvalidPartitions: `total` is not above the present count, or is too large.
+        """
+        await self._changes.make(self._grow(name, total))
+
+    async def _grow(self, name: str, total: int) -> None:
+        self.check_growth(name, total)
+        await drive(self._data_dir.add_partitions_steps(name, total, self._clock.wall_ms()))
+        self._revision += 1
+
+    def check_growth(self, name: str, total: int) -> None:
+        """Whether `add_partitions` would accept the count; raises what it would raise."""
+        topic = self._data_dir.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(name)
+        count = len(topic.partitions)
+        if total <= count:
+            verb = "already has" if total == count else "cannot shrink from"
+            raise InvalidPartitions(f"Topic {name!r} {verb} {count} partitions (asked: {total}).")
+        self._check_partition_count(total, total - count)
+
+    async def alone(self, change: Callable[[], Result]) -> Result:
+        """What `change` returns, called while no other change is under way.
+
+        Settings are changed in it from the first look at them on, or the change of somebody else
+        in between would be lost.
+        """
+
+        async def made() -> Result:
+            return change()
+
+        return await self._changes.make(made())
+
+    def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Replace the topic's own settings; open logs take them up with their next operation.
+
+        To be called in `alone`, like the next two: between the steps of a creation new partitions
+        would miss the change.
+
+        Raises:
+            UnknownTopicOrPartition: there is no such topic.
+            ConfigErrors: a setting is not acceptable; nothing was changed.
+        """
+        if name not in self._data_dir.topics:
+            raise UnknownTopicOrPartition(name)
+        self._data_dir.set_topic_overrides(name, dict(overrides))
+
+    def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
+        """Replace the broker's settings made at run time; topics take them up at once.
+
+        Raises:
+            ConfigErrors: a setting is unknown, not changeable, or bad; nothing was changed.
+        """
+        with_dynamic(self._config, overrides)
+        self._data_dir.set_broker_overrides(dict(overrides))
+
+    def reload(self, config: "BrokerConfig") -> None:
+        """Take over a configuration that was read again; topics follow at once.
+
+        Raises:
+            ConfigErrors: it does not go together with what was set at run time; nothing changes.
+        """
+        self._data_dir.reload(config)
+        self._config = config
+
+    @property
+    def group_overrides(self) -> Mapping[str, Mapping[str, str]]:
+        """The own settings of groups that have some, by group id."""
+        return self._group_overrides
+
+    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        """Replace a group's own settings; its members follow with their next heartbeats.
+
+        Raises:
+            ConfigErrors: a setting is unknown, bad or out of the broker's bounds.
+        """
+        problems = check_group_overrides(overrides, self.broker_config)
+        if problems:
+            raise ConfigErrors(problems)
+        self._data_dir.set_group_overrides(group_id, overrides)
+        self._group_overrides = self._data_dir.group_overrides()
+
+    def allocate_producer_ids(self, count: int) -> range:
+        """`count` producer ids that were never given out before, durably."""
+        return self._data_dir.allocate_producer_ids(count)
+
+    def _check_partition_count(self, total: int, added: int) -> None:
+        if total < 1:
+            raise InvalidPartitions(f"A topic has at least 1 partition (asked: {total}).")
+        existing = sum(len(topic.partitions) for topic in self._data_dir.topics.values())
+        limit = self._config.max_partitions
+        if existing + added > limit:
+            raise InvalidPartitions(
+                f"{added} more partitions would make {existing + added} on this broker; "
+                f"max.partitions allows {limit}, raise it or delete topics first."
+            )
+
+
+def _check_epoch(log: "Log", leader_epoch: int) -> None:
+    if leader_epoch < log.leader_epoch:
+        raise LeaderEpochFenced(
+            f"{log.topic}-{log.partition} is at leader epoch {log.leader_epoch}, "
+            f"the request believes {leader_epoch}."
+        )
+    raise LeaderEpochUnknown(
+        f"{log.topic}-{log.partition} is at leader epoch {log.leader_epoch}, "
+        f"the request is ahead with {leader_epoch}."
+    )

@@ -1,0 +1,487 @@
+"""What a user may say to the source and the sink, checked before any task starts.
+
+Owns the table of options: names (Kafka's source's where it has one, so that code moves by
+changing the format's word), allowed forms, defaults and cures. It asks no broker: names of
+topics and times stay as the user gave them until `offsets` resolves them.
+
+Spark hands options over with lower-cased names; they are matched without case. All problems are
+found together and raised as one `BadOptions`. An unknown name that starts with `kafka.` is
+accepted and unused, because code that moves brings settings of the Java client; any other
+unknown name is refused with the nearest known one.
+
+Source: Spark's Kafka integration guide, `KafkaSourceProvider`. Read next: `offsets`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from client.errors import InvalidTime
+from client.times import UTC, parse_time
+from pipeline.options.reader import OptionReader
+from protocol.records.layout import NO_TIMESTAMP
+
+EARLIEST_OFFSET: Final = -2
+LATEST_OFFSET: Final = -1
+
+TopicPartition = tuple[str, int]
+
+_T = TypeVar("_T")
+_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """How to reach and convince a broker. Paths are PEM files; empty text means none."""
+
+    bootstrap: tuple[tuple[str, int], ...]
+    client_id: str = "tidelog-spark"
+    request_timeout_ms: int = 30_000
+    security_protocol: str = "PLAINTEXT"
+    ssl_ca_file: str = ""
+    ssl_certificate_file: str = ""
+    ssl_key_password: str = field(default="", repr=False)
+    ssl_check_hostname: bool = True
+    sasl_mechanism: str = "PLAIN"
+    sasl_username: str = ""
+    sasl_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChoice:
+    """Which partitions: names, a pattern, or an explicit assignment; exactly one is set."""
+
+    names: tuple[str, ...] = ()
+    pattern: str = ""
+    assigned: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """Where reading starts or ends, as said; exactly one of the ways is set.
+
+    Attributes:
+        place: "earliest" or "latest" for every partition.
+        timestamp_text: one time for every partition, not yet resolved (it may be relative).
+        timestamps: a time in ms for each partition.
+        offsets: an offset for each partition, or EARLIEST_OFFSET / LATEST_OFFSET.
+        topics: "earliest" or "latest" for whole topics, beside `offsets`.
+        option: the option's name, for error messages.
+    """
+
+    option: str
+    place: str = ""
+    timestamp_text: str = ""
+    timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it means the same offsets whenever it is resolved."""
+        return bool(self.offsets) and min(self.offsets.values()) >= 0 and not self.topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Everything a reader needs to know. Sizes in bytes, times in ms."""
+
+    connection: ConnectionOptions
+    choice: TopicChoice
+    starting: Boundary
+    ending: Boundary
+    starting_strategy: str = "error"
+    ending_strategy: str = "latest"
+    strict_window: bool = False
+    max_lateness_ms: int | None = None
+    read_committed: bool = False
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    columns: tuple[str, ...] = ()
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    target_bytes_per_task: int = 128 * _MIB
+    on_malformed: str = "error"
+    journal_dir: str = ""
+    rows_per_batch: int = 16_384
+    bytes_per_batch: int = 4 * _MIB
+    verify_checksums: bool = True
+    fetch_bytes: int = 8 * _MIB
+    pushdown: bool = False
+    read_from: str = "broker"
+    segments_path: str = ""
+    segments_statistics: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """Everything a writer needs to know."""
+
+    connection: ConnectionOptions
+    topic: str = ""
+    delivery: str = "at-least-once"
+    transactional_id_prefix: str = ""
+    acks: int = -1
+    compression: str = "none"
+    batch_bytes: int = 256 * 1024
+    max_rows_per_second: int | None = None
+    transaction_timeout_ms: int = 15 * 60_000
+    verify_repeats: bool = True
+
+
+_SOURCE_NAMES: Final = (
+    "subscribe", "assign", "subscribePattern", "startingTimestamp", "endingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsets", "endingOffsets",
+    "startingOffsetsByTimestampStrategy", "endingOffsetsByTimestampStrategy", "timeWindow",
+    "maxLateness", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "targetBytesPerTask",
+    "failOnDataLoss", "includeHeaders", "columns", "pushdown", "onMalformedTimestamp",
+    "readFrom", "segments.path", "segments.statistics", "journalDir", "rowsPerBatch",
+    "bytesPerBatch", "verifyChecksums",
+)  # fmt: skip
+_SINK_NAMES: Final = (
+    "topic", "delivery", "transactionalIdPrefix", "acks", "compression", "batchBytes",
+    "maxRowsPerSecond", "verifyRepeats", "includeHeaders",
+)  # fmt: skip
+
+
+def time_of(text: str, now_ms: int) -> int:
+    """The time (ms) that a user's text names in UTC; before 1970 it is negative.
+
+    Raises:
+        InvalidTime: it is no time.
+    """
+    return parse_time(text, now_ms=now_ms, zone=UTC, before_1970=True)
+
+
+def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
+    """The options of a reader.
+
+    Raises:
+        BadOptions: with every problem that can be seen without asking the broker.
+    """
+    reader = OptionReader(options)
+    reader.check_names(_SOURCE_NAMES, ("topic",))
+    connection = parse_connection(reader)
+    choice = _topic_choice(reader)
+    starting = _boundary(reader, "starting", "latest" if is_stream else "earliest")
+    ending = _boundary(reader, "ending", "latest")
+    if is_stream:
+        _refuse_endings(reader)
+    read_from = reader.choice("readFrom", ("broker", "segments", "hybrid"), "broker")
+    if read_from != "broker" and not reader.has("segments.path"):
+        reader.problems.append(
+            f"option readFrom={read_from} needs segments.path, the data directory whose "
+            "closed segments every executor can read"
+        )
+    parsed = SourceOptions(
+        connection=connection,
+        choice=choice,
+        starting=starting,
+        ending=ending,
+        starting_strategy=reader.choice(
+            "startingOffsetsByTimestampStrategy", ("error", "latest", "earliest"), "error"
+        ),
+        ending_strategy=reader.choice(
+            "endingOffsetsByTimestampStrategy", ("latest", "error"), "latest"
+        ),
+        strict_window=_strict_window(reader, is_stream=is_stream),
+        max_lateness_ms=reader.duration("maxLateness", None),
+        read_committed=reader.choice(
+            "kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted"
+        )
+        == "read_committed",
+        fail_on_data_loss=reader.flag("failOnDataLoss", True),
+        include_headers=reader.flag("includeHeaders", False),
+        columns=_columns(reader),
+        max_offsets_per_trigger=reader.number("maxOffsetsPerTrigger", None),
+        max_bytes_per_trigger=reader.size("maxBytesPerTrigger", None),
+        min_offsets_per_trigger=reader.number("minOffsetsPerTrigger", None),
+        max_trigger_delay_ms=reader.duration("maxTriggerDelay", 15 * 60_000),
+        min_partitions=reader.number("minPartitions", None),
+        max_records_per_partition=reader.number("maxRecordsPerPartition", None),
+        target_bytes_per_task=reader.size("targetBytesPerTask", 128 * _MIB),
+        on_malformed=reader.choice("onMalformedTimestamp", ("error", "null", "clamp"), "error"),
+        journal_dir=reader.directory("journalDir"),
+        rows_per_batch=reader.number("rowsPerBatch", 16_384),
+        bytes_per_batch=reader.size("bytesPerBatch", 4 * _MIB),
+        verify_checksums=reader.flag("verifyChecksums", True),
+        fetch_bytes=reader.number("kafka.max.partition.fetch.bytes", 8 * _MIB),
+        pushdown=reader.flag("pushdown", False),
+        read_from=read_from,
+        segments_path=reader.directory("segments.path"),
+        segments_statistics=reader.text("segments.statistics"),
+    )
+    reader.raise_problems()
+    return parsed
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """The options of a writer; raises BadOptions as `parse_source_options`."""
+    reader = OptionReader(options)
+    reader.check_names(_SINK_NAMES, ())
+    delivery = reader.choice("delivery", ("at-least-once", "exactly-once"), "at-least-once")
+    if delivery == "exactly-once" and not reader.text("transactionalIdPrefix"):
+        reader.problems.append(
+            "option delivery=exactly-once needs transactionalIdPrefix: a name of this query that "
+            "no other query uses and that stays the same over restarts"
+        )
+    acks = reader.choice(reader.given("acks", "kafka.acks"), ("all", "-1", "1"), "all")
+    if acks == "1" and delivery == "exactly-once":
+        reader.refuse(reader.given("acks", "kafka.acks"), "exactly-once needs all")
+    parsed = SinkOptions(
+        connection=parse_connection(reader),
+        topic=reader.text("topic"),
+        delivery=delivery,
+        transactional_id_prefix=reader.text("transactionalIdPrefix"),
+        acks=1 if acks == "1" else -1,
+        compression=reader.choice(
+            reader.given("compression", "kafka.compression.type"),
+            ("none", "gzip", "snappy", "lz4", "zstd"),
+            "none",
+        ),
+        batch_bytes=reader.size("batchBytes", 256 * 1024),
+        max_rows_per_second=reader.number("maxRowsPerSecond", None),
+        transaction_timeout_ms=reader.number("kafka.transaction.timeout.ms", 15 * 60_000),
+        verify_repeats=reader.flag("verifyRepeats", True),
+    )
+    reader.raise_problems()
+    return parsed
+
+
+def parse_connection(reader: OptionReader) -> ConnectionOptions:
+    """The `kafka.*` options that say how to connect; problems go into `reader`."""
+    protocol = reader.choice("kafka.security.protocol", _SECURITY_PROTOCOLS, "PLAINTEXT")
+    mechanism = reader.choice("kafka.sasl.mechanism", _MECHANISMS, "PLAIN")
+    username, password = _credentials(reader, protocol)
+    for side in ("truststore", "keystore"):
+        kind = reader.text(f"kafka.ssl.{side}.type", "PEM")
+        location = reader.text(f"kafka.ssl.{side}.location")
+        if location and (kind.upper() != "PEM" or location.endswith((".jks", ".p12", ".pfx"))):
+            reader.refuse(
+                f"kafka.ssl.{side}.location",
+                "give a PEM file; Java key stores cannot be read here (convert one with "
+                "keytool -exportcert -rfc, or openssl pkcs12 -in STORE -out FILE.pem -nodes)",
+            )
+    return ConnectionOptions(
+        bootstrap=_bootstrap(reader),
+        client_id=reader.text("kafka.client.id", "tidelog-spark"),
+        request_timeout_ms=reader.number("kafka.request.timeout.ms", 30_000),
+        security_protocol=protocol,
+        ssl_ca_file=reader.text("kafka.ssl.truststore.location"),
+        ssl_certificate_file=reader.text("kafka.ssl.keystore.location"),
+        ssl_key_password=reader.text("kafka.ssl.key.password"),
+        ssl_check_hostname=reader.text("kafka.ssl.endpoint.identification.algorithm", "https")
+        != "",
+        sasl_mechanism=mechanism,
+        sasl_username=username,
+        sasl_password=password,
+    )
+
+
+def _bootstrap(reader: OptionReader) -> tuple[tuple[str, int], ...]:
+    name = "kafka.bootstrap.servers"
+    form = "write host:port, several with commas, for example 127.0.0.1:9092"
+    if not reader.text(name):
+        reader.problems.append(f"option {name} is missing: {form}")
+        return ()
+    addresses = []
+    for part in reader.text(name).split(","):
+        host, colon, port = part.strip().rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            reader.refuse(name, form)
+            return ()
+        addresses.append((host.strip("[]"), int(port)))
+    return tuple(addresses)
+
+
+def _credentials(reader: OptionReader, protocol: str) -> tuple[str, str]:
+    """User name and password out of the JAAS text that Java clients are given."""
+    name = "kafka.sasl.jaas.config"
+    if not protocol.startswith("SASL_"):
+        return "", ""
+    found = re.findall(
+        r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""",
+        reader.text(name),
+    )
+    pairs = {word: re.sub(r"\\(.)", r"\1", double or single) for word, double, single in found}
+    if len(pairs) != 2:
+        reader.refuse(name, 'write ...LoginModule required username="NAME" password="SECRET";')
+    return pairs.get("username", ""), pairs.get("password", "")
+
+
+def _topic_choice(reader: OptionReader) -> TopicChoice:
+    given = [name for name in ("subscribe", "subscribePattern", "assign") if reader.has(name)]
+    if len(given) != 1:
+        what = "none" if not given else " and ".join(given)
+        reader.problems.append(
+            f"exactly one of subscribe, subscribePattern and assign must be given, found {what}: "
+            "write for example subscribe=flights"
+        )
+        return TopicChoice()
+    if given == ["assign"]:
+        return _assignment(reader)
+    value = reader.text(given[0])
+    if given == ["subscribePattern"]:
+        try:
+            re.compile(value)
+        except re.error as error:
+            reader.refuse("subscribePattern", f"is no regular expression: {error}")
+        if not value:
+            reader.refuse("subscribePattern", "write a regular expression such as events-.*")
+        return TopicChoice(pattern=value)
+    names = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not names:
+        reader.refuse("subscribe", "write topic names with commas, for example a,b")
+    return TopicChoice(names=names)
+
+
+def _assignment(reader: OptionReader) -> TopicChoice:
+    form = 'write JSON such as {"flights":[0,1]}'
+    document = _json_object(reader, "assign", form)
+    pairs = set()
+    for topic, partitions in document.items():
+        if not isinstance(partitions, list) or not all(_is_whole(one) for one in partitions):
+            reader.refuse("assign", form)
+            return TopicChoice()
+        pairs |= {(topic, one) for one in partitions}
+    if not pairs and not reader.problems:
+        reader.refuse("assign", form)
+    return TopicChoice(assigned=frozenset(pairs))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _json_object(reader: OptionReader, name: str, form: str) -> dict[str, Any]:
+    try:
+        document = json.loads(reader.text(name))
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        reader.refuse(name, form)
+        return {}
+    return document
+
+
+def _boundary(reader: OptionReader, side: str, default: str) -> Boundary:
+    """The boundary on one side; a global time wins over times, and times over offsets."""
+    if reader.has(f"{side}Timestamp"):
+        return _global_time(reader, f"{side}Timestamp")
+    if reader.has(f"{side}OffsetsByTimestamp"):
+        return _times(reader, f"{side}OffsetsByTimestamp")
+    name = f"{side}Offsets"
+    value = reader.text(name, default)
+    if value.lower() in ("earliest", "latest"):
+        if side == "ending" and value.lower() == "earliest":
+            reader.refuse(name, "reading cannot end before it starts: write latest, or JSON")
+        return Boundary(option=name, place=value.lower())
+    return _offsets(reader, name, side)
+
+
+def _global_time(reader: OptionReader, name: str) -> Boundary:
+    text = reader.text(name)
+    try:
+        # Whether it can be understood; what a relative time means is for the plan to say, once.
+        time_of(text, 4_000_000_000_000)
+    except InvalidTime as error:
+        reader.refuse(name, str(error))
+    return Boundary(option=name, timestamp_text=text)
+
+
+def _times(reader: OptionReader, name: str) -> Boundary:
+    form = 'write JSON such as {"flights":{"0":1372939200000,"1":"2013-07-04T12:00Z"}}'
+    times: dict[TopicPartition, int] = {}
+    for topic, partitions in _json_object(reader, name, form).items():
+        if not isinstance(partitions, dict):
+            reader.refuse(name, form)
+            break
+        for partition, value in partitions.items():
+            if not partition.isdigit():
+                reader.refuse(name, form)
+                continue
+            try:
+                times[topic, int(partition)] = _time_value(value)
+            except InvalidTime as error:
+                reader.refuse(name, f"partition {topic}-{partition}: {error}")
+    return Boundary(option=name, timestamps=times)
+
+
+def _time_value(value: object) -> int:
+    """A time inside JSON: a number of ms, or a text with a fixed meaning.
+
+    Raises:
+        InvalidTime: it is no time, or a relative one, which would mean something else each day.
+    """
+    # Long.MaxValue and its like ask for "no such record": Spark's own tests do. Below -1 there are
+    # only times before 1970, whatever the unit.
+    if isinstance(value, int) and (value >= 1 << 62 or value < NO_TIMESTAMP):
+        return value
+    text = str(value)
+    first = time_of(text, 4_000_000_000_000)
+    if time_of(text, 5_000_000_000_000) != first:
+        raise InvalidTime(f"'{text}' is relative: write the time itself, or use startingTimestamp")
+    return first
+
+
+def _offsets(reader: OptionReader, name: str, side: str) -> Boundary:
+    form = (
+        f"write {'earliest, ' if side == 'starting' else ''}latest, or JSON such as "
+        '{"flights":{"0":23,"1":-2},"other":"latest"} (-2 earliest, -1 latest)'
+    )
+    offsets: dict[TopicPartition, int] = {}
+    topics: dict[str, str] = {}
+    for topic, partitions in _json_object(reader, name, form).items():
+        if isinstance(partitions, str) and partitions in ("earliest", "latest"):
+            topics[topic] = partitions
+            continue
+        if not isinstance(partitions, dict):
+            reader.refuse(name, form)
+            break
+        for partition, offset in partitions.items():
+            lowest = EARLIEST_OFFSET if side == "starting" else LATEST_OFFSET
+            if not partition.isdigit() or not isinstance(offset, int) or offset < lowest:
+                reader.refuse(name, form)
+                continue
+            offsets[topic, int(partition)] = offset
+    return Boundary(option=name, offsets=offsets, topics=topics)
+
+
+def _strict_window(reader: OptionReader, *, is_stream: bool) -> bool:
+    strict = reader.choice("timeWindow", ("offsets", "strict"), "offsets") == "strict"
+    if strict and not is_stream:
+        for side in ("starting", "ending"):
+            if reader.has(f"{side}Offsets") or reader.has(f"{side}OffsetsByTimestamp"):
+                reader.refuse(
+                    "timeWindow",
+                    f"a strict window is one of times: give {side}Timestamp instead of offsets",
+                )
+    return strict
+
+
+def _refuse_endings(reader: OptionReader) -> None:
+    for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
+        if reader.has(name):
+            reader.refuse(name, "a stream has no end: remove it, or read with spark.read")
+
+
+def _columns(reader: OptionReader) -> tuple[str, ...]:
+    allowed = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")  # noqa: E501  # fmt: skip
+    by_lower: Mapping[str, str] = {name.lower(): name for name in allowed}
+    names = [part.strip() for part in reader.text("columns").split(",") if part.strip()]
+    find: Callable[[str], str | None] = lambda name: by_lower.get(name.lower())  # noqa: E731
+    if unknown := [name for name in names if find(name) is None]:
+        reader.refuse("columns", f"{', '.join(unknown)} is none of {', '.join(allowed)}")
+        return ()
+    return tuple(by_lower[name.lower()] for name in names)

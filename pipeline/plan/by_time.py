@@ -1,0 +1,210 @@
+"""From a time to a record that a reader sees: what ListOffsets alone cannot say.
+
+A transaction ends with a marker in the log, stamped by the broker's clock when it was written, and
+ListOffsets counts it like a record, here as in Kafka. Where records have times of their own, say of
+2013, the first marker is younger than all of them: "the first record at or after noon" is answered
+with the first marker, and the youngest record of all is the last one. The same holds for records of
+aborted transactions, which readers of committed records do not see. Here a time always means
+records that the reader sees. The broker's answer is a bound (nothing before it is as young), and is
+looked at before it is believed; where it is no such record, the search goes on after it:
+
+* `first_offsets` is exact. It reads on to the first record, or jumps over segments of which
+  statistics are at hand; what it reads would be read anyway, or lies before a start.
+* `bounds_of` takes any record that is young enough, and looks for an early one at some twenty
+  places. Where it finds none, the end stays where it was: more is read, nothing is lost.
+
+Times before 1970 cannot be asked for (Kafka gives negative numbers other meanings): for them the
+bound is the start of the partition.
+
+Source: Kafka `LogSegment.findOffsetByTimestamp`, KIP-98 (markers). Read next: `offsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import BrokerRefused
+from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster
+from pipeline.options.options import SourceOptions, TopicPartition
+from pipeline.plan.pruning import prune
+from pipeline.plan.reading import RangeReader
+from pipeline.plan.segments import read_range
+from pipeline.plan.splits import OffsetRange
+from pipeline.records.batches import DecodeRules, PartitionDecoder
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import INT64_MAX
+
+_PROBE_BYTES: Final = 64 * 1024
+_PROBES_MAX: Final = 24
+_NEAR_OFFSETS: Final = 1000
+"""Reading so many offsets more is cheaper than another look."""
+
+NOTHING: Final = -1
+
+
+def first_bounds(
+    cluster: Cluster, times: Mapping[TopicPartition, int], *, read_committed: bool
+) -> dict[TopicPartition, int]:
+    """Offsets before which no record is at or after its time (ms); NOTHING where none is at all.
+
+    Sound places to start. Raises as `Cluster.list_offsets`.
+    """
+    found = cluster.list_offsets(
+        {tp: when if when >= 0 else EARLIEST for tp, when in times.items()},
+        read_committed=read_committed,
+    )
+    return {tp: answer.offset for tp, answer in found.items()}
+
+
+def first_offsets(
+    cluster: Cluster, options: SourceOptions, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The offset of the first record at or after each time (ms); NOTHING where there is none.
+
+    Raises as `segments.read_range`.
+    """
+    bounds = first_bounds(cluster, times, read_committed=options.read_committed)
+    found = {tp: bound for tp, bound in bounds.items() if bound < 0}
+    for tp, bound in bounds.items():
+        if bound >= 0:
+            one = OffsetRange(*tp, bound, bound + 1)
+            is_record = _first_in(cluster, options, one, times[tp]) is not None
+            found[tp] = bound if is_record else NOTHING
+    doubtful = [tp for tp, bound in bounds.items() if bound >= 0 > found[tp]]
+    ends = cluster.list_offsets(
+        dict.fromkeys(doubtful, LATEST), read_committed=options.read_committed
+    )
+    for tp in doubtful:
+        rest = OffsetRange(*tp, bounds[tp], max(ends[tp].offset, bounds[tp]))
+        found[tp] = _search(cluster, options, rest, times[tp])
+    return found
+
+
+def bounds_of(
+    cluster: Cluster, options: SourceOptions, ranges: Sequence[OffsetRange], when_ms: int
+) -> list[int]:
+    """For each range the offset of a record at or after `when_ms`, an early one; else its end.
+
+    Raises as `Cluster.list_offsets`.
+    """
+    found = first_bounds(
+        cluster,
+        {one.topic_partition: when_ms for one in ranges},
+        read_committed=options.read_committed,
+    )
+    ends = []
+    for one in ranges:
+        bound = found[one.topic_partition]
+        if NOTHING < bound < one.end:
+            ends.append(_early_bound(cluster, options, one, max(bound, one.start), when_ms))
+        else:
+            ends.append(one.end)
+    return ends
+
+
+def youngest_ms(cluster: Cluster, tp: TopicPartition, start: int, end: int) -> int | None:
+    """The largest timestamp (ms) of a partition's records; None if it is not known.
+
+    Where the broker calls a marker the youngest, that of the records in `[start, end)`, which are
+    read for it.
+
+    Raises as `RangeReader.batches`.
+    """
+    found = cluster.list_offsets({tp: MAX_TIMESTAMP})[tp]
+    if found.offset < 0 or is_record(cluster, tp, found.offset):
+        return found.timestamp if found.offset >= 0 else None
+    rules = DecodeRules(columns=("timestamp",), on_malformed="clamp", verify_checksums=False)
+    reader = RangeReader(
+        cluster, OffsetRange(*tp, start, end), rules, fetch_bytes=8 << 20, fail_on_data_loss=False
+    )
+    largest = [pc.max(one.column("timestamp").cast(pa.int64())).as_py() for one in reader.batches()]
+    return max(largest) // 1000 if largest else None
+
+
+def is_record(cluster: Cluster, tp: TopicPartition, offset: int) -> bool:
+    """Whether there is a record at `offset`, and not a marker."""
+    rules = DecodeRules(columns=("offset",), verify_checksums=False)
+    return _first_row(cluster, OffsetRange(*tp, offset, offset + 1), rules) is not None
+
+
+def _search(cluster: Cluster, options: SourceOptions, one: OffsetRange, when_ms: int) -> int:
+    """The first offset in `one` at or after `when_ms`, or NOTHING; reads up to it."""
+    rules = _rules(options, when_ms)
+    # Statistics leave out what cannot be young enough.
+    for piece in sorted(prune(options, [one], when_ms, INT64_MAX)[0]):
+        for batch in read_range(cluster, options, piece, rules):
+            # The next fetch is under way already: its answer must not be taken for another one.
+            cluster.close()
+            return int(batch.column("offset")[0].as_py())
+    return NOTHING
+
+
+def _early_bound(
+    cluster: Cluster, options: SourceOptions, one: OffsetRange, lowest: int, when_ms: int
+) -> int:
+    """The offset of a record of `one`, from `lowest` on, at or after `when_ms`; else its end.
+
+    Halves what is left as if times rose. They need not: whatever is found is a record that is
+    young enough, and that is all a bound needs.
+    """
+    best = high = one.end
+    low, place = lowest, lowest
+    for _ in range(_PROBES_MAX):
+        asked = OffsetRange(one.topic, one.partition, place, high)
+        found = _first_in(cluster, options, asked, when_ms)
+        if found is None:
+            low = place
+        else:
+            best, high = min(best, found), place
+        if high - low <= _NEAR_OFFSETS:
+            break
+        place = (low + high) // 2
+    return best
+
+
+def _first_in(
+    cluster: Cluster, options: SourceOptions, one: OffsetRange, when_ms: int
+) -> int | None:
+    """The first offset of `one` at or after `when_ms` within one small fetch from its start."""
+    return _first_row(cluster, one, _rules(options, when_ms))
+
+
+def _rules(options: SourceOptions, when_ms: int) -> DecodeRules:
+    return DecodeRules(
+        columns=("offset",),
+        oldest_ms=when_ms,
+        read_committed=options.read_committed,
+        verify_checksums=False,
+    )
+
+
+def _first_row(cluster: Cluster, one: OffsetRange, rules: DecodeRules) -> int | None:
+    def ask() -> int | None:
+        connection = cluster.send_fetch(
+            one.topic_partition,
+            one.start,
+            max_bytes=_PROBE_BYTES,
+            max_wait_ms=0,
+            read_committed=rules.read_committed,
+        )
+        fetched = cluster.receive_fetch(connection)
+        if fetched is None:
+            return ask()
+        if fetched.error_code:
+            where = f"{one.topic}-{one.partition}"
+            raise BrokerRefused(f"{where}: error {fetched.error_code}", fetched.error_code)
+        decoder = PartitionDecoder(one.topic, one.partition, one.start, one.end, rules)
+        for batch in decoder.feed(fetched.records, fetched.aborted):
+            return int(batch.column("offset")[0].as_py())
+        return None
+
+    try:
+        return cluster.retrying(ask)
+    except BrokerRefused as error:
+        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return None
+        raise

@@ -1,0 +1,390 @@
+"""From what a user said to offsets: the plan of one batch query.
+
+Owns the meaning of starting and ending options against a real cluster, and of a strict window of
+time. Asks `cluster`; reads no records.
+
+Two facts rule it. The first offset whose record is not older than T loses nothing from T on, so
+it is a sound start; there is no such sound end, because older records may follow it. Hence the
+option `timeWindow`:
+
+| timeWindow | start                      | end                      | rows                       |
+|------------|----------------------------|--------------------------|----------------------------|
+| offsets    | first offset at or after T1| first at or after T2     | all between, as Kafka does |
+| strict     | first offset at or after T1| the end of the partition | only those in [T1, T2)     |
+
+With `strict` a partition without records from T1 on has nothing to say, which is no error. Two
+things spare it the way to the end of the partition: the statistics that Tidelog keeps of segments
+(`pruning`), and the user's word that no record is older than another before it by more than
+`maxLateness`; then a record at or after T2 plus that lateness is a sound end. Records are those
+that the reader sees, not the markers of transactions (`by_time`).
+
+Source: Spark `KafkaOffsetReaderAdmin`. Read next: `by_time`, `pruning`, `reading`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from client.times import UTC, format_time
+from pipeline.errors import BadOptions, BrokerRefused, DataLoss, NoOffsetMatched
+from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster, describe_partitions
+from pipeline.options.options import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    Boundary,
+    SourceOptions,
+    TopicPartition,
+    time_of,
+)
+from pipeline.plan.by_time import bounds_of, first_bounds, first_offsets, is_record
+from pipeline.plan.pruning import Pruned, prune
+from pipeline.plan.splits import PACK_ABOVE, OffsetRange, cut_by_bytes, cut_ranges, pack
+from protocol.records.layout import INT64_MAX, INT64_MIN
+
+NO_LOWER_TIME: Final = INT64_MIN
+NO_UPPER_TIME: Final = INT64_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """What one batch query reads: everything later is a function of it.
+
+    Attributes:
+        tasks: ranges by task.
+        oldest_ms: records older than this are dropped by the decoder.
+        newest_ms: so are records of this time and later.
+        cluster_id: of which cluster.
+        pruned: what the statistics of segments have spared.
+    """
+
+    tasks: tuple[tuple[OffsetRange, ...], ...]
+    oldest_ms: int
+    newest_ms: int
+    cluster_id: str
+    pruned: Pruned
+
+    @property
+    def ranges(self) -> list[OffsetRange]:
+        """All ranges, sorted."""
+        return sorted(one for task in self.tasks for one in task)
+
+
+@dataclass(slots=True, kw_only=True)
+class Narrowing:
+    """What pushed-down filters say; every part only ever excludes rows Spark would drop too.
+
+    Times are ms, offsets logical; upper ends are exclusive. None means "any".
+    """
+
+    oldest_ms: int = NO_LOWER_TIME
+    newest_ms: int = NO_UPPER_TIME
+    first_offset: int = 0
+    end_offset: int = INT64_MAX
+    partitions: frozenset[int] | None = None
+    topics: frozenset[str] | None = None
+
+    def admits(self, partition: TopicPartition) -> bool:
+        """Whether rows of `partition` can pass the filters."""
+        topic, index = partition
+        return (self.topics is None or topic in self.topics) and (
+            self.partitions is None or index in self.partitions
+        )
+
+
+def plan_batch(
+    cluster: Cluster, options: SourceOptions, now_ms: int, narrowing: Narrowing | None = None
+) -> ReadPlan:
+    """The tasks of one batch query; relative times are resolved against `now_ms`, once.
+
+    Raises:
+        BadOptions: the options do not fit the topics, or start behind their end.
+        NoOffsetMatched: by the strategies.
+        DataLoss: explicit offsets lie outside the log and `failOnDataLoss` is on.
+        BrokerRefused: a topic does not exist, or the broker denies it.
+    """
+    narrowing = narrowing or Narrowing()
+    partitions = cluster.partitions(options.choice)
+    starts = resolve_starts(cluster, options, partitions, now_ms)
+    if options.strict_window:
+        latest = Boundary(option="endingOffsets", place="latest")
+        ends = resolve(cluster, options, latest, partitions, now_ms)
+    else:
+        ends = resolve(cluster, options, options.ending, partitions, now_ms)
+    ranges = [
+        OffsetRange(*tp, starts[tp], max(ends[tp], starts[tp]))
+        for tp in partitions
+        if narrowing.admits(tp)
+    ]
+    check_order(options, starts, ends)
+    oldest, newest = window_of(options, now_ms)
+    oldest, newest = max(oldest, narrowing.oldest_ms), min(newest, narrowing.newest_ms)
+    ranges = _narrow(cluster, options, ranges, narrowing)
+    ranges = _end_by_lateness(cluster, options, ranges, newest)
+    ranges, pruned = prune(options, ranges, oldest, newest)
+    return ReadPlan(
+        tasks=tuple(plan_tasks(cluster, options, ranges)),
+        oldest_ms=oldest,
+        newest_ms=newest,
+        cluster_id=cluster.cluster_id,
+        pruned=pruned,
+    )
+
+
+def plan_tasks(
+    cluster: Cluster,
+    options: SourceOptions,
+    ranges: Sequence[OffsetRange],
+    pack_above: int = PACK_ABOVE,
+) -> list[tuple[OffsetRange, ...]]:
+    """`ranges` cut and packed into tasks as the options say, else by estimated bytes.
+
+    Small ranges share tasks when there are more than `pack_above` of them.
+    """
+    cut = cut_ranges(
+        ranges,
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+    if options.min_partitions or options.max_records_per_partition:
+        return [(one,) for one in cut]
+    estimates = bytes_per_offset(cluster, cut)
+    by_bytes = cut_by_bytes(cut, estimates, options.target_bytes_per_task)
+    return pack(by_bytes, estimates, options.target_bytes_per_task, pack_above)
+
+
+def bytes_per_offset(
+    cluster: Cluster, ranges: Sequence[OffsetRange]
+) -> dict[TopicPartition, float]:
+    """Estimated bytes of an offset in each partition: its size over the offsets it holds."""
+    sizes = cluster.sizes(one.topic_partition for one in ranges)
+    asked = set(sizes)
+    first = cluster.list_offsets(dict.fromkeys(asked, EARLIEST))
+    last = cluster.list_offsets(dict.fromkeys(asked, LATEST))
+    return {tp: sizes[tp] / max(last[tp].offset - first[tp].offset, 1) for tp in asked}
+
+
+def resolve_starts(
+    cluster: Cluster, options: SourceOptions, partitions: Sequence[TopicPartition], now_ms: int
+) -> dict[TopicPartition, int]:
+    """Where each partition starts; explicit offsets are held against what the log has.
+
+    Raises as `plan_batch`.
+    """
+    starts = resolve(cluster, options, options.starting, partitions, now_ms)
+    if not options.starting.offsets:
+        return starts
+    first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    last = _latest(cluster, options, partitions)
+    lost = {tp for tp in partitions if not first[tp].offset <= starts[tp] <= last[tp]}
+    if lost and options.fail_on_data_loss:
+        shown = "; ".join(
+            f"{topic}-{index} starts at {starts[topic, index]} and the log holds "
+            f"{first[topic, index].offset} to {last[topic, index]}"
+            for topic, index in sorted(lost)[:10]
+        )
+        raise DataLoss(
+            f"startingOffsets lie outside the log: {shown}. Correct them, or set "
+            "failOnDataLoss=false to read what is there"
+        )
+    return {tp: min(max(start, first[tp].offset), last[tp]) for tp, start in starts.items()}
+
+
+def resolve(
+    cluster: Cluster,
+    options: SourceOptions,
+    boundary: Boundary,
+    partitions: Sequence[TopicPartition],
+    now_ms: int,
+) -> dict[TopicPartition, int]:
+    """The offset of `boundary` in each partition; raises as `plan_batch`."""
+    is_start = boundary.option.startswith("starting")
+    if boundary.place:
+        return _at_place(cluster, options, boundary.place, partitions)
+    if boundary.timestamp_text:
+        when = time_of(boundary.timestamp_text, now_ms)
+        return _at_times(cluster, options, boundary, dict.fromkeys(partitions, when), is_start)
+    if boundary.timestamps:
+        _check_assigned(boundary.option, boundary.timestamps, partitions)
+        return _at_times(cluster, options, boundary, boundary.timestamps, is_start)
+    offsets = dict(boundary.offsets)
+    places = {EARLIEST_OFFSET: "earliest", LATEST_OFFSET: "latest"}
+    named = {tp: boundary.topics[tp[0]] for tp in partitions if tp[0] in boundary.topics}
+    _check_assigned(boundary.option, offsets | dict.fromkeys(named, 0), partitions)
+    named |= {tp: places[offset] for tp, offset in offsets.items() if offset < 0}
+    for place in ("earliest", "latest"):
+        chosen = [tp for tp, word in named.items() if word == place]
+        offsets |= _at_place(cluster, options, place, chosen)
+    return offsets
+
+
+def window_of(options: SourceOptions, now_ms: int) -> tuple[int, int]:
+    """The strict window in ms, its upper end exclusive; everything unless `timeWindow=strict`."""
+    if not options.strict_window:
+        return NO_LOWER_TIME, NO_UPPER_TIME
+    start, end = options.starting.timestamp_text, options.ending.timestamp_text
+    oldest = time_of(start, now_ms) if start else NO_LOWER_TIME
+    newest = time_of(end, now_ms) if end else NO_UPPER_TIME
+    if newest < oldest:
+        raise BadOptions(
+            [f"option endingTimestamp={end!r}: the window would end before it starts at {start!r}"]
+        )
+    return oldest, newest
+
+
+def check_order(
+    options: SourceOptions,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> None:
+    """Refuse starts behind ends.
+
+    Raises:
+        BadOptions: with the partitions and both offsets.
+    """
+    wrong = sorted(tp for tp in starts if starts[tp] > ends[tp])
+    if wrong:
+        topic, index = wrong[0]
+        raise BadOptions(
+            [
+                f"option {options.starting.option} is behind option {options.ending.option} in "
+                f"{describe_partitions(wrong)}: {topic}-{index} would start at "
+                f"{starts[topic, index]} and end at {ends[topic, index]}; exchange or correct them"
+            ]
+        )
+
+
+def _latest(
+    cluster: Cluster, options: SourceOptions, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    return _at_place(cluster, options, "latest", partitions)
+
+
+def _at_place(
+    cluster: Cluster, options: SourceOptions, place: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    when = EARLIEST if place == "earliest" else LATEST
+    found = cluster.list_offsets(
+        dict.fromkeys(partitions, when), read_committed=options.read_committed
+    )
+    return {tp: answer.offset for tp, answer in found.items()}
+
+
+def _at_times(
+    cluster: Cluster,
+    options: SourceOptions,
+    boundary: Boundary,
+    times: Mapping[TopicPartition, int],
+    is_start: bool,
+) -> dict[TopicPartition, int]:
+    strategy = options.starting_strategy if is_start else options.ending_strategy
+    if options.strict_window:
+        strategy = "latest"
+    # Before the times: a record that comes in between is behind the end that is known here.
+    fallback = {} if strategy == "error" else _at_place(cluster, options, strategy, list(times))
+    if options.strict_window:
+        # The window drops what is older: a bound is as good as the place itself, and costs less.
+        offsets = first_bounds(cluster, times, read_committed=options.read_committed)
+    else:
+        offsets = first_offsets(cluster, options, times)
+    unmatched = sorted(tp for tp, offset in offsets.items() if offset < 0)
+    if unmatched and strategy == "error":
+        raise NoOffsetMatched(_explain_unmatched(cluster, boundary.option, times, unmatched))
+    return offsets | {tp: fallback[tp] for tp in unmatched}
+
+
+def _explain_unmatched(
+    cluster: Cluster,
+    option: str,
+    times: Mapping[TopicPartition, int],
+    unmatched: Sequence[TopicPartition],
+) -> str:
+    """The sentence for the error strategy: every partition, and how young its youngest is."""
+    try:
+        youngest = cluster.list_offsets(dict.fromkeys(unmatched, MAX_TIMESTAMP))
+    except BrokerRefused:  # A broker older than this question.
+        youngest = {}
+    parts = []
+    for topic, index in unmatched:
+        answer = youngest.get((topic, index))
+        what = "the partition is empty"
+        if answer is not None and answer.offset >= 0:
+            what = "no record is that young"
+            if is_record(cluster, (topic, index), answer.offset):
+                what = f"its youngest record is of {format_time(answer.timestamp, UTC)}"
+        parts.append(f"{topic}-{index} from {format_time(times[topic, index], UTC)} on ({what})")
+    side = "starting" if option.startswith("starting") else "ending"
+    return (
+        f"option {option}: no offset matched in {len(unmatched)} of {len(times)} partitions: "
+        f"{'; '.join(parts)}. Choose an earlier time, or set {side}OffsetsByTimestampStrategy "
+        f"to {'latest or earliest' if side == 'starting' else 'latest'} for partitions like these"
+    )
+
+
+def _check_assigned(
+    option: str, given: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition]
+) -> None:
+    """Every partition needs an entry, and no other may have one."""
+    missing = set(partitions) - set(given)
+    extra = set(given) - set(partitions)
+    problems = []
+    if missing:
+        problems.append(f"option {option} says nothing about {describe_partitions(missing)}")
+    if extra:
+        problems.append(f"option {option} names {describe_partitions(extra)}, not subscribed to")
+    if problems:
+        cure = "give exactly the partitions that are read, or one value for all"
+        raise BadOptions([f"{problem}: {cure}" for problem in problems])
+
+
+def _narrow(
+    cluster: Cluster,
+    options: SourceOptions,
+    ranges: Sequence[OffsetRange],
+    narrowing: Narrowing,
+) -> list[OffsetRange]:
+    """`ranges` without what no pushed filter can let pass."""
+    narrowed = [
+        OffsetRange(
+            one.topic,
+            one.partition,
+            min(max(one.start, narrowing.first_offset), one.end),
+            max(min(one.end, narrowing.end_offset), one.start),
+        )
+        for one in ranges
+    ]
+    narrowed = [one for one in narrowed if one.size > 0]
+    if narrowing.oldest_ms <= 0 or not narrowed:
+        return narrowed
+    found = first_bounds(
+        cluster,
+        {one.topic_partition: narrowing.oldest_ms for one in narrowed},
+        read_committed=options.read_committed,
+    )
+    by_time = []
+    for one in narrowed:
+        first = found[one.topic_partition]
+        # No record is young enough: the whole range is older.
+        start = one.end if first < 0 else min(max(one.start, first), one.end)
+        by_time.append(OffsetRange(one.topic, one.partition, start, one.end))
+    return [one for one in by_time if one.size > 0]
+
+
+def _end_by_lateness(
+    cluster: Cluster, options: SourceOptions, ranges: Sequence[OffsetRange], newest_ms: int
+) -> list[OffsetRange]:
+    """`ranges` without what comes too late to hold a record before `newest_ms`, by the user's word.
+
+    A record older than `newest_ms` lies before the first one that is `maxLateness` younger, and so
+    before any such record.
+    """
+    lateness_ms = options.max_lateness_ms
+    if lateness_ms is None or newest_ms == NO_UPPER_TIME or not ranges:
+        return list(ranges)
+    ends = bounds_of(cluster, options, ranges, newest_ms + lateness_ms)
+    ended = [
+        OffsetRange(one.topic, one.partition, one.start, max(min(one.end, end), one.start))
+        for one, end in zip(ranges, ends, strict=True)
+    ]
+    return [one for one in ended if one.size > 0]

@@ -1,0 +1,224 @@
+"""Which stretches of offsets cannot hold a record of a window of time, so that nobody reads them.
+
+Tidelog keeps the smallest and the largest timestamp of every segment. A start in time is an offset
+lookup on any broker; an end is not, because older records may follow a younger one. The smallest
+timestamps say where none does:
+
+    segment        0      1      2      3      4
+    smallest      08:00  09:00  08:50  10:05  10:58        window [09:10, 10:00)
+    largest       09:04  09:40  10:10  11:00  12:00
+                  before   read   read  after  after
+
+The largest is that of the records that readers see: the markers of transactions carry the time at
+which they were written, and count for neither end (releases that do not say so prune less).
+
+They come from two places, whichever the options name: the `segment-manifest` beside the files of
+`segments.path`, or `GET /segments` on the broker's metrics port (`segments.statistics`). Both are
+hints. What is missing, damaged or about a segment that is no longer the same prunes nothing, and
+the answer to the query is the same.
+
+Invariant: a stretch is only left out if every record in it is known to lie outside the window. The
+ends of the ranges are asked before the statistics, so what is appended in between lies behind them.
+
+Source: the file's format is `storage.segment.manifest`'s. Read next: `offsets`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.options.options import SourceOptions, TopicPartition
+from pipeline.plan.splits import OffsetRange
+from protocol.records.checksums import crc32c
+from protocol.records.layout import INT64_MAX, INT64_MIN
+
+MANIFEST: Final = "segment-manifest"
+_HEADING: Final = b"tidelog segment manifest 1"
+_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentTimes:
+    """The times (ms) of the records with offsets `[base_offset, next_offset)`.
+
+    Attributes:
+        oldest_ms: none is older; INT64_MIN where nobody has looked.
+        youngest_ms: none is younger.
+    """
+
+    base_offset: int
+    next_offset: int
+    oldest_ms: int
+    youngest_ms: int
+
+    def misses(self, oldest_ms: int, newest_ms: int) -> bool:
+        """Whether no record can lie in `[oldest_ms, newest_ms)`."""
+        return self.oldest_ms >= newest_ms or self.youngest_ms < oldest_ms
+
+
+@dataclass(slots=True, kw_only=True)
+class Pruned:
+    """What statistics have spared a plan: for people and tests, nothing depends on it.
+
+    Attributes:
+        known: segments whose times were known.
+        skipped: how many of them are not read at all.
+        offsets: how many offsets of the ranges are not read.
+        problem: why there were no statistics, where they were asked for.
+    """
+
+    known: int = 0
+    skipped: int = 0
+    offsets: int = 0
+    problem: str = ""
+    by_partition: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+def prune(
+    options: SourceOptions, ranges: Sequence[OffsetRange], oldest_ms: int, newest_ms: int
+) -> tuple[list[OffsetRange], Pruned]:
+    """`ranges` without what cannot lie in `[oldest_ms, newest_ms)`, and what that spared."""
+    pruned = Pruned()
+    if oldest_ms == INT64_MIN and newest_ms == INT64_MAX:
+        return list(ranges), pruned
+    known = _statistics(options, ranges, pruned)
+    kept = []
+    for one in ranges:
+        rest = [one]
+        for segment in known.get(one.topic_partition, ()):
+            if segment.base_offset >= one.end or segment.next_offset <= one.start:
+                continue
+            pruned.known += 1
+            if segment.misses(oldest_ms, newest_ms):
+                rest = [piece for part in rest for piece in _without(part, segment)]
+                pruned.skipped += 1
+        spared = one.size - sum(piece.size for piece in rest)
+        if spared:
+            pruned.offsets += spared
+            pruned.by_partition[one.topic_partition] = spared
+        kept += _joined(rest)
+    return kept, pruned
+
+
+def _statistics(
+    options: SourceOptions, ranges: Sequence[OffsetRange], pruned: Pruned
+) -> dict[TopicPartition, list[SegmentTimes]]:
+    """What is known of the segments of each partition; nothing where nobody tells."""
+    known: dict[TopicPartition, list[SegmentTimes]] = {}
+    if options.segments_statistics:
+        try:
+            for topic in sorted({one.topic for one in ranges}):
+                known |= _from_broker(options.segments_statistics, topic)
+        except (OSError, ValueError) as error:
+            pruned.problem = f"{options.segments_statistics}: {error}"
+    elif options.segments_path:
+        folder = Path(options.segments_path)
+        for topic, index in {one.topic_partition for one in ranges}:
+            known[topic, index] = list(from_manifest(folder / f"{topic}-{index}"))
+    return known
+
+
+def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
+    """The closed segments of a partition's directory, as far as its manifest still fits them."""
+    sizes = {}
+    for path in folder.glob("*.log"):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            sizes[int(path.stem)] = path.stat().st_size
+    bases = sorted(sizes)
+    following = dict(pairwise(bases))
+    for base, facts in _facts(folder).items():
+        # A rewritten segment has another size; one that was merged has another neighbour.
+        if (
+            facts.get("size_bytes") == sizes.get(base, -1)
+            and facts.get("next_offset") == following.get(base, -1)
+            and "max_timestamp" in facts
+        ):
+            yield SegmentTimes(
+                base_offset=base,
+                next_offset=facts["next_offset"],
+                oldest_ms=facts.get("min_timestamp", INT64_MIN),
+                youngest_ms=min(facts["max_timestamp"], facts.get("data_max_timestamp", INT64_MAX)),
+            )
+
+
+def told_in(folder: Path) -> frozenset[int]:
+    """The segments (by base offset) of which the manifest says something, right or outdated."""
+    return frozenset(_facts(folder))
+
+
+def _facts(folder: Path) -> dict[int, dict[str, int]]:
+    """The last sound line about each segment, by its base offset; none without a manifest."""
+    try:
+        content = (folder / MANIFEST).read_bytes()
+    except OSError:
+        return {}
+    heading, _, rest = content.partition(b"\n")
+    found: dict[int, dict[str, int]] = {}
+    if heading != _HEADING:
+        return found
+    for line in rest.split(b"\n"):
+        body, _, checksum = line.rpartition(b" ")
+        if f"{crc32c(body):08x}".encode() != checksum:
+            break
+        kind, *pairs = body.decode().split(" ")
+        if kind == "segment":
+            values = {name: int(value) for name, value in (pair.split("=") for pair in pairs)}
+            found[values["base_offset"]] = values
+    return found
+
+
+def _from_broker(address: str, topic: str) -> dict[TopicPartition, list[SegmentTimes]]:
+    """The segments of `topic` by the broker's metrics port; raises OSError or ValueError."""
+    query = urllib.parse.urlencode({"topic": topic})
+    # The broker's neighbour, like its port for clients: never by way of a proxy of the environment.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://{address}/segments?{query}", timeout=_TIMEOUT_S) as answer:
+        return parse_segments(topic, json.load(answer))
+
+
+def parse_segments(topic: str, document: Any) -> dict[TopicPartition, list[SegmentTimes]]:
+    """The segments in the JSON of `GET /segments`; raises ValueError when it is something else."""
+    try:
+        return {
+            (topic, part["partition"]): [_times_of(one) for one in part["segments"]]
+            for part in document["partitions"]
+        }
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the answer of /segments is not understood: {error!r}") from error
+
+
+def _times_of(one: Mapping[str, Any]) -> SegmentTimes:
+    return SegmentTimes(
+        base_offset=one["base_offset"],
+        next_offset=one["next_offset"],
+        oldest_ms=INT64_MIN if one["min_timestamp"] is None else one["min_timestamp"],
+        youngest_ms=min(
+            INT64_MAX if known is None else known
+            for known in (one["max_timestamp"], one.get("data_max_timestamp"))
+        ),
+    )
+
+
+def _without(one: OffsetRange, segment: SegmentTimes) -> list[OffsetRange]:
+    """What is left of `one` on both sides of `segment`."""
+    below = OffsetRange(one.topic, one.partition, one.start, min(one.end, segment.base_offset))
+    above = OffsetRange(one.topic, one.partition, max(one.start, segment.next_offset), one.end)
+    return [part for part in (below, above) if part.size > 0]
+
+
+def _joined(parts: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Parts of one partition in order, neighbours as one."""
+    joined: list[OffsetRange] = []
+    for part in sorted(parts):
+        if joined and joined[-1].end == part.start:
+            part = OffsetRange(part.topic, part.partition, joined.pop().start, part.end)
+        joined.append(part)
+    return joined

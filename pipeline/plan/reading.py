@@ -1,0 +1,158 @@
+"""Reads one range of offsets from the broker, as Arrow batches.
+
+Owns the fetch loop of a task: the next fetch is under way while the last one is decoded, errors
+that pass are retried from the last decoded offset, and what is gone is data loss or a note.
+Every offset of the range is accounted for: decoded, known to be a gap, or an error.
+
+Source: Kafka `Fetcher`; Spark `KafkaDataConsumer` (data loss). Read next: `source`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.errors import BrokerRefused, BrokerUnreachable, DataLoss
+from pipeline.net.cluster import EARLIEST, Cluster, Fetched, check
+from pipeline.net.wire import Connection
+from pipeline.plan.splits import OffsetRange
+from pipeline.records.batches import DecodeRules, PartitionDecoder, iter_headers
+from protocol.error_codes import ErrorCode
+
+MAX_WAIT_MS: Final = 500
+_FAILURES_MAX: Final = 8
+_EMPTY_MAX: Final = 4
+_PAUSE_S: Final = 0.2
+
+
+class RangeReader:
+    """Reads one range once. Belongs to one thread, borrows its cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        wanted: OffsetRange,
+        rules: DecodeRules,
+        *,
+        fetch_bytes: int,
+        fail_on_data_loss: bool,
+    ) -> None:
+        """Prepare; nothing is asked before `batches`."""
+        self._cluster = cluster
+        self._wanted = wanted
+        self._rules = rules
+        self._fetch_bytes = fetch_bytes
+        self._fail = fail_on_data_loss
+        self._decoder = PartitionDecoder(
+            wanted.topic, wanted.partition, wanted.start, wanted.end, rules
+        )
+        self._failures = 0
+        self._empty = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The records of the range in order.
+
+        Raises:
+            DataLoss: offsets of the range are gone and that is to be an error.
+            CorruptData: the broker's bytes contradict themselves.
+            BrokerRefused: access is denied, or the topic is gone.
+            BrokerUnreachable: no answer after all retries.
+        """
+        decoder = self._decoder
+        pending: Connection | None = None
+        while not decoder.is_done:
+            try:
+                connection = pending or self._send(decoder.next_offset)
+                pending = None
+                fetched = self._cluster.receive_fetch(connection)
+                if fetched is None or not self._is_usable(fetched):
+                    continue
+                following = _offset_behind(fetched.records)
+                if following is not None and following < self._wanted.end:
+                    pending = self._send(following)
+            except (BrokerUnreachable, BrokerRefused) as error:
+                pending = None
+                self._recover(error)
+                continue
+            yield from decoder.feed(fetched.records, fetched.aborted)
+            self._failures = 0
+
+    def _send(self, offset: int) -> Connection:
+        return self._cluster.send_fetch(
+            self._wanted.topic_partition,
+            offset,
+            max_bytes=self._fetch_bytes,
+            max_wait_ms=MAX_WAIT_MS,
+            read_committed=self._rules.read_committed,
+        )
+
+    def _is_usable(self, fetched: Fetched) -> bool:
+        """Whether there is something to decode; errors are raised or dealt with."""
+        if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._skip_lost()
+            return False
+        check(fetched.error_code, f"{self._wanted.topic}-{self._wanted.partition}")
+        if fetched.records:
+            self._empty = 0
+            return True
+        self._empty += 1
+        limit = fetched.last_stable_offset if self._rules.read_committed else fetched.high_watermark
+        if self._empty >= _EMPTY_MAX:
+            # The offsets exist and hold nothing: compaction, or markers at the end.
+            if limit < self._wanted.end and self._fail:
+                raise DataLoss(self._lost(f"the partition now ends at {limit}"))
+            self._decoder.next_offset = self._wanted.end
+        return False
+
+    def _skip_lost(self) -> None:
+        """The offset is below the log's start, or above its end."""
+        tp = self._wanted.topic_partition
+        first = self._cluster.list_offsets({tp: EARLIEST})[tp].offset
+        if self._fail:
+            raise DataLoss(self._lost(f"the partition now starts at {first}"))
+        next_offset = self._decoder.next_offset
+        self._decoder.next_offset = first if first > next_offset else self._wanted.end
+
+    def _lost(self, what: str) -> str:
+        one = self._wanted
+        return (
+            f"{one.topic}-{one.partition}: offsets {self._decoder.next_offset} to {one.end} "
+            f"cannot be read, {what}. Retention removed them, or the topic was made anew. Set "
+            "failOnDataLoss=false to go on with what is there"
+        )
+
+    def _recover(self, error: BrokerUnreachable | BrokerRefused) -> None:
+        passes = isinstance(error, BrokerUnreachable) or _is_passing(error.code)
+        self._failures += 1
+        if not passes or self._failures >= _FAILURES_MAX:
+            if self._fail or not self._is_gone():
+                raise error
+            self._decoder.next_offset = self._wanted.end
+            return
+        self._cluster.forget(self._wanted.topic)
+        time.sleep(_PAUSE_S * self._failures)
+
+    def _is_gone(self) -> bool:
+        """Whether the topic was deleted, as far as the cluster tells."""
+        try:
+            return not self._cluster.topics([self._wanted.topic])
+        except (BrokerUnreachable, BrokerRefused):
+            return False
+
+
+def _offset_behind(records: memoryview) -> int | None:
+    """The offset behind the last complete magic 2 batch in `records`."""
+    fields: tuple[int, ...] | None = None
+    for found in iter_headers(records):
+        fields = found
+    return None if fields is None else fields[0] + fields[6] + 1
+
+
+def _is_passing(code: int) -> bool:
+    try:
+        return ErrorCode(code).retriable
+    except ValueError:
+        return False

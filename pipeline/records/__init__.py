@@ -1,0 +1,4 @@
+"""Record batches to Arrow columns and back, with the codecs of Kafka's batches.
+
+Owns the compiled loop over records. Runs on executors and without Spark. Refuses to know sockets.
+"""

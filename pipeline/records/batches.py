@@ -1,0 +1,489 @@
+"""From the bytes of a fetch or a segment file to Arrow record batches with Kafka's columns.
+
+Owns what lies between raw log bytes and Spark: which batches count (not control batches, not
+those of aborted transactions, not what lies outside the asked offsets), their checksums and
+decompression, and the building of Arrow arrays around the buffers that `arrow_loops` fills. It
+reads no socket and no file; bytes come in by `PartitionDecoder.feed`.
+
+The columns have exactly the types that Spark will compare them with, bit for bit:
+
+| column        | Arrow type                              | null when                              |
+|---------------|-----------------------------------------|----------------------------------------|
+| key, value    | binary                                  | the record says so                     |
+| topic         | string                                  | never                                  |
+| partition     | int32                                   | never                                  |
+| offset        | int64                                   | never                                  |
+| timestamp     | timestamp[us, tz=UTC]                   | by `onMalformedTimestamp=null`         |
+| timestampType | int32                                   | never; 0 CreateTime, 1 LogAppendTime   |
+| headers       | list<struct<key string, value binary>>  | the record has none                    |
+
+Magic 0 and 1 go through `protocol.records`, slower; a log of today holds none of them.
+
+Invariant: records come out in the order of their offsets, each at most once, also when a fetch
+answers with batches that begin below the asked offset.
+
+Source: Kafka `CompletedFetch` (aborted transactions); Spark `KafkaRecordToRowConverter` (columns).
+Read next: `source`, `segments`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from pipeline.errors import CorruptData, MalformedTimestamp
+from pipeline.records import codecs
+from pipeline.records.arrow_loops import WANT_HEADERS, WANT_KEY, WANT_VALUE, fill_rows
+from protocol.records.checksums import crc32c
+from protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CONTROL_KEY,
+    ENTRY_PREFIX_BYTES,
+    HEADER,
+    INT32,
+    INT64_MAX,
+    INT64_MIN,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    ControlType,
+)
+
+KEY: Final = "key"
+VALUE: Final = "value"
+TOPIC: Final = "topic"
+PARTITION: Final = "partition"
+OFFSET: Final = "offset"
+TIMESTAMP: Final = "timestamp"
+TIMESTAMP_TYPE: Final = "timestampType"
+HEADERS: Final = "headers"
+
+TIMESTAMP_ARROW: Final = pa.timestamp("us", tz="UTC")
+HEADER_ARROW: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+COLUMN_TYPES: Final[Mapping[str, pa.DataType]] = {
+    KEY: pa.binary(),
+    VALUE: pa.binary(),
+    TOPIC: pa.string(),
+    PARTITION: pa.int32(),
+    OFFSET: pa.int64(),
+    TIMESTAMP: TIMESTAMP_ARROW,
+    TIMESTAMP_TYPE: pa.int32(),
+    HEADERS: pa.list_(HEADER_ARROW),
+}
+"""The columns in Kafka's order; `headers` only where it was asked for."""
+
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+
+ROWS_PER_BATCH: Final = 16_384
+BYTES_PER_BATCH: Final = 4 << 20
+
+_Run = tuple[int, int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeRules:
+    """What is wanted of a partition, and how sceptically.
+
+    Attributes:
+        columns: names out of `COLUMN_TYPES`, in the order of the answer.
+        oldest_ms: records older than this are dropped; INT64_MIN for none.
+        newest_ms: so are records of this time and later; INT64_MAX for none.
+        read_committed: drop the records of aborted transactions.
+        verify_checksums: compute the CRC-32C of every batch.
+        on_malformed: "error", "null" or "clamp" for times beyond 64-bit microseconds; with
+            "null" a record without timestamp (-1) is null too.
+        rows_per_batch: most rows of one Arrow batch.
+        bytes_per_batch: about how many bytes of keys and values one Arrow batch may hold.
+    """
+
+    columns: tuple[str, ...]
+    oldest_ms: int = INT64_MIN
+    newest_ms: int = INT64_MAX
+    read_committed: bool = False
+    verify_checksums: bool = True
+    on_malformed: str = "error"
+    rows_per_batch: int = ROWS_PER_BATCH
+    bytes_per_batch: int = BYTES_PER_BATCH
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the answer, every field nullable as Spark has them."""
+        return pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in self.columns])
+
+
+class PartitionDecoder:
+    """Decodes the log bytes of one partition, chunk by chunk, in order of offsets.
+
+    Not thread-safe. Chunks are borrowed during `feed` only; what it yields owns its memory.
+
+    Attributes:
+        next_offset: where reading goes on; moves behind every batch, also one that was dropped.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, start: int, end: int, rules: DecodeRules
+    ) -> None:
+        """Expect the records with offsets in `[start, end)`."""
+        self.topic = topic
+        self.partition = partition
+        self.next_offset = start
+        self._end = end
+        # Without an upper end even the largest number is inside, to be judged with the others.
+        unbounded = rules.newest_ms == INT64_MAX
+        self._newest_ms = INT64_MAX if unbounded else rules.newest_ms - 1
+        self._rules = rules
+        self._schema = rules.schema
+        self._wanted = (
+            (WANT_KEY if KEY in rules.columns else 0)
+            | (WANT_VALUE if VALUE in rules.columns else 0)
+            | (WANT_HEADERS if HEADERS in rules.columns else 0)
+        )
+        self._is_beyond = False
+        self._aborting: set[int] = set()
+        self._constants: dict[str, pa.Array] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every offset below the end has been seen."""
+        return self.next_offset >= self._end
+
+    def feed(
+        self, data: memoryview, aborted: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """The wanted records of `data`: whole batches, of which the last may be cut short.
+
+        `aborted` are (producer id, first offset) of the aborted transactions in `data`.
+
+        Raises:
+            CorruptData: a checksum, size or record is wrong.
+            MalformedTimestamp: a time does not fit, and the rules call that an error.
+        """
+        waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        runs: list[_Run] = []
+        stamped = CREATE_TIME
+        seen = self.next_offset
+        for position, end, fields in self._entries(data):
+            if fields is None:
+                yield from self._build(data, runs, stamped)
+                runs = []
+                yield from self._legacy(data, position, end)
+                seen = self.next_offset
+                continue
+            attributes = fields[5]
+            seen = fields[0] + fields[6] + 1
+            if self._is_dropped(data, position, fields, waiting):
+                continue
+            kind = LOG_APPEND_TIME if attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
+            run = self._run(position + BATCH_OVERHEAD, end, fields)
+            codec = attributes & CODEC_MASK
+            if runs and (codec or kind != stamped):
+                yield from self._build(data, runs, stamped)
+                runs = []
+            stamped = kind
+            if codec:
+                payload = codecs.decompress(codec, data[position + BATCH_OVERHEAD : end])
+                yield from self._build(payload, [(0, len(payload), *run[2:])], stamped)
+            else:
+                runs.append(run)
+        yield from self._build(data, runs, stamped)
+        self.next_offset = max(self.next_offset, self._end if self._is_beyond else seen)
+
+    def _entries(self, data: memoryview) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
+        """(position, end, header) of the entries below the end offset; no header: magic 0 or 1."""
+        position = 0
+        size = len(data)
+        while size - position >= ENTRY_PREFIX_BYTES:
+            end = position + LOG_OVERHEAD + INT32.unpack_from(data, position + SIZE_AT)[0]
+            if end <= position + LOG_OVERHEAD:
+                raise CorruptData(self._at(f"an entry at byte {position} claims no size"))
+            if end > size:
+                return
+            if data[position + MAGIC_AT] != MAGIC_V2:
+                yield position, end, None
+                position = end
+                continue
+            if end - position < BATCH_OVERHEAD:
+                raise CorruptData(self._at(f"a batch at byte {position} is shorter than a header"))
+            fields = HEADER.unpack_from(data, position)
+            if fields[0] >= self._end:
+                # Offsets only rise: what compaction left of the range has been seen.
+                self._is_beyond = True
+                return
+            # Batches below the wanted offset come from the start of a fetch: nothing to check.
+            if fields[0] + fields[6] >= self.next_offset:
+                if self._rules.verify_checksums:
+                    self._check_crc(data, position, end, fields)
+                yield position, end, fields
+            position = end
+
+    def _check_crc(
+        self, data: memoryview, position: int, end: int, fields: tuple[int, ...]
+    ) -> None:
+        found = crc32c(data[position + ATTRIBUTES_AT : end])
+        if found != fields[4]:
+            raise CorruptData(
+                self._at(
+                    f"the batch at offset {fields[0]} has CRC-32C {found:#010x} and claims "
+                    f"{fields[4]:#010x}"
+                )
+            )
+
+    def _at(self, sentence: str) -> str:
+        return f"{self.topic}-{self.partition}: {sentence}"
+
+    def _run(self, start: int, end: int, fields: tuple[int, ...]) -> _Run:
+        attributes, count = fields[5], fields[12]
+        if count < 0 or (not attributes & CODEC_MASK and count * MIN_RECORD_BYTES > end - start):
+            raise CorruptData(self._at(f"a batch claims {count} records in {end - start} bytes"))
+        append_timestamp = fields[8] if attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
+        return (start, end, count, fields[0], fields[7], append_timestamp)
+
+    def _is_dropped(
+        self,
+        data: memoryview,
+        position: int,
+        fields: tuple[int, ...],
+        waiting: list[tuple[int, int]],
+    ) -> bool:
+        """Whether the batch is a marker, of an aborted transaction, or too old as a whole."""
+        attributes, producer_id = fields[5], fields[9]
+        last_offset = fields[0] + fields[6]
+        while waiting and waiting[-1][1] <= last_offset:
+            self._aborting.add(waiting.pop()[0])
+        if attributes & CONTROL_BIT:
+            # The marker's key: length, attributes, two deltas, key length, then version and type.
+            key = data[position + BATCH_OVERHEAD : position + BATCH_OVERHEAD + 32]
+            if _control_type(key) == ControlType.ABORT:
+                self._aborting.discard(producer_id)
+            return True
+        if self._rules.read_committed and attributes & TRANSACTIONAL_BIT:
+            return producer_id in self._aborting or fields[8] < self._rules.oldest_ms
+        return fields[8] < self._rules.oldest_ms
+
+    def _build(
+        self, data: bytes | memoryview, runs: Sequence[_Run], stamped: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of `runs`, all in `data`, as Arrow batches of the allowed size."""
+        if not runs:
+            return
+        rows = sum(run[2] for run in runs)
+        payload = sum(run[1] - run[0] for run in runs)
+        if rows * MIN_RECORD_BYTES > payload:
+            raise CorruptData(self._at(f"a batch claims {rows} records in {payload} bytes"))
+        columns = _Columns(rows, payload, self._wanted)
+        rules = self._rules
+        try:
+            columns.fill(
+                data, runs, (self.next_offset, self._end, rules.oldest_ms, self._newest_ms)
+            )
+        except CorruptData as error:
+            raise CorruptData(self._at(f"near offset {runs[0][3]}: {error}")) from error
+        if not columns.rows:
+            return
+        if columns.misfits:
+            self._judge_misfits(columns.misfits, columns.first_misfit)
+        batch = self._assemble(columns, stamped)
+        step = min(rules.rows_per_batch, max(1, rules.bytes_per_batch * columns.rows // payload))
+        for start in range(0, columns.rows, step):
+            yield batch.slice(start, step)
+
+    def _judge_misfits(self, count: int, find_first: Callable[[], int]) -> None:
+        """Nothing, unless the times are read and have to fit; raises MalformedTimestamp."""
+        if TIMESTAMP in self._rules.columns and self._rules.on_malformed == "error":
+            raise MalformedTimestamp(
+                self._at(
+                    f"{count} records from offset {find_first()} on have timestamps beyond Spark's "
+                    "microseconds; they were probably written in nanoseconds or microseconds "
+                    "instead of milliseconds. Set onMalformedTimestamp to null or clamp to read "
+                    "them, or leave the column timestamp out (option columns)"
+                )
+            )
+
+    def _assemble(self, columns: _Columns, stamped: int) -> pa.RecordBatch:
+        arrays = []
+        for name in self._rules.columns:
+            if name == TOPIC:
+                arrays.append(self._constant(name, self.topic, columns.rows))
+            elif name == PARTITION:
+                arrays.append(self._constant(name, self.partition, columns.rows))
+            elif name == TIMESTAMP_TYPE:
+                arrays.append(self._constant(f"{name}{stamped}", stamped, columns.rows))
+            elif name == TIMESTAMP:
+                arrays.append(columns.timestamps(self._rules.on_malformed))
+            else:
+                arrays.append(columns.array(name))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _constant(self, name: str, value: str | int, rows: int) -> pa.Array:
+        """`rows` times `value`; the longest so far is kept and sliced."""
+        known = self._constants.get(name)
+        if known is None or len(known) < rows:
+            kind = pa.string() if isinstance(value, str) else pa.int32()
+            known = pa.repeat(pa.scalar(value, kind), rows)
+            self._constants[name] = known
+        return known.slice(0, rows)
+
+    def _legacy(self, data: memoryview, position: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The records of a magic 0 or 1 entry, by way of Python objects."""
+        # Needs the compression packages of the full install, which no log of today asks for.
+        from pipeline.records.old_formats import read_entry
+
+        rules = self._rules
+        limits = (self.next_offset, self._end, rules.oldest_ms, self._newest_ms)
+        entry = read_entry(self._at(""), bytes(data[position:end]), limits)
+        self.next_offset = max(self.next_offset, entry.last_offset + 1)
+        misfits = entry.misfits()
+        if misfits:
+            self._judge_misfits(len(misfits), lambda: misfits[0])
+        if entry.records:
+            rows = entry.rows(self.topic, self.partition, rules.on_malformed)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(rows[name], COLUMN_TYPES[name]) for name in rules.columns],
+                schema=self._schema,
+            )
+
+
+class _Columns:
+    """The output buffers of one `fill_rows`, and the Arrow arrays over them."""
+
+    def __init__(self, rows: int, payload: int, wanted: int) -> None:
+        """Room for `rows` records of `payload` bytes in all; memory is touched when filled."""
+        headers = payload // 2 + 1 if wanted & WANT_HEADERS else 0
+        key_rows = rows if wanted & WANT_KEY else 0
+        value_rows = rows if wanted & WANT_VALUE else 0
+        self._wanted = wanted
+        self._cursor = memoryview(bytearray(7 * 8)).cast("q")
+        self._offsets = _room(rows, "q")
+        self._micros = _room(rows, "q")
+        self._micros_valid = _all_valid(rows)
+        self._keys = _binary_room(key_rows, payload if wanted & WANT_KEY else 0)
+        self._values = _binary_room(value_rows, payload if wanted & WANT_VALUE else 0)
+        header_bytes = payload if headers else 0
+        self._lists = (_room(rows + 1 if headers else 1, "i"), _all_valid(rows if headers else 0))
+        self._names = _binary_room(headers, header_bytes)
+        self._contents = _binary_room(headers, header_bytes)
+        for ends in (self._keys[0], self._values[0], self._lists[0], self._names[0], self._contents[0]):  # noqa: E501  # fmt: skip
+            ends[0] = 0
+
+    def fill(
+        self, data: bytes | memoryview, runs: Sequence[_Run], limits: tuple[int, int, int, int]
+    ) -> None:
+        """Run the loop over `runs`."""
+        fill_rows(
+            data, runs, limits, self._wanted, self._cursor,
+            (self._offsets, self._micros, self._micros_valid),
+            self._keys,
+            self._values,
+            (*self._lists, self._names[0], self._names[2], *self._contents),
+        )  # fmt: skip
+
+    @property
+    def rows(self) -> int:
+        """Records written."""
+        return self._cursor[0]
+
+    @property
+    def misfits(self) -> int:
+        """Records whose time did not fit into microseconds."""
+        return self._cursor[6]
+
+    def first_misfit(self) -> int:
+        """The offset of the first of them."""
+        return next(
+            self._offsets[row]
+            for row in range(self.rows)
+            if not self._micros_valid[row >> 3] >> (row & 7) & 1
+        )
+
+    def array(self, name: str) -> pa.Array:
+        """The column `name` as an Arrow array over the filled buffers."""
+        if name == OFFSET:
+            return pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(self._offsets)])
+        if name == KEY:
+            return self._binary(pa.binary(), self._keys, self.rows, self._cursor[1])
+        if name == VALUE:
+            return self._binary(pa.binary(), self._values, self.rows, self._cursor[2])
+        assert name == HEADERS, name
+        count = self._cursor[3]
+        names = self._binary(pa.string(), self._names, count, self._cursor[4])
+        contents = self._binary(pa.binary(), self._contents, count, self._cursor[5])
+        entries = pa.StructArray.from_arrays([names, contents], fields=list(HEADER_ARROW))
+        ends, valid = self._lists
+        buffers = [pa.py_buffer(valid), pa.py_buffer(ends)]
+        return pa.ListArray.from_buffers(
+            COLUMN_TYPES[HEADERS], self.rows, buffers, children=[entries]
+        )
+
+    def timestamps(self, on_malformed: str) -> pa.Array:
+        """The times; nulls only where the rules ask for them."""
+        valid = None
+        if on_malformed == "null":
+            for row in range(self.rows):
+                if self._micros[row] == NO_TIMESTAMP * 1000:
+                    self._micros_valid[row >> 3] &= 0xFF ^ (1 << (row & 7))
+            valid = pa.py_buffer(self._micros_valid)
+        buffers = [valid, pa.py_buffer(self._micros)]
+        return pa.Array.from_buffers(TIMESTAMP_ARROW, self.rows, buffers)
+
+    @staticmethod
+    def _binary(
+        kind: pa.DataType, room: tuple[memoryview, memoryview, memoryview], rows: int, size: int
+    ) -> pa.Array:
+        ends, valid, data = room
+        buffers = [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(data)[:size]]
+        return pa.Array.from_buffers(kind, rows, buffers)
+
+
+def _room(count: int, code: Literal["q", "i", "B"]) -> memoryview:
+    """Uninitialised room for `count` numbers of the `struct` type `code`, at least one."""
+    size = max(count, 1) * (8 if code == "q" else 4 if code == "i" else 1)
+    room = memoryview(pa.allocate_buffer(size)).cast("B")
+    return room if code == "B" else room.cast(code)
+
+
+def _all_valid(rows: int) -> memoryview:
+    return memoryview(bytearray(b"\xff" * (rows // 8 + 1)))
+
+
+def _binary_room(rows: int, size: int) -> tuple[memoryview, memoryview, memoryview]:
+    return _room(rows + 1, "i"), _all_valid(rows), _room(size, "B")
+
+
+def _control_type(record: memoryview) -> int:
+    """The type in the key of the control record that starts with these bytes, -1 if unreadable."""
+    position = _varint_end(record, 0) + 1
+    for _ in range(3):  # timestamp delta, offset delta, key length
+        position = _varint_end(record, position)
+    if len(record) - position < CONTROL_KEY.size:
+        return -1
+    kind: int = CONTROL_KEY.unpack_from(record, position)[1]
+    return kind
+
+
+def _varint_end(data: memoryview, position: int) -> int:
+    while position < len(data) and data[position] >= 0x80:
+        position += 1
+    return position + 1
+
+
+def iter_headers(data: Any) -> Iterator[tuple[int, ...]]:
+    """The header fields of the complete magic 2 batches in `data`; stops at others."""
+    position = 0
+    while len(data) - position >= BATCH_OVERHEAD and data[position + MAGIC_AT] == MAGIC_V2:
+        end = position + LOG_OVERHEAD + INT32.unpack_from(data, position + SIZE_AT)[0]
+        if not position + BATCH_OVERHEAD <= end <= len(data):
+            return
+        yield HEADER.unpack_from(data, position)
+        position = end

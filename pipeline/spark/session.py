@@ -1,0 +1,172 @@
+"""A SparkSession that needs no set-up: Java found, this Python for the workers, loopback only.
+
+Owns the settings a local session needs and nobody should have to know, and the registration of
+the source. Settings given by the caller win. A session that exists already (a notebook, a
+`spark-submit`) is used as it is; `register` adds the source to it.
+
+Read next: `java`, `bundle`, `source`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipeline.errors import BadOptions
+from pipeline.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+}
+"""For masters that start with `local`; event dates are days of UTC whatever the machine's zone."""
+
+_IMPORT_TIMEOUT_S: Final = 120
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession, *, pushdown: bool = True) -> None:
+    """Make `format("tidelog")` known to `spark`.
+
+    With `pushdown`, filters on time, offset, partition and topic narrow what is read; that turns
+    on Spark's setting for it, which concerns other Python sources of the session too.
+
+    A local session gets this Python for its workers too, unless PYSPARK_PYTHON names another one.
+
+    Raises:
+        BadOptions: the workers would run a Python that has no such package.
+    """
+    from pipeline.spark.source import TidelogPushdownSource, TidelogSource
+
+    _check_python(spark)
+    if pushdown:
+        spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(TidelogPushdownSource if pushdown else TidelogSource)
+
+
+def _check_python(spark: SparkSession) -> None:
+    """Whether Spark starts a Python that has this package: by default the first of the PATH."""
+    context = getattr(spark, "_sc", None)
+    # A session of Spark Connect has none, and its workers are the server's.
+    program = None if context is None else shutil.which(context.pythonExec)
+    if context is None or (program and Path(program).absolute() == Path(sys.executable).absolute()):
+        return
+    if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+        return
+    package = __name__.rpartition(".")[0]
+    # What comes with the job by --py-files is a zip on the path of the driver too.
+    zips = [entry for entry in sys.path if entry.endswith((".zip", ".egg"))]
+    path = os.pathsep.join(filter(None, [*zips, os.environ.get("PYTHONPATH", "")]))
+    works = program is not None and not subprocess.run(
+        [program, "-c", f"import pyarrow, {package}"], env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, check=False, timeout=_IMPORT_TIMEOUT_S,
+    ).returncode  # fmt: skip
+    if not works:
+        raise BadOptions(
+            [
+                f"Spark starts {program or context.pythonExec} for its workers, which cannot "
+                f"import {package} and pyarrow, and this process is {sys.executable}: set "
+                f"PYSPARK_PYTHON={sys.executable} (or activate its environment) before the "
+                "session is made, or bring the package by --py-files (tidelog spark bundle)"
+            ]
+        )
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    app_name: str = "tidelog",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session with the source registered; the running one if there is one.
+
+    Raises:
+        NoJava: Spark cannot be started for want of a Java runtime.
+        ImportError: Spark itself is not installed.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        hint = "Spark is not installed: pip install 'tidelog[spark]'"
+        raise ModuleNotFoundError(hint, name=error.name) from error
+
+    existing = SparkSession.getActiveSession()
+    if existing is None:
+        builder = SparkSession.builder.appName(app_name)
+        defaults: Mapping[str, str] = {}
+        # Under spark-submit the Java side runs already, with a master of its own.
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            prepare_environment()
+            builder = builder.master(master)
+            defaults = LOCAL_SETTINGS if master.startswith("local") else {}
+        for name, value in {**defaults, **(settings or {})}.items():
+            builder = builder.config(name, value)
+        existing = builder.getOrCreate()
+    register(existing)
+    return existing
+
+
+def by_partition(
+    frame: DataFrame,
+    bootstrap: str,
+    topic: str,
+    options: Mapping[str, str] | None = None,
+    *,
+    partitions: int | None = None,
+) -> DataFrame:
+    """`frame` with a target partition for every row, and all rows of one in one task.
+
+    A `partition` that is there is kept; otherwise the key decides as in every Kafka client, and a
+    row without a key goes by its value. This is what exactly-once delivery asks for. `options` are
+    further `kafka.*` options that the broker asks for, such as those of TLS. `partitions` is how
+    many the keys are spread over, by default as many as the topic has: a batch that is repeated
+    after partitions were added needs the number that it was written with.
+
+    Raises:
+        BadOptions: `partitions` is not one of 1 to the number that the topic has.
+        BrokerRefused: the topic does not exist.
+        BrokerUnreachable: no broker answers at `bootstrap`.
+    """
+    from pyspark.sql import functions as F
+
+    from pipeline.net.cluster import Cluster
+    from pipeline.options.options import TopicChoice, parse_sink_options
+    from pipeline.spark.choosing import chooser
+
+    named = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "topic": topic}
+    with Cluster(parse_sink_options(named).connection) as cluster:
+        count = len(cluster.partitions(TopicChoice(names=(topic,))))
+    if partitions is not None and not 1 <= partitions <= count:
+        raise BadOptions(
+            [f"partitions={partitions}: topic {topic} has {count}, so 1 to {count} are allowed"]
+        )
+    choose = chooser(partitions or count)
+    basis = F.col("value").cast("binary")
+    if "key" in frame.columns:
+        basis = F.coalesce(F.col("key").cast("binary"), basis)
+    chosen = choose(basis)
+    if "partition" in frame.columns:
+        chosen = F.coalesce(F.col("partition"), chosen)
+    return frame.withColumn("partition", chosen).repartition(F.col("partition"))
+
+
+def prepare_environment() -> None:
+    """Set JAVA_HOME and the workers' Python for a Spark that this process starts."""
+    os.environ["JAVA_HOME"] = str(find_java())
+    # Otherwise workers run the first python3 of the PATH, which has no pyarrow.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

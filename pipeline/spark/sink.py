@@ -1,0 +1,393 @@
+"""Spark's side of writing: rows become records with their own time, key, headers and partition.
+
+Columns, by name: `value` (required), `key`, `topic` (or the option), `partition`, `timestamp`,
+`headers`; more columns are refused, so that a typing error loses nothing. A null timestamp means
+now, a null partition lets the key choose.
+
+At least once, the default: every task sends its rows idempotently; a task or batch that Spark
+repeats is written again.
+
+Exactly once: every target partition of a batch is one transaction under the name
+`PREFIX-TOPIC-PARTITION`, which also commits a mark "batch B is written" in the group of that name.
+A task that Spark repeats first takes the name over (which aborts what its predecessor left open)
+and reads the mark: if the batch is there, it writes nothing. All rows of a target partition must
+be in one task, whichever: that is what the column `partition` and `by_partition` are for. So a
+batch may be repeated with another number of tasks. The mark carries names against misuse, and what
+it stands for: how many rows, and the sum of their checksums. What a repeated task leaves out is
+held against that; other rows are an error and not a silence (`verifyRepeats`).
+
+| name  | would otherwise happen                                                                 |
+|-------|----------------------------------------------------------------------------------------|
+| query | a new checkpoint counts its batches from 0, and all would be taken for written         |
+| run   | two tasks with rows of one partition: the second would take its rows for written       |
+| task  | likewise; a repeated task has the same number                                          |
+| rows  | likewise, when the batch is repeated in another run: half of its rows would be lost    |
+
+Outside streams the batch number is 0 and the query is the prefix: a prefix names one write, and
+repeating it adds nothing.
+
+Source: KIP-98; Spark `KafkaWriter` (columns). Read next: `producing`, `marks`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.errors import BadOptions, Fenced, JournalConflict
+from pipeline.net.cluster import Cluster
+from pipeline.net.marks import MARK_PREFIX, committed
+from pipeline.net.producing import Mark, TaskProducer
+from pipeline.options.options import SinkOptions
+from pipeline.records.encode import Headers
+
+RecordFields = tuple[str, int | None, int, bytes | None, bytes | None, Headers]
+
+_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "value": ("binary", "string"),
+    "key": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+_UNUSED: Final = ("offset", "timestampType")
+"""Columns of the source that have no place in a record; they may stay in a copied row."""
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task reports: records sent, and records left out because their batch was there."""
+
+    records: int
+    repeated: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Which batch of which query a task writes; `run` is one attempt of Spark at it."""
+
+    query: str
+    number: int
+    run: str
+    task: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many rows, and the sum of their checksums modulo 2^32, in whatever order they come.
+
+    `written` are these two numbers of the transaction that a mark stands for. Times are not
+    counted: a null one becomes the moment of writing. `partitions` is how many the topic has, `was`
+    how many it had when the mark was written.
+    """
+
+    rows: int = 0
+    sum: int = 0
+    written: tuple[int, int] | None = None
+    partitions: int = 0
+    was: int = 0
+
+    def count(self, record: RecordFields) -> None:
+        """Count one more row, by its key and value."""
+        key, value = record[3], record[4]
+        self.rows += 1
+        checksum = zlib.crc32(value or b"", zlib.crc32(key or b""))
+        self.sum = self.sum + checksum & 0xFFFFFFFF
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether these rows are those of the mark."""
+        return self.written == (self.rows, self.sum)
+
+
+class TopicWriter:
+    """What the batch writer and the stream writer share."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        """Check the columns; nothing is asked yet.
+
+        Raises:
+            BadOptions: a column is missing, unknown or of another type.
+        """
+        check_columns(options, schema)
+        self._options = options
+        # Made where Spark plans and pickled into all tasks of the attempt.
+        self._run = uuid.uuid4().hex
+
+    def write_rows(self, rows: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of this task."""
+        options = self._options
+        with Cluster(options.connection) as cluster:
+            if options.delivery == "exactly-once":
+                batch = current_batch(options.transactional_id_prefix, self._run)
+                return _write_once(cluster, options, batch, rows)
+            producer = TaskProducer(cluster, options)
+            for record in records_of(options.topic, rows):
+                producer.add(*record)
+            producer.retire()
+            return Written(producer.records_count)
+
+
+class BatchWriter(TopicWriter, DataSourceArrowWriter):
+    """Writes the rows of a batch query."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        """Refuse what a log cannot do.
+
+        Raises:
+            BadOptions: the mode is overwrite, or as `TopicWriter`.
+        """
+        if overwrite:
+            raise BadOptions(["mode overwrite: a topic can only be appended to; use mode append"])
+        super().__init__(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task."""
+        return self.write_rows(iterator)
+
+
+class StreamWriter(TopicWriter, DataSourceStreamArrowWriter):
+    """Writes the rows of micro-batches."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task of one micro-batch."""
+        return self.write_rows(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: every task has committed what it wrote."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: a task that failed has aborted what it wrote."""
+
+
+def check_columns(options: SinkOptions, schema: StructType) -> None:
+    """Refuse columns that cannot become a record.
+
+    Raises:
+        BadOptions: with every problem.
+    """
+    problems = []
+    for field in schema.fields:
+        allowed = _COLUMNS.get(field.name)
+        found = field.dataType.simpleString()
+        if field.name in _UNUSED:
+            continue
+        if allowed is None:
+            problems.append(
+                f"column {field.name!r} has no place in a record: select or rename it to one of "
+                f"{', '.join(_COLUMNS)}"
+            )
+        elif found not in allowed:
+            problems.append(f"column {field.name} is {found}: cast it to {' or '.join(allowed)}")
+    if "value" not in schema.names:
+        problems.append("column value is missing: for example select to_json(struct(*)) as value")
+    if not options.topic and "topic" not in schema.names:
+        problems.append("option topic is missing: set it, or give a column named topic")
+    if not options.topic and options.delivery == "exactly-once":
+        problems.append("option topic is missing: exactly-once keeps its marks beside one topic")
+    if options.delivery == "exactly-once" and "partition" not in schema.names:
+        problems.append(
+            "column partition is missing: exactly-once needs all rows of a target partition in one "
+            "task; use tidelog.spark.by_partition(df, bootstrap, topic)"
+        )
+    if problems:
+        raise BadOptions(problems)
+
+
+def current_batch(prefix: str, run: str) -> Batch:
+    """What Spark says of the running task; batch 0 of the query `prefix` outside streams."""
+    context = TaskContext.get()
+    assert context is not None, "writers run inside Spark tasks"
+    number = context.getLocalProperty("streaming.sql.batchId")
+    query = context.getLocalProperty("sql.streaming.queryId")
+    return Batch(
+        query=query or prefix, number=int(number or 0), run=run, task=context.partitionId()
+    )
+
+
+def _write_once(
+    cluster: Cluster, options: SinkOptions, batch: Batch, rows: Iterator[pa.RecordBatch]
+) -> Written:
+    """One transaction for each target partition, unless its mark says that it is written."""
+    producers: dict[int, TaskProducer | None] = {}
+    tallies: dict[int, Tally] = {}
+    try:
+        for record in records_of(options.topic, rows):
+            partition = record[1]
+            if partition is None:
+                raise BadOptions(
+                    ["column partition is null: exactly-once needs it in every row (by_partition)"]
+                )
+            if partition not in producers:
+                producers[partition], tallies[partition] = _open(cluster, options, batch, partition)
+            producer = producers[partition]
+            tallies[partition].count(record)
+            if producer is not None:
+                producer.add(*record)
+        _commit(options, batch, producers, tallies)
+    except BaseException:
+        for producer in producers.values():
+            if producer is not None:
+                producer.abort()
+        raise
+    repeated = sum(tallies[one].rows for one in tallies if producers[one] is None)
+    return Written(sum(one.records_count for one in producers.values() if one), repeated)
+
+
+def _commit(
+    options: SinkOptions,
+    batch: Batch,
+    producers: Mapping[int, TaskProducer | None],
+    tallies: Mapping[int, Tally],
+) -> None:
+    """Hold what was left out against its mark, then commit what was written."""
+    for partition, tally in tallies.items():
+        if producers[partition] is None and options.verify_repeats and not tally.is_as_written:
+            raise JournalConflict(_explain_difference(options, batch, partition, tally))
+    for partition, producer in producers.items():
+        if producer is not None:
+            producer.commit(_mark(options, batch, partition, tallies[partition]))
+
+
+def _explain_difference(options: SinkOptions, batch: Batch, partition: int, tally: Tally) -> str:
+    written = tally.written or (0, 0)
+    if tally.was != tally.partitions:
+        return (
+            f"batch {batch.number} of {options.transactional_id_prefix} wrote {written[0]} rows to "
+            f"{options.topic}-{partition}, and repeats with {tally.rows} that are not the same: "
+            f"topic {options.topic} had {tally.was} partitions then and has {tally.partitions} "
+            f"now, so keys fall elsewhere. Repeat the batch with by_partition(..., "
+            f"partitions={tally.was}); once it is done, later ones may use all partitions"
+        )
+    return (
+        f"batch {batch.number} of {options.transactional_id_prefix} wrote {written[0]} rows to "
+        f"{options.topic}-{partition}, and repeats with {tally.rows} that are not the same: its "
+        "rows came from several tasks (use by_partition from the first batch on), or the query "
+        "gives other rows each time. The batch cannot be completed exactly once: choose a new "
+        "prefix and checkpoint, or accept what is written with verifyRepeats=false"
+    )
+
+
+def _open(
+    cluster: Cluster, options: SinkOptions, batch: Batch, partition: int
+) -> tuple[TaskProducer | None, Tally]:
+    """A producer for `partition` that has fenced all others, None if the batch is written.
+
+    The tally knows what was written then.
+
+    Raises:
+        JournalConflict: the mark is of another query, or of another task of this attempt.
+        Fenced: a later batch is written already.
+    """
+    name = _name(options, partition)
+    cluster.check_partition(options.topic, partition)
+    partitions = cluster.count_partitions(options.topic)
+    producer = TaskProducer(cluster, options, transactional_id=name)
+    found = committed(cluster, name, [(options.topic, 0)]).get((options.topic, 0))
+    if found is None:
+        return producer, Tally(partitions=partitions)
+    prefix = options.transactional_id_prefix
+    if not found.metadata.startswith(MARK_PREFIX):
+        raise JournalConflict(
+            f"option transactionalIdPrefix={prefix!r}: the group {name} belongs to a consumer; "
+            "choose another prefix"
+        )
+    mark = json.loads(found.metadata.removeprefix(MARK_PREFIX))
+    if mark["query"] != batch.query:
+        raise JournalConflict(
+            f"option transactionalIdPrefix={prefix!r} was used by another query "
+            f"({mark['query']}, {found.offset} batches); this one counts its batches anew, so they "
+            "would be taken for written. Choose another prefix for a new checkpoint"
+        )
+    written = batch.number + 1
+    if found.offset < written:
+        return producer, Tally(partitions=partitions)
+    if found.offset > written:
+        raise Fenced(f"batch {batch.number} of {prefix} is past: {found.offset} are written")
+    if mark["run"] == batch.run and mark["task"] != batch.task:
+        raise JournalConflict(
+            f"rows of {options.topic}-{partition} come from tasks {mark['task']} and {batch.task} "
+            "of one batch: bring them together with by_partition, or repartition('partition')"
+        )
+    # Asked now: partitions may have been added since the topic was last looked at.
+    cluster.topics([options.topic])
+    partitions = cluster.count_partitions(options.topic)
+    was = mark.get("partitions", partitions)
+    return None, Tally(written=(mark["rows"], mark["sum"]), partitions=partitions, was=was)
+
+
+def _name(options: SinkOptions, partition: int) -> str:
+    return f"{options.transactional_id_prefix}-{options.topic}-{partition}"
+
+
+def _mark(options: SinkOptions, batch: Batch, partition: int, tally: Tally) -> Mark:
+    names = {"query": batch.query, "run": batch.run, "task": batch.task}
+    text = MARK_PREFIX + json.dumps(
+        {**names, "rows": tally.rows, "sum": tally.sum, "partitions": tally.partitions}
+    )
+    name = _name(options, partition)
+    return Mark(group=name, topic=options.topic, offset=batch.number + 1, metadata=text)
+
+
+def records_of(topic: str, rows: Iterator[pa.RecordBatch]) -> Iterator[RecordFields]:
+    """The fields of each row's record, as `TaskProducer.add` takes them.
+
+    `topic` stands for every row's own unless it is empty.
+    """
+    for batch in rows:
+        count = batch.num_rows
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        nothing: list[None] = [None] * count
+        topics = [topic] * count if topic else columns["topic"].to_pylist()
+        partitions = columns["partition"].to_pylist() if "partition" in columns else nothing
+        headers = columns["headers"].to_pylist() if "headers" in columns else nothing
+        yield from zip(
+            topics,
+            partitions,
+            _milliseconds_of(columns.get("timestamp"), count),
+            _bytes_of(columns.get("key")) or nothing,
+            _bytes_of(columns.get("value")) or nothing,
+            map(_headers_of, headers),
+            strict=True,
+        )
+
+
+def _headers_of(headers: list[dict[str, Any]] | None) -> Headers:
+    if not headers:
+        return ()
+    if None in headers:
+        raise BadOptions(
+            [
+                "column headers holds an array with a null element, which is no header: leave "
+                "nulls out, for example by filter(headers, one -> one is not null)"
+            ]
+        )
+    return [((header["key"] or "").encode(), header["value"]) for header in headers]
+
+
+def _bytes_of(column: pa.Array | None) -> list[bytes | None] | None:
+    return None if column is None else list(column.cast(pa.binary()).to_pylist())
+
+
+def _milliseconds_of(column: pa.Array | None, count: int) -> list[int]:
+    """Each row's time in ms, rounded down; now where it is null."""
+    now_ms = time.time_ns() // 1_000_000
+    if column is None:
+        return [now_ms] * count
+    micros = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    return [now_ms if value is None else value // 1000 for value in micros]

@@ -1,0 +1,188 @@
+"""Spark's side of reading: `format("tidelog")` in batch and in micro-batches.
+
+Owns the classes that Spark instantiates, in the driver, in its planner process and in every task.
+They are pickled between these, so constructors are cheap and hold options only; connections live
+inside one call. The work is `offsets`' (what to read) and `reading`'s (reading it).
+
+Relative times and "latest" are resolved when the first query on a frame runs, not when it is
+written. Spark 4.3 then keeps the partitions with the frame: a second query on the same frame reads
+the same offsets, unless it has other filters to push. Kafka's source plans each time; make the
+frame anew for that. An empty plan still becomes one task: Spark calls `read` even for no partition.
+
+Source: Spark 4.3 Python Data Source API; `KafkaRelation`. Read next: `stream`, `sink`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pipeline.errors import BadOptions
+from pipeline.net.cluster import Cluster
+from pipeline.options.options import SourceOptions, parse_sink_options, parse_source_options
+from pipeline.plan.offsets import Narrowing, plan_batch
+from pipeline.records.batches import COLUMN_TYPES, HEADERS
+from pipeline.spark.filters import narrow_by
+from pipeline.spark.task import Task, read_task
+
+FORMAT: Final = "tidelog"
+
+_HEADER_TYPE: Final = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+SPARK_TYPES: Final[dict[str, DataType]] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": _HEADER_TYPE,
+}
+"""Kafka's columns as Spark sees them, all nullable."""
+
+
+class TidelogSource(DataSource):
+    """The data source `tidelog`; Spark makes one for each query."""
+
+    has_pushdown = False
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for `format(...)`."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Kafka's columns; those of the option `columns`, and `headers` if asked for."""
+        options = dict(self.options)
+        try:
+            return schema_of(parse_source_options(options, is_stream=False))
+        except BadOptions as batch_fault:
+            # Spark does not say which of the two it asks for; the readers know and check again.
+            try:
+                return schema_of(parse_source_options(options, is_stream=True))
+            except BadOptions:
+                raise batch_fault from None
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch reader of the columns of `schema`."""
+        options = parse_source_options(dict(self.options), is_stream=False)
+        columns = columns_of(schema)
+        if self.has_pushdown or options.pushdown:
+            return PushdownReader(options, columns)
+        return BatchReader(options, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A micro-batch reader of the columns of `schema`."""
+        from pipeline.spark.stream import MicroBatchReader
+
+        options = parse_source_options(dict(self.options), is_stream=True)
+        return MicroBatchReader(options, columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch writer of rows of `schema`."""
+        from pipeline.spark.sink import BatchWriter
+
+        return BatchWriter(parse_sink_options(dict(self.options)), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A writer of micro-batches of rows of `schema`."""
+        from pipeline.spark.sink import StreamWriter
+
+        return StreamWriter(parse_sink_options(dict(self.options)), schema)
+
+
+class TidelogPushdownSource(TidelogSource):
+    """The same with filters pushed into the plan; needs `spark.sql.python.filterPushdown.enabled`.
+
+    Spark refuses a reader that could take filters while that setting is off, so the choice is made
+    where the source is registered.
+    """
+
+    has_pushdown = True
+
+
+class BatchReader(DataSourceReader):
+    """Plans in the driver's planner process, reads in the tasks."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        """Keep the options; nothing is asked yet."""
+        self._options = options
+        self._columns = columns
+        self._narrowing: Narrowing | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks, planned now; Spark keeps them with the frame."""
+        options = self._options
+        with Cluster(options.connection) as cluster:
+            plan = plan_batch(cluster, options, time.time_ns() // 1_000_000, self._narrowing)
+        return [Task(ranges, plan.oldest_ms, plan.newest_ms) for ranges in plan.tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        if isinstance(partition, Task):
+            yield from read_task(self._options, self._columns, partition)
+
+
+class PushdownReader(BatchReader):
+    """A reader that also takes filters; they narrow the plan, and Spark evaluates them again."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Use what can be used; all filters stay with Spark too."""
+        self._narrowing = narrow_by(filters)
+        return filters
+
+
+def schema_of(options: SourceOptions) -> StructType:
+    """The schema when the user gives none."""
+    names = options.columns or tuple(name for name in COLUMN_TYPES if name != HEADERS)
+    if options.include_headers and HEADERS not in names:
+        names = (*names, HEADERS)
+    return StructType([StructField(name, SPARK_TYPES[name]) for name in names])
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns of a schema that may come from the user.
+
+    Raises:
+        BadOptions: a column is unknown or has another type.
+    """
+    problems = []
+    for field in schema.fields:
+        expected: Any = SPARK_TYPES.get(field.name)
+        if expected is None:
+            problems.append(
+                f"schema column {field.name!r} does not exist: there are {', '.join(SPARK_TYPES)}"
+            )
+        elif field.dataType.simpleString() != expected.simpleString():
+            problems.append(
+                f"schema column {field.name} is {field.dataType.simpleString()}: "
+                f"declare it as {expected.simpleString()} and cast it in the query"
+            )
+    if problems:
+        raise BadOptions(problems)
+    return tuple(schema.names)

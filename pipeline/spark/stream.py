@@ -1,0 +1,323 @@
+"""Spark's side of reading without end: micro-batches from offset to offset.
+
+Owns the offsets that Spark writes into its checkpoint, the limits of a batch, and the memory of
+where a query began. Spark asks for the initial offset twice and does not store it before the first
+batch is planned; a start that moves ("latest", an hour ago, whatever retention left) would lose
+rows when the driver dies in between. So the first answer is put into a journal of our own, and
+every later question gets that one.
+
+The offset is the JSON that Spark stores::
+
+    {"offsets": {"flights": {"0": 4711, "1": 12}}, "topicIds": {"flights": "5a0f..."},
+     "oldestMs": 1372939200000}
+
+`offsets` are exclusive ends by partition, `topicIds` tell a topic from its namesake made later,
+`oldestMs` is the strict window's start where there is one. A partition that appears while a query
+runs is read from offset 0.
+
+Source: Spark `KafkaMicroBatchStream`, SPARK-55304 (admission control). Read next: `journal`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pipeline.errors import BadOptions, BrokerRefused, DataLoss, JournalConflict
+from pipeline.net.cluster import LATEST, Cluster, describe_partitions
+from pipeline.options.options import SourceOptions, TopicPartition, time_of
+from pipeline.plan.journal import Journal
+from pipeline.plan.offsets import (
+    NO_LOWER_TIME,
+    NO_UPPER_TIME,
+    bytes_per_offset,
+    plan_tasks,
+    resolve_starts,
+)
+from pipeline.plan.splits import OffsetRange, limit_ends
+from pipeline.spark.task import Task, read_task
+
+_INITIAL: Final = "initial-offset"
+_RETRIES: Final = 3
+_RETRY_S: Final = 1.0
+_ESTIMATE_ABOVE: Final = 100_000
+"""Batches of fewer offsets are not worth asking brokers for sizes."""
+
+Offset = dict[str, Any]
+
+
+class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in a process that lives as long as the query, reads in the tasks."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        """Keep the options.
+
+        Raises:
+            BadOptions: the start can move and there is no journal to remember it in.
+        """
+        if not options.journal_dir and not options.starting.is_fixed:
+            raise BadOptions(
+                [
+                    "option journalDir is missing: a stream that starts at a place or time must "
+                    "remember where that was; give a directory of this query's own that stays "
+                    "over restarts, for example beside its checkpoint (or give startingOffsets "
+                    "as JSON with a number for every partition)"
+                ]
+            )
+        self._options = options
+        self._columns = columns
+        self._target: dict[TopicPartition, int] | None = None
+        self._last_batch_s = time.monotonic()
+        self._cluster: Cluster | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the connections, which stay where they were made."""
+        return {**self.__dict__, "_cluster": None}
+
+    # --- where it begins ---------------------------------------------------------------------
+
+    def initialOffset(self) -> Offset:
+        """Where the query begins; the same answer for ever once the journal has it."""
+        options = self._options
+        journal = Journal(options.journal_dir) if options.journal_dir else None
+        identity = _identity(options)
+        if journal is not None and (known := journal.find(_INITIAL)) is not None:
+            return self._checked(known, identity)
+        now_ms = time.time_ns() // 1_000_000
+        cluster = self._connected()
+        partitions = cluster.partitions(options.choice)
+        starts = resolve_starts(cluster, options, partitions, now_ms)
+        oldest = None
+        if options.strict_window and options.starting.timestamp_text:
+            oldest = time_of(options.starting.timestamp_text, now_ms)
+        offset = self._offset(starts, oldest)
+        if journal is None:
+            return offset
+        return self._checked(journal.put(_INITIAL, {"query": identity, "offset": offset}), identity)
+
+    def _checked(self, known: Any, identity: Mapping[str, Any]) -> Offset:
+        if not isinstance(known, dict) or known.get("query") != identity:
+            raise JournalConflict(
+                f"option journalDir={self._options.journal_dir!r} belongs to a query with other "
+                "topics or another start: give every query its own, or remove the directory "
+                "together with the checkpoint to begin anew"
+            )
+        offset: Offset = known["offset"]
+        return offset
+
+    # --- how far a batch goes ----------------------------------------------------------------
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit of the options."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """The end of the next batch; `start` itself when there is nothing to do yet.
+
+        Raises:
+            DataLoss: offsets went back, partitions vanished or a topic was made anew, and
+                `failOnDataLoss` is on.
+        """
+        known = parse_offset(start)
+        # A partition that is gone stays where it was, and is known when it comes back.
+        ends = {**known, **self._available(start)}
+        starts = {tp: known.get(tp, 0) for tp in ends}
+        fresh = sum(max(end - starts[tp], 0) for tp, end in ends.items())
+        if self._waits(fresh):
+            return start
+        ends = self._limited(starts, ends, limit)
+        self._last_batch_s = time.monotonic()
+        return self._offset(ends, start.get("oldestMs"), start.get("topicIds"))
+
+    def reportLatestOffset(self) -> Offset | None:
+        """How far the topics reach, for Spark's progress reports."""
+        try:
+            return self._offset(self._ends(), None)
+        except (BrokerRefused, DataLoss):
+            return None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what is there now as the end of this run."""
+        self._target = self._ends()
+
+    def _available(self, start: Offset) -> dict[TopicPartition, int]:
+        """Ends now, held against what was known; asked again before it is called a loss.
+
+        With `Trigger.AvailableNow` the ends are those of the run's beginning, and must still be
+        there.
+        """
+        known = {**parse_offset(start), **(self._target or {})}
+        for attempt in range(_RETRIES + 1):
+            ends = self._ends()
+            complaint = self._loss(known, ends, start)
+            if complaint is None or attempt == _RETRIES or not self._options.fail_on_data_loss:
+                break
+            time.sleep(_RETRY_S)
+        if self._target is not None:
+            ends = {tp: min(end, ends[tp]) for tp, end in self._target.items() if tp in ends}
+        if complaint is not None and self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"{complaint}. Set failOnDataLoss=false to go on with what is there, or start "
+                "anew with a new checkpoint and journalDir"
+            )
+        return ends
+
+    def _loss(
+        self,
+        known: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        start: Offset,
+    ) -> str | None:
+        if gone := set(known) - set(ends):
+            return f"{describe_partitions(gone)} no longer exists"
+        ids = start.get("topicIds", {})
+        for topic, topic_id in ids.items():
+            now = self._connected().topic_id(topic)
+            if now and topic_id and now != topic_id:
+                return f"topic {topic} was deleted and made anew: its old records are gone"
+        lower = [tp for tp, offset in known.items() if ends[tp] < offset]
+        if lower:
+            topic, index = lower[0]
+            return (
+                f"the end of {topic}-{index} was changed from {known[lower[0]]} to {ends[lower[0]]}"
+            )
+        return None
+
+    def _waits(self, fresh: int) -> bool:
+        """Whether `minOffsetsPerTrigger` has this batch wait for more."""
+        wanted = self._options.min_offsets_per_trigger
+        if wanted is None or self._target is not None or fresh >= wanted:
+            return False
+        waited_ms = (time.monotonic() - self._last_batch_s) * 1000
+        return waited_ms < self._options.max_trigger_delay_ms
+
+    def _limited(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: dict[TopicPartition, int],
+        limit: ReadLimit,
+    ) -> dict[TopicPartition, int]:
+        if isinstance(limit, ReadMaxRows):
+            return limit_ends(starts, ends, limit.max_rows)
+        if not isinstance(limit, ReadMaxBytes):
+            return ends
+        ranges = [OffsetRange(*tp, starts[tp], max(end, starts[tp])) for tp, end in ends.items()]
+        estimates = bytes_per_offset(self._connected(), ranges)
+        rows = sum(one.size for one in ranges)
+        size = sum(one.size * estimates.get(one.topic_partition, 0.0) for one in ranges)
+        if size <= limit.max_bytes:
+            return ends
+        return limit_ends(starts, ends, max(int(rows * limit.max_bytes / size), 1))
+
+    # --- what it reads -----------------------------------------------------------------------
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The tasks between two offsets: a function of them and the options alone."""
+        starts, ends = parse_offset(start), parse_offset(end)
+        old_ids, new_ids = start.get("topicIds", {}), end.get("topicIds", {})
+        ranges = []
+        for (topic, index), stop in sorted(ends.items()):
+            begin = starts.get((topic, index), 0)
+            if old_ids.get(topic, new_ids.get(topic)) != new_ids.get(topic):
+                begin = 0
+            if stop > begin:
+                ranges.append(OffsetRange(topic, index, begin, stop))
+        oldest = start.get("oldestMs")
+        tasks: list[tuple[OffsetRange, ...]] = [(one,) for one in ranges]
+        options = self._options
+        large = sum(one.size for one in ranges) > _ESTIMATE_ABOVE
+        if large or options.min_partitions or options.max_records_per_partition:
+            tasks = plan_tasks(self._connected(), options, ranges)
+        window = NO_LOWER_TIME if oldest is None else oldest
+        return [Task(task, window, NO_UPPER_TIME) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        if isinstance(partition, Task):
+            yield from read_task(self._options, self._columns, partition)
+
+    def commit(self, end: Offset) -> None:
+        """Nothing: Spark calls it one batch late, so no offsets are committed to a group by it."""
+
+    def stop(self) -> None:
+        """Close the connections; Spark calls it after errors only."""
+        if self._cluster is not None:
+            self._cluster.close()
+
+    # --- the cluster -------------------------------------------------------------------------
+
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options.connection)
+        return self._cluster
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        """The ends of all partitions now; none for topics that are gone."""
+        cluster, choice = self._connected(), self._options.choice
+        if self._options.fail_on_data_loss or choice.pattern:
+            partitions = cluster.partitions(choice)
+        else:
+            # Topic by topic: one that is gone must not take the others with it.
+            there = cluster.topics(choice.names or sorted({topic for topic, _ in choice.assigned}))
+            all_ = sorted((name, index) for name, info in there.items() for index in info.leaders)
+            partitions = [tp for tp in all_ if not choice.assigned or tp in choice.assigned]
+        found = cluster.list_offsets(
+            dict.fromkeys(partitions, LATEST), read_committed=self._options.read_committed
+        )
+        return {tp: answer.offset for tp, answer in found.items()}
+
+    def _offset(
+        self,
+        ends: Mapping[TopicPartition, int],
+        oldest_ms: int | None,
+        known_ids: Mapping[str, str] | None = None,
+    ) -> Offset:
+        topics: dict[str, dict[str, int]] = {}
+        for (topic, index), end in sorted(ends.items()):
+            topics.setdefault(topic, {})[str(index)] = end
+        offset: Offset = {
+            "offsets": topics,
+            "topicIds": {
+                topic: self._connected().topic_id(topic) or (known_ids or {}).get(topic, "")
+                for topic in topics
+            },
+        }
+        return offset if oldest_ms is None else {**offset, "oldestMs": oldest_ms}
+
+
+def parse_offset(offset: Offset) -> dict[TopicPartition, int]:
+    """The ends in an offset; also understands the plain form of Spark's Kafka source."""
+    topics = offset.get("offsets", offset)
+    return {
+        (topic, int(index)): end
+        for topic, partitions in topics.items()
+        for index, end in partitions.items()
+    }
+
+
+def _identity(options: SourceOptions) -> dict[str, Any]:
+    """What makes a query the one that a journal belongs to."""
+    choice, starting = options.choice, options.starting
+    return {
+        "topics": sorted(choice.names),
+        "pattern": choice.pattern,
+        "assigned": sorted(f"{topic}-{index}" for topic, index in choice.assigned),
+        "start": starting.place or starting.timestamp_text,
+        "offsets": {f"{t}-{i}": offset for (t, i), offset in sorted(starting.offsets.items())},
+        "timestamps": {f"{t}-{i}": ms for (t, i), ms in sorted(starting.timestamps.items())},
+    }

@@ -1,0 +1,329 @@
+"""The vocabulary in which messages are declared: Kafka's field types and the life of a field.
+
+A message is a slotted dataclass whose fields say how they travel::
+
+    @dataclass(slots=True, kw_only=True)
+    class PartitionProduceData:
+        index: int = int32()
+        records: Buffer | None = records(nullable_since=0)
+
+That is the one statement of each fact. ``protocol.declare.schema`` derives the construct codec from
+it, ``protocol.declare.compiled`` the fast one, the tests their oracles; nobody repeats a version
+number. This module only describes: it neither reads nor writes a byte, and it does not import
+construct, so that declaring every API costs no start-up time.
+
+The life of a field, all inclusive, all version numbers of the message it belongs to:
+
+    ===============  ============================================================================
+    ``since``        first version that carries the field (0)
+    ``until``        last version that carries it (for ever)
+    ``nullable_since``  first version in which null may be sent (never)
+    ``tag``          the field travels in the tag section under this number, when not default
+    ``default``      value when absent, and the value a fresh object starts with
+    ===============  ============================================================================
+
+A field absent from a version is not written and reads as its default.
+
+Source: Kafka ``clients/src/main/resources/common/message/README.md``, KIP-482 (flexible versions).
+Read next: ``protocol.declare.schema``, then any module of ``protocol.api``.
+"""
+
+from __future__ import annotations
+
+import struct as struct_module
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from protocol.api_keys import ApiKey
+
+Buffer = bytes | bytearray | memoryview
+"""What a records field may hold: an owned payload or a view into somebody's frame."""
+
+FOR_EVER: Final = 32767
+"""``until`` of a field that no version has dropped; versions are int16."""
+
+NEVER: Final = 32768
+"""``nullable_since`` or ``flexible_since`` when no version ever qualifies."""
+
+ZERO_UUID: Final = bytes(16)
+"""How "no topic id" is spelled on the wire."""
+
+_SPEC_KEY: Final = "wire"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A type of fixed size.
+
+    Attributes:
+        name: Kafka's name of the type.
+        format: its letter in a big-endian ``struct`` format.
+        size: bytes on the wire.
+    """
+
+    name: str
+    format: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A type with a length prefix, whose width depends on nullability and flexibility.
+
+    Attributes:
+        name: Kafka's name of the type.
+        wide: whether the inflexible prefix is an int32 rather than an int16.
+    """
+
+    name: str
+    wide: bool
+
+
+BOOL: Final = Scalar("bool", "?", 1)
+INT8: Final = Scalar("int8", "b", 1)
+INT16: Final = Scalar("int16", "h", 2)
+UINT16: Final = Scalar("uint16", "H", 2)
+INT32: Final = Scalar("int32", "i", 4)
+INT64: Final = Scalar("int64", "q", 8)
+FLOAT64: Final = Scalar("float64", "d", 8)
+UUID: Final = Scalar("uuid", "16s", 16)
+STRING: Final = Variable("string", wide=False)
+BYTES: Final = Variable("bytes", wide=True)
+RECORDS: Final = Variable("records", wide=True)
+
+Decoder = Callable[..., tuple[Any, int]]
+"""``decode(buf, position, limit)``: the message at ``position`` and the position after it. That of
+a request takes a fourth argument, the elements it may make: `REQUEST_ELEMENTS_MAX` by itself."""
+
+Encoder = Callable[[Any, Callable[[Buffer], None]], None]
+"""``encode(message, put)``: calls ``put`` with every piece of the message in order."""
+
+
+class LayoutError(Exception):
+    """A fast codec met what its layout forbids; never leaves the registry, which explains it."""
+
+
+class TooManyElements(LayoutError):
+    """The arrays and tag sections of a request hold more elements than its decoder may make."""
+
+
+REQUEST_ELEMENTS_MAX: Final = 100_000
+"""Array elements and tagged fields, nested ones included, that one request may hold: about 30 MB
+once decoded."""
+
+
+DECODE_FAULTS: Final = (LayoutError, struct_module.error, IndexError, ValueError, OverflowError)
+"""Everything a fast decoder can raise on bytes that do not match its layout."""
+
+ENCODE_FAULTS: Final = (LayoutError, struct_module.error, AttributeError, TypeError, ValueError)
+"""Everything a fast encoder can raise on values that do not fit their types."""
+
+Element = Scalar | Variable | type
+"""What a field or an array holds: a primitive, or another declared dataclass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldSpec:
+    """The declared life of one field; see the module docstring for the terms."""
+
+    element: Element
+    is_array: bool = False
+    since: int = 0
+    until: int = FOR_EVER
+    nullable_since: int = NEVER
+    tag: int | None = None
+
+    def present_in(self, version: int) -> bool:
+        """Whether ``version`` carries the field at all."""
+        return self.since <= version <= self.until
+
+    def nullable_in(self, version: int) -> bool:
+        """Whether null may be sent in ``version``."""
+        return version >= self.nullable_since
+
+
+class Direction(Enum):
+    """Which way a message travels."""
+
+    REQUEST = "Request"
+    RESPONSE = "Response"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSpec:
+    """What is true of a whole message rather than of a field.
+
+    Attributes:
+        api_key: the API the message belongs to.
+        direction: request or response.
+        max_version: last declared version; the first is always 0.
+        flexible_since: first version with compact lengths and tag sections (KIP-482).
+    """
+
+    api_key: ApiKey
+    direction: Direction
+    max_version: int
+    flexible_since: int
+
+
+_MESSAGES: dict[type, MessageSpec] = {}
+
+
+def message(
+    api_key: ApiKey, direction: Direction, *, max_version: int, flexible_since: int = NEVER
+) -> Callable[[type[_T]], type[_T]]:
+    """Declare a dataclass as the root of a request or response of versions 0..``max_version``."""
+
+    def declare(cls: type[_T]) -> type[_T]:
+        _MESSAGES[cls] = MessageSpec(
+            api_key=api_key,
+            direction=direction,
+            max_version=max_version,
+            flexible_since=flexible_since,
+        )
+        return cls
+
+    return declare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSpec:
+    """What is true of a whole record of ``protocol.stored``; the terms are ``MessageSpec``'s."""
+
+    max_version: int
+    flexible_since: int
+    direction: None = None
+
+
+_STORED: dict[type, StoredSpec] = {}
+
+
+def stored(*, max_version: int, flexible_since: int = NEVER) -> Callable[[type[_T]], type[_T]]:
+    """Declare a dataclass as a stored record of versions 0..``max_version``."""
+
+    def declare(cls: type[_T]) -> type[_T]:
+        _STORED[cls] = StoredSpec(max_version=max_version, flexible_since=flexible_since)
+        return cls
+
+    return declare
+
+
+def stored_spec(cls: type) -> StoredSpec:
+    """What ``stored`` declared for ``cls``.
+
+    Raises:
+        KeyError: the class is no record.
+    """
+    return _STORED[cls]
+
+
+def layout_spec(cls: type) -> MessageSpec | StoredSpec:
+    """What ``message`` or ``stored`` declared for ``cls``.
+
+    Raises:
+        KeyError: the class is a nested struct, or none of ours.
+    """
+    return _STORED.get(cls) or _MESSAGES[cls]
+
+
+def message_spec(cls: type) -> MessageSpec:
+    """What ``message`` declared for ``cls``.
+
+    Raises:
+        KeyError: the class is not a message but a nested struct, or none of ours.
+    """
+    return _MESSAGES[cls]
+
+
+def field_specs(cls: type) -> tuple[tuple[str, FieldSpec], ...]:
+    """Name and declaration of every field of a declared dataclass, in wire order."""
+    return tuple((f.name, f.metadata[_SPEC_KEY]) for f in fields(cls))
+
+
+def array(
+    element: Element,
+    *,
+    since: int = 0,
+    until: int = FOR_EVER,
+    nullable_since: int = NEVER,
+    tag: int | None = None,
+    default: type[list[Any]] | None = list,
+) -> Any:
+    """A counted sequence; starts empty unless ``default=None`` makes it start as null."""
+    spec = FieldSpec(
+        element=element,
+        is_array=True,
+        since=since,
+        until=until,
+        nullable_since=nullable_since,
+        tag=tag,
+    )
+    if default is None:
+        return field(default=None, metadata={_SPEC_KEY: spec})
+    return field(default_factory=list, metadata={_SPEC_KEY: spec})
+
+
+def struct(
+    element: type,
+    *,
+    since: int = 0,
+    until: int = FOR_EVER,
+    nullable_since: int = NEVER,
+    tag: int | None = None,
+) -> Any:
+    """A nested struct.
+
+    Starts as None where null is legal, and as None when tagged, which then means "not sent" and
+    saves building an object for every field nobody uses; else as a fresh ``element``.
+    """
+    spec = FieldSpec(
+        element=element, since=since, until=until, nullable_since=nullable_since, tag=tag
+    )
+    if nullable_since != NEVER or tag is not None:
+        return field(default=None, metadata={_SPEC_KEY: spec})
+    return field(default_factory=element, metadata={_SPEC_KEY: spec})
+
+
+def _declare(element: Element, initial: Any) -> Callable[..., Any]:
+    """A field specifier for a primitive whose default is ``initial`` unless told otherwise."""
+
+    def specify(
+        *,
+        since: int = 0,
+        until: int = FOR_EVER,
+        nullable_since: int = NEVER,
+        tag: int | None = None,
+        default: Any = initial,
+    ) -> Any:
+        spec = FieldSpec(
+            element=element, since=since, until=until, nullable_since=nullable_since, tag=tag
+        )
+        return field(default=default, metadata={_SPEC_KEY: spec})
+
+    return specify
+
+
+boolean = _declare(BOOL, initial=False)
+"""One byte; any value but 0 reads as true."""
+
+int8 = _declare(INT8, initial=0)
+int16 = _declare(INT16, initial=0)
+uint16 = _declare(UINT16, initial=0)
+int32 = _declare(INT32, initial=0)
+int64 = _declare(INT64, initial=0)
+float64 = _declare(FLOAT64, initial=0.0)
+
+uuid = _declare(UUID, initial=ZERO_UUID)
+"""Sixteen raw bytes; all zero means none."""
+
+string = _declare(STRING, initial="")
+"""UTF-8, at most 32767 bytes."""
+
+binary = _declare(BYTES, initial=b"")
+"""Opaque bytes, copied out of the frame when decoded."""
+
+records = _declare(RECORDS, initial=None)
+"""A records payload, never copied: decoded as a view of the frame, encoded as its own part."""

@@ -1,0 +1,87 @@
+"""How much the records of one request may be decompressed to, and how much of it at once.
+
+Owns the budget that goes with a request through the appends of its partitions. A batch of two
+kilobytes may hold 64 MiB, and a request thousands of batches: each is refused when the budget of
+the request is used up, whether those before it were stored or refused.
+
+While the budget is *at once*, work in the thread that serves everybody is bounded as well: what
+goes beyond raises `TooMuchAtOnce`, having changed nothing, and is to be done `aside`.
+
+Read next: `storage.append.plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from protocol.errors import DecompressionLimitExceeded
+from protocol.records.checksums import Buffer
+from protocol.records.compression import PIECES_MAX
+from storage.errors import MessageTooLarge, TooMuchAtOnce
+
+AT_ONCE_BYTES: Final = 4 * 1024 * 1024
+"""What one request may decompress to in the loop thread: 4 ms with zstd, 13 ms with gzip."""
+
+AT_ONCE_PIECES: Final = 4096
+"""Members or blocks of one batch that are gone through there: 20 ms at most."""
+
+WRITTEN_ANEW_AT_ONCE_BYTES: Final = 64 * 1024
+"""Bytes that are recompressed or converted there: gzip makes 30 MB a second."""
+
+
+class Opening:
+    """The budget of one request."""
+
+    __slots__ = ("_at_once", "_left", "_total")
+
+    def __init__(self, total_bytes: int, *, at_once: bool = True) -> None:
+        """Decompress `total_bytes` at most; `at_once` begins in the loop thread."""
+        self._total = total_bytes
+        self._left = total_bytes
+        self._at_once: int | None = AT_ONCE_BYTES if at_once else None
+
+    def aside(self) -> Opening:
+        """The same budget, for another thread from here on."""
+        self._at_once = None
+        return self
+
+    def open(self, cap: int, decompress: Callable[[int, int], Buffer]) -> Buffer:
+        """What `decompress(max bytes, max pieces)` returns for a batch that may have `cap` bytes.
+
+        Raises:
+            MessageTooLarge: the request has no budget left for it.
+            TooMuchAtOnce: it has, but not in this thread.
+            DecompressionLimitExceeded: the batch has more than `cap` bytes.
+        """
+        limit = min(cap, self._left)
+        if limit <= 0:
+            raise self._used_up()
+        at_once = self._at_once
+        if at_once is None:
+            try:
+                clear = decompress(limit, PIECES_MAX)
+            except DecompressionLimitExceeded:
+                self._left -= limit
+                if limit < cap:
+                    raise self._used_up() from None
+                raise
+        else:
+            try:
+                clear = decompress(min(limit, at_once), AT_ONCE_PIECES)
+            except DecompressionLimitExceeded:
+                raise TooMuchAtOnce from None
+            self._at_once = at_once - len(clear)
+        self._left -= len(clear)
+        return clear
+
+    def write_anew(self, size_bytes: int) -> None:
+        """Let `size_bytes` be recompressed or converted here. Raises TooMuchAtOnce."""
+        if self._at_once is not None and size_bytes > WRITTEN_ANEW_AT_ONCE_BYTES:
+            raise TooMuchAtOnce
+
+    def _used_up(self) -> MessageTooLarge:
+        return MessageTooLarge(
+            f"the batches of this request decompress to more than {self._total} bytes "
+            "(queued.max.decompressed.bytes); send fewer at a time"
+        )

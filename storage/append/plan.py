@@ -1,0 +1,469 @@
+"""What an append would write: `plan_append` checks and stamps incoming records, purely.
+
+Owns the decision of KIP-32: which records may enter a log, with which timestamps, in which bytes.
+It writes nothing to a file and keeps no state; offsets, clock and rules come in, an `AppendPlan`
+or an exception comes out. It refuses to know producers' sequences (`storage.producers.state`),
+segments (`storage.log.log`) and Kafka's numeric codes.
+
+Invariant: an append is all or nothing, and after a plan was made its bytes are sound: every CRC
+right, offsets contiguous from `next_offset`, every header's max timestamp the true one. A refused
+append leaves the caller's buffer as it was.
+
+The checks run in Kafka's order, so the same records meet the same error:
+
+1. Produce v3 and up: exactly one entry, of magic 2 (InvalidRecord); zstd needs Produce v7
+   (UnsupportedCompressionType).
+2. Per entry: a client's base offset is 0 (InvalidRecord), the size (MessageTooLarge), the CRC
+   (CorruptBatch).
+3. One entry if compressed or magic 2, one magic, counts that agree, no control batch from a
+   client (InvalidRecord); idempotence needs a log of magic 2 (UnsupportedForMessageFormat).
+4. Records: structure and keys (InvalidRecord), timestamps (InvalidTimestamp); every bad record is
+   listed, and one bad timestamp decides for the whole.
+5. Sizes: rebuilt entries (MessageTooLarge), all of it against a segment (RecordListTooLarge).
+
+One sound batch that needs no change but its place, which nearly all appends are, takes a shortcut
+through these checks (`storage.append.plain`). Then one of three ways, the first that fits:
+
+| way       | when                                                    | cost                       |
+|-----------|---------------------------------------------------------|----------------------------|
+| in place  | stored magic and codec are the producer's               | a few header bytes, CRC    |
+| recompress| magic 2 with only the codec to change                   | records copied as a blob   |
+| rebuild   | another magic, or inner offsets that are not 0, 1, 2... | every record decoded       |
+
+The two halves can be had one by one: `examine_append`, which may take long and runs in any thread,
+and `place_append`, which gives the offsets.
+
+Differs from Kafka (each seen by sending the same bytes to 4.3.1):
+
+* scattered offset deltas are made contiguous; Kafka stores them uncompressed as they came and
+  fails internally when they are compressed;
+* a batch flagged LogAppendTime on a CreateTime topic, accepted by both with the flag cleared, is
+  judged and kept by its records' own timestamps, which is what consumers then read;
+* bytes behind a complete gzip or lz4 stream are corrupt here and ignored there, though not by all
+  of its clients; broken compression is corrupt here and an internal error there;
+* a batch that decompresses beyond a cap is refused as too large, and so is one that its request
+  has no budget for (`storage.append.opening`), or whose million records would be written anew; a
+  zstd window above 8 MiB (levels 20 to 22 on large input) as corrupt; Kafka has no such caps.
+
+Source: KIP-32; Kafka `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest`.
+Read next: `storage.append.entries`, which examines and stamps single entries, and
+`storage.append.plain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from protocol.errors import (
+    DecompressionLimitExceeded,
+    InvalidRecords,
+    RecordsError,
+    UnsupportedCompression,
+)
+from protocol.records import entry_loops
+from protocol.records.builder import build_batch, build_message_set
+from protocol.records.layout import (
+    INT64_MAX,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    V0_MIN_SIZE,
+    Codec,
+)
+from protocol.records.record import Record
+from storage.append import entries as append_entries
+from storage.append.entries import BatchEntry, IncomingEntry, MessageEntry
+from storage.append.opening import Opening
+from storage.append.plain import plan_plain
+from storage.append.rules import AppendRules
+from storage.append.values import AppendPlan, PlannedBatch
+from storage.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    MessageTooLarge,
+    RecordListTooLarge,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
+
+__all__ = [
+    "AppendPlan",
+    "AppendRules",
+    "Examined",
+    "Origin",
+    "PlannedBatch",
+    "examine_append",
+    "place_append",
+    "plan_append",
+]
+
+_NOTHING_TO_OPEN: Final = Opening(0)
+
+REBUILT_RECORDS_MAX: Final = 1_000_000
+"""Records of one append that may be decoded to be written anew: some 250 MB of objects."""
+
+_FIRST_VERSION_OF_MAGIC_2: Final = 3
+_FIRST_VERSION_OF_ZSTD: Final = 7
+
+
+class Origin(Enum):
+    """Who appends: a client's Produce request, or the broker's own coordinators."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+class _Place(NamedTuple):
+    """Where and when the records arrive: the arguments of one append."""
+
+    rules: AppendRules
+    now_ms: int
+    next_offset: int
+    leader_epoch: int
+    origin: Origin
+    opening: Opening
+
+
+class Examined(NamedTuple):
+    """Records that may enter a log by `rules`, in the bytes that it will have but for the stamps.
+
+    Attributes:
+        view: the bytes; no entries and no bytes for an empty set.
+        entries: what is in them.
+        rules: what they were judged by.
+    """
+
+    view: memoryview
+    entries: Sequence[IncomingEntry]
+    rules: AppendRules
+
+
+def plan_append(
+    records: bytes | bytearray | memoryview,
+    *,
+    rules: AppendRules,
+    now_ms: int,
+    next_offset: int,
+    leader_epoch: int,
+    origin: Origin = Origin.CLIENT,
+    produce_version: int | None = None,
+    opening: Opening | None = None,
+) -> AppendPlan:
+    """What appending `records` at `next_offset` would write.
+
+    A writable buffer is stamped in place where possible and borrowed by the plan, so the caller
+    must not touch it until the plan is written; a read-only one is copied first. Bytes behind the
+    last complete entry are dropped. `now_ms` is the one clock reading of this append; it must
+    already be clamped if LogAppendTime is not to go backwards. `produce_version` None skips the
+    rules that a Produce request's version brings. `opening` is the budget of the request.
+
+    Raises:
+        AppendRejected: the records break a rule; the table above says which subclass when.
+        TooMuchAtOnce: `opening` wants this done in two halves.
+    """
+    view = memoryview(records)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    opening = opening or Opening(INT64_MAX, at_once=False)
+    if produce_version is None or produce_version >= _FIRST_VERSION_OF_ZSTD:
+        plan = plan_plain(view, rules, now_ms, next_offset, leader_epoch, opening)
+        if plan is not None:
+            return plan
+    place = _Place(
+        rules=rules,
+        now_ms=now_ms,
+        next_offset=next_offset,
+        leader_epoch=leader_epoch,
+        origin=origin,
+        opening=opening,
+    )
+    examined = _examine(view, place, produce_version)
+    return _stamp_in_place(examined.view, examined.entries, place)
+
+
+def examine_append(
+    records: memoryview,
+    *,
+    rules: AppendRules,
+    now_ms: int,
+    opening: Opening,
+    origin: Origin = Origin.CLIENT,
+    produce_version: int | None = None,
+) -> Examined:
+    """The first half of `plan_append` into a log of magic 2: all but the offsets and the stamps.
+
+    Raises AppendRejected as `plan_append` does.
+    """
+    assert rules.target_magic == MAGIC_V2, "older wrappers have offsets in their compressed part"
+    view = records if not records.readonly else memoryview(bytearray(records))
+    place = _Place(
+        rules=rules,
+        now_ms=now_ms,
+        next_offset=0,
+        leader_epoch=0,
+        origin=origin,
+        opening=opening,
+    )
+    return _examine(view, place, produce_version)
+
+
+def place_append(
+    examined: Examined, *, now_ms: int, next_offset: int, leader_epoch: int
+) -> AppendPlan:
+    """The second half: what was examined, stamped for `next_offset`; cheap."""
+    place = _Place(
+        rules=examined.rules,
+        now_ms=now_ms,
+        next_offset=next_offset,
+        leader_epoch=leader_epoch,
+        origin=Origin.CLIENT,
+        opening=_NOTHING_TO_OPEN,
+    )
+    return _stamp_in_place(examined.view, examined.entries, place)
+
+
+def _examine(view: memoryview, place: _Place, produce_version: int | None) -> Examined:
+    """Steps 1 to 5, but for the stamps. Raises AppendRejected."""
+    try:
+        entries, end = _split(view, place, produce_version)
+        if not entries:
+            return Examined(view[:0], (), place.rules)
+        return _examine_entries(view[:end], entries, place)
+    except UnsupportedCompression as error:
+        raise UnsupportedCompressionType(str(error)) from error
+    except InvalidRecords as error:
+        raise InvalidRecord(str(error)) from error
+    except DecompressionLimitExceeded as error:
+        raise MessageTooLarge(str(error)) from error
+    except RecordsError as error:
+        raise CorruptBatch(str(error)) from error
+
+
+# --- steps 1 to 3: entries ----------------------------------------------------------------------
+
+
+def _split(
+    view: memoryview, place: _Place, produce_version: int | None
+) -> tuple[list[IncomingEntry], int]:
+    """(the entries, the position behind them) after steps 1 and 2."""
+    headers, end, stop = entry_loops.check_entries(view, 0, len(view), None, None)
+    is_corrupt = stop == entry_loops.STOP_CORRUPT or _begins_too_small(view, end)
+    if produce_version is not None and produce_version >= _FIRST_VERSION_OF_MAGIC_2:
+        _check_request_rules(headers, is_corrupt, produce_version)
+    entries: list[IncomingEntry] = []
+    for header in headers:
+        position, size, magic, base_offset = header[:4]
+        if magic == MAGIC_V2 and place.origin is Origin.CLIENT and base_offset != 0:
+            raise InvalidRecord(f"a batch from a client starts at offset {base_offset}, not 0")
+        _check_size(size, place.rules)
+        entry: IncomingEntry = (
+            BatchEntry(view, position) if magic == MAGIC_V2 else MessageEntry(view, position)
+        )
+        if not entry.view.crc_ok():
+            raise CorruptBatch(f"the checksum of the entry at byte {position} is wrong")
+        entries.append(entry)
+    if is_corrupt:
+        raise CorruptBatch(f"no batch or message can start like the bytes at position {end}")
+    return entries, end
+
+
+def _begins_too_small(view: memoryview, position: int) -> bool:
+    """Whether what is left begins with a size that no entry can have, whatever is missing of it."""
+    if len(view) - position < LOG_OVERHEAD:
+        return False
+    size = view[position + SIZE_AT : position + LOG_OVERHEAD]
+    return int.from_bytes(size, "big", signed=True) < V0_MIN_SIZE
+
+
+def _check_request_rules(
+    headers: Sequence[tuple[int, ...]], is_corrupt: bool, produce_version: int
+) -> None:
+    """Refuse what a Produce request of version 3 and up may not carry."""
+    if not headers:
+        if is_corrupt:
+            raise CorruptBatch("no batch can start like the bytes of this request")
+        raise InvalidRecord(f"Produce v{produce_version} needs one record batch, found none")
+    magic, attributes = headers[0][2], headers[0][6]
+    if magic != MAGIC_V2:
+        raise InvalidRecord(f"Produce v{produce_version} carries magic 2 only, found {magic}")
+    if produce_version < _FIRST_VERSION_OF_ZSTD and attributes & 7 == Codec.ZSTD:
+        raise UnsupportedCompressionType(
+            f"zstd needs Produce v7, the request is v{produce_version}"
+        )
+    if is_corrupt:
+        raise CorruptBatch("what follows the record batch is none")
+    if len(headers) > 1:
+        raise InvalidRecord(
+            f"Produce v{produce_version} needs one record batch, found {len(headers)}"
+        )
+
+
+def _check_size(size: int, rules: AppendRules) -> None:
+    """Refuse an entry larger than the topic takes."""
+    if size > rules.max_message_bytes:
+        raise MessageTooLarge(
+            f"a batch of {size} bytes exceeds max.message.bytes = {rules.max_message_bytes}"
+        )
+
+
+def _check_entry_rules(entries: Sequence[IncomingEntry], source: Codec, place: _Place) -> None:
+    """Step 3: what the headers alone can break."""
+    first = entries[0]
+    if len(entries) > 1 and (first.magic == MAGIC_V2 or source != Codec.NONE):
+        raise InvalidRecord(f"a compressed or magic 2 append is one batch, found {len(entries)}")
+    for entry in entries:
+        if entry.magic != first.magic:
+            raise InvalidRecord(f"magic {entry.magic} follows magic {first.magic} in one append")
+        if isinstance(entry, BatchEntry):
+            if place.origin is Origin.CLIENT:
+                append_entries.check_client_batch(entry.view)
+            if place.rules.target_magic < MAGIC_V2 and (
+                entry.view.is_transactional or entry.view.has_producer_id
+            ):
+                raise UnsupportedForMessageFormat(
+                    f"a log of magic {place.rules.target_magic} cannot hold idempotent records"
+                )
+
+
+# --- steps 4 and 5: records, and the way they are stored ----------------------------------------
+
+
+def _examine_entries(view: memoryview, entries: Sequence[IncomingEntry], place: _Place) -> Examined:
+    """Examine the records, choose the way, build."""
+    rules = place.rules
+    source = next((entry.view.codec for entry in reversed(entries) if entry.view.codec), Codec.NONE)
+    target = source if rules.codec is None else rules.codec
+    if entries[0].is_control and source == Codec.NONE:
+        target = Codec.NONE
+    if target == Codec.ZSTD and rules.target_magic < MAGIC_V2:
+        raise UnsupportedCompressionType(f"zstd does not exist in magic {rules.target_magic}")
+    _check_entry_rules(entries, source, place)
+    window = rules.window(place.now_ms)
+    in_place = source == target
+    if not in_place:
+        place.opening.write_anew(len(view))
+    clear_bytes = 0
+    for entry in entries:
+        clear_bytes += entry.examine(window, rules.decompressed_bytes_max, place.opening)
+        in_place = in_place and entry.fits_in_place(rules.target_magic)
+    if in_place:
+        _check_total(len(view), rules)
+        return Examined(view, entries, rules)
+    place.opening.write_anew(clear_bytes)
+    first = entries[0]
+    if isinstance(first, BatchEntry) and first.fits_in_place(rules.target_magic):
+        built = first.recompress(target, rules.compression_level)
+    else:
+        built = _rebuild(entries, target, place)
+    view = memoryview(bytearray(built))
+    stored = append_entries.read_back(
+        view,
+        sum(entry.records_count for entry in entries),
+        min(entry.min_timestamp for entry in entries),
+    )
+    for entry in stored:
+        _check_size(entry.view.size, rules)
+    _check_total(len(view), rules)
+    return Examined(view, stored, rules)
+
+
+def _check_total(size: int, rules: AppendRules) -> None:
+    """Refuse an append that no segment could hold."""
+    if size > rules.segment_bytes:
+        raise RecordListTooLarge(
+            f"an append of {size} bytes exceeds segment.bytes = {rules.segment_bytes}"
+        )
+
+
+def _stamp_in_place(
+    view: memoryview, entries: Sequence[IncomingEntry], place: _Place
+) -> AppendPlan:
+    """Give offsets, epoch and timestamps to entries that keep their bytes otherwise.
+
+    Without any there is nothing to write: an empty set is a success that uses no offset.
+    """
+    if not entries:
+        return AppendPlan(view, (), NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0, INT64_MAX)
+    rules = place.rules
+    offset = place.next_offset
+    append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
+    batches = []
+    max_timestamp, min_timestamp = NO_TIMESTAMP, INT64_MAX
+    for entry in entries:
+        entry.stamp(offset, place.leader_epoch, rules.timestamp_type, append_time)
+        batches.append(_planned(entry, offset))
+        max_timestamp = max(max_timestamp, entry.stamped_timestamp)
+        min_timestamp = min(min_timestamp, entry.stamped_minimum)
+        offset += entry.records_count
+    assert offset > place.next_offset, "an entry has records"
+    return AppendPlan(
+        view,
+        tuple(batches),
+        place.next_offset,
+        offset - 1,
+        max_timestamp,
+        append_time,
+        offset - place.next_offset,
+        min_timestamp,
+    )
+
+
+def _planned(entry: IncomingEntry, offset: int) -> PlannedBatch:
+    """The plan's line for a stamped entry whose first record has `offset`."""
+    last_offset = offset + entry.records_count - 1
+    if isinstance(entry, BatchEntry):
+        batch = entry.view
+        return PlannedBatch(
+            batch.position, batch.size, offset, last_offset, entry.stamped_timestamp,
+            batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence,
+            batch.is_transactional, batch.is_control, entry.records_count,
+        )  # fmt: skip
+    return PlannedBatch(
+        entry.view.position, entry.view.size, offset, last_offset, entry.stamped_timestamp,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_SEQUENCE,
+        False, False, entry.records_count,
+    )  # fmt: skip
+
+
+def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> bytes:
+    """Every record decoded and written anew: one batch, or a message set of an older magic."""
+    rules = place.rules
+    append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
+    count = sum(entry.records_count for entry in entries)
+    if count > REBUILT_RECORDS_MAX:
+        raise MessageTooLarge(
+            f"{count} records would have to be written anew, at most {REBUILT_RECORDS_MAX} are; "
+            "send fewer in a batch"
+        )
+    records: list[Record] = []
+    for entry in entries:
+        records += entry.decode(rules.decompressed_bytes_max)
+    append_entries.refuse_negative_timestamps(records)
+    # Offsets are made anew: the producer's inner ones may be what could not be kept.
+    records = [record._replace(offset=place.next_offset + i) for i, record in enumerate(records)]
+    if rules.target_magic == MAGIC_V2:
+        return build_batch(
+            records,
+            base_offset=place.next_offset,
+            codec=target,
+            level=rules.compression_level,
+            timestamp_type=rules.timestamp_type,
+            append_timestamp=append_time,
+            leader_epoch=place.leader_epoch,
+            **append_entries.producer_fields(entries[0]),
+        )
+    return build_message_set(
+        records,
+        rules.target_magic,
+        target,
+        level=rules.compression_level,
+        timestamp_type=rules.timestamp_type,
+        append_timestamp=append_time,
+    )

@@ -1,0 +1,257 @@
+"""Taking a log out of quarantine: the operator accepts that what is damaged is lost.
+
+A log whose synced bytes are no longer what was written opens read-only up to the damage and stays
+so (`storage.recovery.recovery`), because what to give up is not the broker's decision. Here the
+operator has decided. What is lost is made as small as it can be: the damaged bytes up to the next
+sound batch are taken out, everything after them stays, at its offsets. In the place of the lost
+records goes a batch without records that covers their offsets, so that the log has no hole and
+consumers step over it.
+
+| found                                    | done                                               |
+|------------------------------------------|----------------------------------------------------|
+| damage, and a sound batch behind it      | the stretch between is replaced by an empty batch  |
+| damage up to the end of a closed segment | an empty batch up to the next segment              |
+| damage up to the end of the log          | an empty batch up to where the log had ended       |
+| a gap between two segments               | an empty batch at the end of the first             |
+| a log that ends below where it had ended | an empty batch up to there                         |
+| a log whose first segments are gone      | it starts at the first one that is there           |
+| a log without any segment                | it starts, empty, where it had ended               |
+
+No offset is given out a second time: the log ends after everything that the manifest, the
+checkpoints and the producer snapshots know to have been given out.
+
+The damaged bytes are kept beside the log as `<base>.log.damaged-<position>`, for whoever can read
+more in them. The broker must not be running; the data directory's lock sees to that. Interrupted,
+it can be run again.
+
+Source: ours. Read next: `storage.recovery.recovery`.
+"""
+
+import errno
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.records.builder import build_empty_batch
+from protocol.records.layout import (
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    NO_OFFSET,
+)
+from protocol.records.scan import scan_checked
+from storage.directory.claim import LOCK_FILE
+from storage.disk.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    CorruptCheckpoint,
+    read_offsets,
+)
+from storage.disk.file_names import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    parse_segment_file_name,
+    partition_directory_name,
+    segment_file_path,
+)
+from storage.disk.files import Files
+from storage.errors import DataDirLocked
+from storage.segment.manifest import Manifest
+
+DAMAGED_SUFFIX: Final = ".damaged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRange:
+    """Offsets `[first_offset, next_offset)` that are gone; `kept_as` has their bytes, if any."""
+
+    first_offset: int
+    next_offset: int
+    kept_as: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class LossReport:
+    """What was given up in one partition, and where its log ends now."""
+
+    lost: list[LostRange] = field(default_factory=list)
+    log_end_offset: int = 0
+
+
+def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> LossReport:
+    """Make the log of one partition whole without what is damaged or gone.
+
+    Raises:
+        DataDirLocked: a broker has the directory open.
+        FileNotFoundError: there is no such partition.
+        OSError: something could not be read or written.
+    """
+    try:
+        lock = files.lock(f"{data_dir}/{LOCK_FILE}")
+    except BlockingIOError:
+        raise DataDirLocked(
+            "a broker is using the data directory", path=data_dir, cure="stop it first"
+        ) from None
+    try:
+        directory = f"{data_dir}/{partition_directory_name(topic, partition)}"
+        stored = [
+            _stored_offset(data_dir, name, (topic, partition), files)
+            for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
+        ]
+        if not files.exists(directory):
+            if max(stored) == NO_OFFSET:
+                raise FileNotFoundError(errno.ENOENT, "there is no such partition", directory)
+            files.make_directory(directory)
+            files.sync_directory(data_dir)
+        return _Repair(directory, files, end=max(stored), start=stored[-1]).run()
+    finally:
+        lock.release()
+
+
+class _Repair:
+    """One run over one partition directory; `end` and `start` are those of the checkpoints."""
+
+    def __init__(self, directory: str, files: Files, *, end: int, start: int) -> None:
+        self._directory = directory
+        self._files = files
+        self._manifest = manifest = Manifest(directory, files)
+        self._report = LossReport()
+        parsed = [
+            name
+            for name in map(parse_segment_file_name, files.list_directory(directory))
+            if name is not None and not name.stage
+        ]
+        self._bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
+        snapshots = (name.base_offset for name in parsed if name.kind == SNAPSHOT_SUFFIX)
+        ends = (facts.next_offset for facts in manifest.facts.values())
+        # An offset that any of these knows was given out: it is not given out again.
+        self._end = max(
+            (end, manifest.durable_offset, manifest.log_start_offset, 0, *ends, *snapshots)
+        )
+        self._start = max(start, manifest.log_start_offset)
+
+    def run(self) -> LossReport:
+        following = [*self._bases[1:], None]
+        for base, next_base in zip(self._bases, following, strict=False):
+            self._report.log_end_offset = self._mend(base, next_base)
+        self._move_start()
+        gone = self._manifest.facts.keys() - set(self._bases)
+        if self._report.lost and gone:
+            self._manifest.forget(gone)
+            self._manifest.rewrite()
+        return self._report
+
+    def _move_start(self) -> None:
+        """The log begins where its first segment does, or, without any, where it had ended."""
+        first = self._bases[0] if self._bases else self._end
+        start = self._start
+        if start == NO_OFFSET:
+            start = min(self._manifest.facts, default=self._bases[0] if self._bases else 0)
+        if not self._bases:
+            self._report.log_end_offset = first
+        if start >= first:
+            return
+        self._report.lost.insert(0, LostRange(first_offset=start, next_offset=first, kept_as=None))
+        self._manifest.remember_lost(start)
+        self._manifest.log_start_offset = first
+        self._manifest.rewrite()
+
+    def _mend(self, base: int, following: int | None) -> int:
+        """Make one segment sound up to the next one's base; its end."""
+        path = segment_file_path(self._directory, base, LOG_SUFFIX)
+        data = self._files.read_all(path)
+        sound: list[bytes] = []
+        next_offset, position, is_changed = base, 0, False
+        while True:
+            sound_end, next_offset = _sound_end(data, position, next_offset, following)
+            sound.append(data[position:sound_end])
+            resume, resume_offset = _next_sound(data, sound_end, next_offset, following)
+            if resume_offset is None:
+                # The end of a log is bridged as well: the offsets were given out.
+                resume_offset = self._end if following is None else following
+            damaged = data[sound_end:resume]
+            if resume_offset > next_offset:
+                self._note(base, sound_end, damaged, next_offset, resume_offset)
+                sound.append(build_empty_batch(next_offset, resume_offset))
+                is_changed, next_offset = True, resume_offset
+            elif damaged:
+                self._note(base, sound_end, damaged, next_offset, next_offset)
+                is_changed = True
+            position = resume
+            if position >= len(data):
+                break
+        if is_changed:
+            self._replace(base, path, b"".join(sound))
+        return next_offset
+
+    def _note(self, base: int, position: int, damaged: bytes, first: int, following: int) -> None:
+        kept_as = None
+        if damaged:
+            kept_as = segment_file_path(self._directory, base, LOG_SUFFIX)
+            kept_as += f"{DAMAGED_SUFFIX}-{position}"
+            self._files.replace_atomically(kept_as, damaged)
+        self._report.lost.append(
+            LostRange(first_offset=first, next_offset=following, kept_as=kept_as)
+        )
+        self._manifest.remember_lost(first)
+
+    def _replace(self, base: int, path: str, content: bytes) -> None:
+        """The indexes go first: none may stay that speaks of other bytes."""
+        self._manifest.forget([base])
+        self._manifest.rewrite()
+        for suffix in INDEX_SUFFIXES:
+            index = segment_file_path(self._directory, base, suffix)
+            if self._files.exists(index):
+                self._files.unlink(index)
+        self._files.sync_directory(self._directory)
+        self._files.replace_atomically(path, content)
+
+
+def _sound_end(data: bytes, start: int, next_offset: int, following: int | None) -> tuple[int, int]:
+    """Where the batches from `start` on stop being whole, right and in order; the offset there.
+
+    No checksum covers a batch's base offset: one that does not follow is as damaged as any.
+    """
+    checked = scan_checked(data, start)
+    for entry in checked.entries:
+        if entry.last_offset < next_offset or _is_beyond(entry.last_offset, following):
+            return entry.position, next_offset
+        next_offset = entry.next_offset
+    return checked.end_position, next_offset
+
+
+def _is_beyond(last_offset: int, following: int | None) -> bool:
+    return following is not None and last_offset >= following
+
+
+def _next_sound(
+    data: bytes, start: int, next_offset: int, following: int | None
+) -> tuple[int, int | None]:
+    """Where the next sound batch behind damage begins, and its first offset; the end if none.
+
+    Only batches of magic 2 are looked for: a false find among older ones could not be ruled out.
+    """
+    at = data.find(bytes([MAGIC_V2]), start + MAGIC_AT + 1)
+    while at >= 0:
+        position = at - MAGIC_AT
+        size = int.from_bytes(data[position + 8 : position + LOG_OVERHEAD], "big") + LOG_OVERHEAD
+        base_offset = int.from_bytes(data[position : position + 8], "big")
+        if base_offset >= next_offset and position + size <= len(data):
+            checked = scan_checked(data, position, position + size)
+            if (
+                checked.entries
+                and checked.end_position == position + size
+                and not _is_beyond(checked.entries[-1].last_offset, following)
+            ):
+                return position, base_offset
+        at = data.find(bytes([MAGIC_V2]), at + 1)
+    return len(data), None
+
+
+def _stored_offset(data_dir: str, name: str, key: tuple[str, int], files: Files) -> int:
+    try:
+        return read_offsets(data_dir, name, files).get(key, NO_OFFSET)
+    except CorruptCheckpoint:
+        # Taken for empty by the next start as well.
+        return NO_OFFSET

@@ -1,0 +1,169 @@
+"""The audit of a side file (`.density`): would a lookup that starts from it find the right one?
+
+Owns the judgement of its entries against the running maxima of a log, for `storage.audit.partition`
+and `tidelog dump-segment`. It shares no code with `storage.segment.density`, because a mistake made
+twice alike would not show. Coarser than necessary is no fault; these are:
+
+| variant              | each entry (t, o)                                                         |
+|----------------------|---------------------------------------------------------------------------|
+| `interval`, `minute` | t rises; no batch that ends before o has a timestamp of t or later        |
+| `minute-map`         | t is the start of a minute, listed once; when it is the newest so far, no |
+|                      | batch before o is of a minute behind the newest before; the newest minute |
+|                      | of all is listed                                                          |
+
+A file without seal, or whose seal names another log, is not believed by the engine: legal, and a
+warning only. Everything else that is wrong is damage. Read next: `storage.audit.partition`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.records.checksums import crc32c
+from protocol.records.layout import NO_TIMESTAMP
+from storage.audit.findings import SegmentSummary
+
+MS_PER_MINUTE: Final = 60_000
+MINUTE_MAP: Final = "minute-map"
+VARIANT_NAMES: Final = {1: "interval", 2: "minute", 3: MINUTE_MAP}
+
+_HEADER: Final = Struct(">4sbbhqq")
+_ENTRY: Final = Struct(">qi")
+_SEAL: Final = Struct(">4sIqqqI")
+_CHECKSUM: Final = Struct(">I")
+_ENTRIES_AT: Final = _HEADER.size + _CHECKSUM.size
+_SEAL_SIZE: Final = _SEAL.size + _CHECKSUM.size
+
+
+class Problem(NamedTuple):
+    """What is wrong with a side file; `is_legal` when it is only not to be believed."""
+
+    position: int
+    expected: str
+    found: str
+    is_legal: bool = False
+
+
+class JudgedEntry(NamedTuple):
+    """An entry with its absolute offset, and what is wrong with it, or None."""
+
+    timestamp: int
+    offset: int
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideFile:
+    """What the bytes say. `covered` is (log size, next offset, largest timestamp), or None."""
+
+    variant: str
+    interval_ms: int
+    carried_ms: int
+    entries: Sequence[tuple[int, int]]
+    covered: tuple[int, int, int] | None
+
+
+def read_side_file(content: bytes) -> SideFile | Problem:
+    """The content of a file, or why there is no reading it."""
+    if len(content) < _ENTRIES_AT:
+        return Problem(0, f"a header of {_ENTRIES_AT} bytes", f"{len(content)} bytes")
+    magic, version, number, _, interval_ms, carried_ms = _HEADER.unpack_from(content)
+    if magic != b"TLDX" or version != 1 or number not in VARIANT_NAMES:
+        return Problem(0, "a header", f"{magic!r}, version {version}, variant {number}")
+    if not _is_summed(content[:_ENTRIES_AT]):
+        return Problem(0, "a header with the right checksum", "another checksum")
+    body, seal = content[_ENTRIES_AT:], content[_ENTRIES_AT:][-_SEAL_SIZE:]
+    covered = None
+    if len(seal) == _SEAL_SIZE and seal.startswith(b"TLDS"):
+        body = body[:-_SEAL_SIZE]
+        end = _ENTRIES_AT + len(body)
+        _, count, size, next_offset, newest, crc = _SEAL.unpack_from(seal)
+        if not _is_summed(seal):
+            return Problem(end, "a seal with the right checksum", "another checksum")
+        if count * _ENTRY.size != len(body) or crc != crc32c(content[:end]):
+            return Problem(end, "the entries that were sealed", "others, by their checksum")
+        covered = (size, next_offset, newest)
+    whole = len(body) - len(body) % _ENTRY.size
+    return SideFile(
+        variant=VARIANT_NAMES[number],
+        interval_ms=interval_ms,
+        carried_ms=carried_ms,
+        entries=[(time, relative) for time, relative in _ENTRY.iter_unpack(body[:whole])],
+        covered=covered,
+    )
+
+
+def audit_side_file(content: bytes, segment: SegmentSummary) -> Iterator[Problem]:
+    """What is wrong with the side file of a segment that was walked over."""
+    side = read_side_file(content)
+    if isinstance(side, Problem):
+        yield side
+        return
+    log = (segment.size, segment.next_offset, segment.max_timestamp)
+    if side.covered != log:
+        found = "no seal" if side.covered is None else f"a seal of {side.covered}"
+        yield Problem(len(content), f"a seal of {log}", found, is_legal=True)
+        return
+    judged = judge_entries(side, segment.base_offset, segment.maxima.items())
+    for slot, entry in enumerate(judged):
+        if entry.problem is not None:
+            yield Problem(
+                _ENTRIES_AT + slot * _ENTRY.size, "an entry to start a lookup from", entry.problem
+            )
+    if side.variant == MINUTE_MAP:
+        newest = max((time for time, _ in side.entries), default=-MS_PER_MINUTE)
+        if segment.max_timestamp >= newest + MS_PER_MINUTE:
+            yield Problem(len(content), f"the minute of {segment.max_timestamp}", "none such")
+
+
+def judge_entries(
+    side: SideFile, base_offset: int, maxima: Iterable[tuple[int, int]]
+) -> Iterator[JudgedEntry]:
+    """The entries, each with what is wrong with it.
+
+    `maxima` are (last offset of a batch, largest timestamp up to there) of the log, in order;
+    batches that raise nothing may be left out.
+    """
+    judge = _judge_minute if side.variant == MINUTE_MAP else _judge_rising
+    upcoming = iter(maxima)
+    following = next(upcoming, None)
+    newest_before = peak = NO_TIMESTAMP
+    last_offset = base_offset
+    seen: set[int] = set()
+    for timestamp, relative in side.entries:
+        offset = base_offset + relative
+        while following is not None and following[0] < offset:
+            newest_before = following[1]
+            following = next(upcoming, None)
+        problem = judge(timestamp, peak, newest_before)
+        if timestamp in seen:
+            problem = f"{timestamp} is there twice"
+        if offset < last_offset:
+            problem = f"offset {offset} comes after {last_offset}"
+        yield JudgedEntry(timestamp, offset, problem)
+        seen.add(timestamp)
+        peak, last_offset = max(peak, timestamp), offset
+
+
+def _judge_rising(timestamp: int, peak: int, newest_before: int) -> str | None:
+    if timestamp <= peak:
+        return f"timestamp {timestamp} is not above {peak} before it"
+    if newest_before >= timestamp:
+        return f"timestamp {timestamp}, but a batch before its offset has {newest_before}"
+    return None
+
+
+def _judge_minute(minute: int, peak: int, newest_before: int) -> str | None:
+    if minute < 0 or minute % MS_PER_MINUTE:
+        return f"{minute} is not the start of a minute"
+    is_peak = minute > peak
+    if is_peak and newest_before >= (peak + MS_PER_MINUTE if peak >= 0 else 0):
+        return f"a batch before its offset has {newest_before}, whose minute was not listed"
+    return None
+
+
+def _is_summed(part: bytes) -> bool:
+    """Whether the last four bytes are the CRC-32C of those before."""
+    (crc,) = _CHECKSUM.unpack_from(part, len(part) - _CHECKSUM.size)
+    return bool(crc == crc32c(part[: -_CHECKSUM.size]))

@@ -1,0 +1,73 @@
+"""What an audit tells: findings, and summaries of what it walked over.
+
+Read next: `storage.audit.partition`, which makes them.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from protocol.records.layout import INT64_MAX, NO_OFFSET, NO_TIMESTAMP
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    """Something is wrong that a start does not repair, or that must not be there."""
+
+    WARNING = "warning"
+    """Something that the next start repairs, or that is legal but unusual."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is not as it should be. `position` is a byte in the file, -1 if none."""
+
+    severity: Severity
+    rule: str
+    path: str
+    position: int = -1
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        """One line for people."""
+        where = self.path if self.position < 0 else f"{self.path} at byte {self.position}"
+        return (
+            f"{self.severity.value} {self.rule} {where}: expected {self.expected}, "
+            f"found {self.found}"
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class LogSummary:
+    """What the walk over a log found, for the audit of the files that speak about it."""
+
+    first_base_offset: int = 0
+    log_start_offset: int = NO_OFFSET
+    log_end_offset: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentSummary:
+    """What the walk over one segment found."""
+
+    base_offset: int
+    size: int = 0
+    next_offset: int = 0
+    max_timestamp: int = NO_TIMESTAMP
+    # of all records, or INT64_MAX; known of a deep audit only, as is their number
+    min_timestamp: int = INT64_MAX
+    data_max_timestamp: int = NO_TIMESTAMP
+    records: int = 0
+    batches: int = 0
+    # last offset -> position, for the offset index
+    positions: dict[int, int] = field(default_factory=dict)
+    # last offset -> running maximum, where a batch raised it; for the time index
+    maxima: dict[int, int] = field(default_factory=dict)
+    # what the transaction index must hold
+    aborted: list[tuple[int, int, int, int]] = field(default_factory=list)

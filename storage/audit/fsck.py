@@ -1,0 +1,230 @@
+"""The audit of a data directory at rest: is everything in it true, and does it agree?
+
+Owns the rules about the directory as a whole; `storage.audit.partition` has those about one log.
+
+| rule | about                                                                                 |
+|------|---------------------------------------------------------------------------------------|
+| D7   | identity, journal and checkpoints can be read; no checkpoint is ahead of its log      |
+| D8   | no leftovers of unfinished work; every partition of the journal has its directory     |
+| D9   | files are readable by their owner only (asked of a real file system, not a simulated) |
+
+It reads only, takes no lock and needs none on a stopped directory; on one in use it reports what is
+being written at that moment. After a clean stop every rule is strict; after a crash, what the next
+start repairs is a warning. Nothing here raises for what the files contain.
+
+Source: the rules are ours. Read next: `storage.audit.partition`, docs/crash-safety.md.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.records.layout import NO_OFFSET
+from storage.audit.findings import Finding, LogSummary, Severity
+from storage.audit.partition import PartitionAudit
+from storage.directory.claim import Survey, survey
+from storage.directory.metadata_journal import (
+    JOURNAL_FILE,
+    TopicMetadata,
+    damage_position,
+    read_topics,
+)
+from storage.disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    CorruptCheckpoint,
+    parse_meta_properties,
+    read_offsets,
+)
+from storage.disk.file_names import partition_directory_name
+from storage.disk.files import DIRECTORY_MODE, FILE_MODE, TEMPORARY_SUFFIX, Files, RealFiles
+
+__all__ = ["AuditReport", "Finding", "Severity", "audit", "audit_directory"]
+
+_OTHERS: Final = 0o077
+_COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+Progress = Callable[[int, int], None]
+"""Called with the number of partitions looked at so far and in all."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditReport:
+    """What an audit found; `logs` has a summary for each partition."""
+
+    path: str
+    stopped_cleanly: bool
+    findings: list[Finding] = field(default_factory=list)
+    logs: dict[tuple[str, int], LogSummary] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> int:
+        """How many findings are errors."""
+        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def add(self, rule: str, path: str, expected: str, found: str, *, repaired: bool) -> None:
+        """Add a finding; one that the next start repairs is a warning after a crash."""
+        severity = Severity.WARNING if repaired and not self.stopped_cleanly else Severity.ERROR
+        self._add(severity, rule, path, expected, found)
+
+    def warn(self, rule: str, path: str, expected: str, found: str) -> None:
+        """Add a finding that is harmless after a clean stop too."""
+        self._add(Severity.WARNING, rule, path, expected, found)
+
+    def _add(self, severity: Severity, rule: str, path: str, expected: str, found: str) -> None:
+        self.findings.append(
+            Finding(severity=severity, rule=rule, path=path, expected=expected, found=found)
+        )
+
+
+def audit(path: str, files: Files) -> list[Finding]:
+    """Everything wrong with the data directory at `path`; empty when nothing is."""
+    return audit_directory(path, files).findings
+
+
+def audit_directory(
+    path: str,
+    files: Files,
+    *,
+    deep: bool = True,
+    compacted: Iterable[str] = _COMPACTED_TOPICS,
+    progress: Progress | None = None,
+) -> AuditReport:
+    """As `audit`, with what was looked at.
+
+    `deep` decodes every record, which takes most of the time. `compacted` are topics in which
+    offsets may be missing, beside those that the journal knows to be compacted.
+
+    Raises:
+        OSError: a file could not be read at all.
+    """
+    path = os.path.abspath(path)
+    clean = files.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
+    report = AuditReport(path=path, stopped_cleanly=clean)
+    _check_identity(report, files)
+    topics = _check_journal(report, files)
+    found = survey(path, files)
+    _check_directories(report, found, topics)
+    gaps = {*compacted, *(name for name, topic in topics.items() if _is_compacted(topic))}
+    recovery_points = _recovery_points(path, files)
+    for number, key in enumerate(sorted(found.partitions), start=1):
+        directory = f"{path}/{partition_directory_name(*key)}"
+        one = PartitionAudit(
+            directory,
+            files,
+            stopped_cleanly=clean,
+            recovery_point=recovery_points.get(key, 0),
+            is_compacted=key[0] in gaps,
+            deep=deep,
+        )
+        one.run()
+        report.findings += one.findings
+        report.logs[key] = one.summary
+        if progress is not None:
+            progress(number, len(found.partitions))
+    _check_checkpoints(report, files)
+    if isinstance(files, RealFiles):
+        _check_modes(report)
+    return report
+
+
+def _recovery_points(path: str, files: Files) -> dict[tuple[str, int], int]:
+    """Those of the checkpoint; a start takes a corrupt one for empty."""
+    try:
+        return dict(read_offsets(path, RECOVERY_POINT_FILE, files))
+    except CorruptCheckpoint:
+        return {}
+
+
+def _is_compacted(topic: TopicMetadata) -> bool:
+    return "compact" in topic.overrides.get("cleanup.policy", "")
+
+
+def _check_identity(report: AuditReport, files: Files) -> None:
+    path = f"{report.path}/{META_PROPERTIES_FILE}"
+    try:
+        parse_meta_properties(files.read_all(path))
+    except FileNotFoundError:
+        report.add("D7", path, "the identity of the directory", "no such file", repaired=False)
+    except CorruptCheckpoint as error:
+        report.add("D7", path, "the identity of the directory", str(error), repaired=False)
+
+
+def _check_journal(report: AuditReport, files: Files) -> dict[str, TopicMetadata]:
+    """The topics that the journal knows; none in a directory of Apache Kafka."""
+    path = f"{report.path}/{JOURNAL_FILE}"
+    if not files.exists(path):
+        return {}
+    content = files.read_all(path)
+    position = damage_position(content)
+    if position is not None:
+        found = f"a bad line at byte {position}"
+        report.add("D7", path, "good lines up to a torn tail", found, repaired=False)
+    elif not content.endswith(b"\n"):
+        report.add("D7", path, "whole lines", "a torn tail", repaired=True)
+    return read_topics(content)
+
+
+def _check_directories(
+    report: AuditReport, found: Survey, topics: dict[str, TopicMetadata]
+) -> None:
+    expected = {
+        (name, partition): topic.topic_id
+        for name, topic in topics.items()
+        for partition in range(topic.partitions)
+    }
+    for key in sorted(expected.keys() - found.partitions.keys()):
+        path = f"{report.path}/{partition_directory_name(*key)}"
+        report.add("D8", path, "the directory of a partition", "none", repaired=True)
+    for key, topic_id in sorted(found.partitions.items()):
+        path = f"{report.path}/{partition_directory_name(*key)}"
+        if topics and key not in expected:
+            report.add("D8", path, "a partition of the journal", "a stray", repaired=True)
+        elif key in expected and topic_id is None:
+            # Never synced, because the journal has it: a start writes it again.
+            path = f"{path}/{PARTITION_METADATA_FILE}"
+            report.warn("D8", path, "the topic's id", "none, or a broken one")
+        elif key in expected and topic_id != expected[key]:
+            report.add("D8", path, "the topic's id", "that of another topic", repaired=True)
+
+
+def _check_checkpoints(report: AuditReport, files: Files) -> None:
+    for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
+        path = f"{report.path}/{name}"
+        if files.exists(path + TEMPORARY_SUFFIX):
+            report.add("D8", path + TEMPORARY_SUFFIX, "no leftover", "one", repaired=True)
+        try:
+            offsets = read_offsets(report.path, name, files)
+        except CorruptCheckpoint as error:
+            report.add("D7", path, "a checkpoint", str(error), repaired=False)
+            continue
+        for key, offset in sorted(offsets.items()):
+            log = report.logs.get(key)
+            if log is not None and offset > log.log_end_offset:
+                expected = f"{key[0]}-{key[1]} up to its end {log.log_end_offset}"
+                # Under flush.policy=os the high watermark runs ahead of what a crash leaves.
+                is_hint = name == HIGH_WATERMARK_FILE
+                report.add("D7", path, expected, str(offset), repaired=is_hint)
+            if log is not None and name == LOG_START_FILE:
+                log.log_start_offset = max(log.log_start_offset, offset)
+    for key, log in sorted(report.logs.items()):
+        start = log.first_base_offset if log.log_start_offset == NO_OFFSET else log.log_start_offset
+        if not log.first_base_offset <= start <= log.log_end_offset:
+            path = f"{report.path}/{partition_directory_name(*key)}"
+            expected = f"a log start in [{log.first_base_offset}, {log.log_end_offset}]"
+            report.add("D1", path, expected, str(start), repaired=False)
+
+
+def _check_modes(report: AuditReport) -> None:
+    for directory, _, names in os.walk(report.path):
+        for path in (directory, *(f"{directory}/{name}" for name in names)):
+            mode = stat.S_IMODE(os.lstat(path).st_mode)
+            if mode & _OTHERS:
+                allowed = DIRECTORY_MODE if path == directory else FILE_MODE
+                report.warn("D9", path, f"mode {allowed:04o}", f"{mode:04o}")

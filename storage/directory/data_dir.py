@@ -1,0 +1,500 @@
+"""The data directory: every topic, partition and setting that this broker keeps.
+
+Owns the directory from its lock to its clean-stop marker: the identity, the metadata journal, one
+directory per partition with its log, the checkpoints. It refuses to know requests, clocks and
+threads: the time is a parameter, and whoever syncs logs in other threads must have stopped before
+`close`.
+
+Each change has one moment at which it has happened: a line of the journal that is on the medium.
+What a crash leaves around that moment is put right by the next `open`:
+
+| change         | before it | the moment            | after it, or by the next open    |
+|----------------|-----------|-----------------------|----------------------------------|
+| create topic   |           | line *topic*          | directories made, names synced   |
+| add partitions |           | line *topic* with more| directories made, names synced   |
+| delete topic   |           | line *topic, deleted* | directories renamed, topic gone  |
+| set overrides  | checked   | line *topic*          | logs told                        |
+
+So a directory that the journal misses was never part of a finished change, or is a stranger: it is
+renamed ``-stray``, never served and never deleted. A directory that the journal expects and that
+is gone is made again, because a crash right after the moment looks the same, unless offsets are
+known to have been in it. What is wrong with one directory quarantines one partition.
+A data directory of Apache Kafka has no journal yet; its topics are adopted by their directories.
+
+Order of a start: lock, identity, marker taken, journal, checkpoints, logs. Order of a clean stop:
+logs closed (synced, with producer snapshot and indexes), checkpoints, marker last, lock.
+
+Source: Kafka ``LogManager``; the journal is ours (docs/adr/0007). Read next: `storage.log.log`,
+`storage.directory.metadata_journal`, docs/crash-safety.md.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from config import BrokerConfig, ConfigErrors, TopicConfig, topic_config, with_dynamic
+from storage.directory import claim as data_dir_start
+from storage.directory.claim import Claim, RandomBytes, Survey
+from storage.directory.close_logs import RunAll, close_logs, run_in_order
+from storage.directory.metadata_journal import MetadataJournal, TopicMetadata
+from storage.directory.offset_checkpoints import Hints, OffsetCheckpoints
+from storage.directory.partition_directories import PartitionDirectories
+from storage.disk.checkpoints import write_clean_shutdown
+from storage.disk.files import Files
+from storage.disk.steps import Steps, off_loop, run_steps
+from storage.errors import DataDirNotWritable, StorageError, StorageFailed
+from storage.log.log import Log
+from storage.log.pending_deletes import unlink_all
+from storage.recovery.recovery import open_log
+from storage.recovery.unusable_log import missing_log, open_or_stand_in
+
+Progress = Callable[[int, int], None]
+"""Called with the number of partitions loaded so far and in all."""
+
+_SEED_BYTES: Final = 16
+
+
+@dataclass(slots=True, kw_only=True)
+class Topic:
+    """One topic as it is served. Changed by its `DataDir` only."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[Log]
+    overrides: dict[str, str]
+    config: TopicConfig
+
+
+class DataDir:
+    """An open data directory. Opened once, used by one thread, closed once.
+
+    After a crash everything whose method returned is still there. `topics` may be read by anyone on
+    that thread; it is changed by the methods only. `notices` are sentences for the operator about
+    what the start found and did.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        journal: MetadataJournal,
+        *,
+        files: Files,
+        broker_config: BrokerConfig,
+        random_bytes: RandomBytes,
+    ) -> None:
+        """Use `DataDir.open`."""
+        self.path = claim.path
+        self.cluster_id = claim.meta.cluster_id
+        self.node_id = claim.meta.node_id
+        self.stopped_cleanly = claim.stopped_cleanly
+        self.broker_config = broker_config
+        self.topics: dict[str, Topic] = {}
+        self.notices: list[str] = []
+        self._files = files
+        self._lock = claim.lock
+        self._journal = journal
+        self._random_bytes = random_bytes
+        self._random = Random(random_bytes(_SEED_BYTES))
+        self._directories = PartitionDirectories(claim.path, files, random_bytes)
+        self._checkpoints = OffsetCheckpoints(claim.path, files)
+        self._is_closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        files: Files,
+        broker_config: BrokerConfig,
+        now_ms: int,
+        progress: Progress | None = None,
+        random_bytes: RandomBytes = os.urandom,
+    ) -> "DataDir":
+        """The directory with all its logs, recovered where the last stop was not clean.
+
+        Raises:
+            DataDirError: this process must not or cannot use the directory. It is unlocked again.
+        """
+        path = os.path.abspath(path)
+        claim = data_dir_start.claim(
+            path, files=files, config=broker_config, random_bytes=random_bytes
+        )
+        try:
+            adopted, notices = data_dir_start.plan_adoption(path, files, random_bytes)
+            self = cls(
+                claim,
+                MetadataJournal(path, files, adopted=adopted),
+                files=files,
+                broker_config=broker_config,
+                random_bytes=random_bytes,
+            )
+            self.notices += notices
+            self._load(now_ms, progress or _no_progress)
+        except (OSError, StorageFailed) as error:
+            claim.lock.release()
+            raise DataDirNotWritable(
+                "the data directory cannot be loaded",
+                path=path,
+                found=str(error),
+                cure="check the disk, the permissions and the free space",
+            ) from error
+        except BaseException:
+            claim.lock.release()
+            raise
+        return self
+
+    # --- topics ---------------------------------------------------------------------------------
+
+    def create_topic(
+        self, name: str, partitions: int, overrides: Mapping[str, str], now_ms: int
+    ) -> Topic:
+        """`create_topic_steps` at once."""
+        return run_steps(self.create_topic_steps(name, partitions, overrides, now_ms))
+
+    def create_topic_steps(
+        self, name: str, partitions: int, overrides: Mapping[str, str], now_ms: int
+    ) -> Steps[Topic]:
+        """A new topic with empty partitions, durable at the end. The caller has judged the name.
+
+        A step makes one partition. Between the steps the topic is in the journal and not in
+        `topics`, and no other change of topics may be made.
+
+        Raises:
+            ConfigErrors: the overrides are not acceptable; nothing was changed.
+            StorageFailed: it could not be written; the topic does not exist.
+        """
+        assert name not in self.topics
+        assert partitions > 0
+        config = topic_config(overrides, self.broker_config)
+        metadata = TopicMetadata(
+            name=name,
+            topic_id=data_dir_start.random_uuid(self._random_bytes),
+            partitions=partitions,
+            overrides=dict(overrides),
+        )
+        self._checkpoints.forget(name, range(partitions), self._logs())
+        self._journal.put_topic(metadata)
+        topic = Topic(
+            name=name,
+            topic_id=metadata.topic_id,
+            partitions=[],
+            overrides=dict(overrides),
+            config=config,
+        )
+        try:
+            topic.partitions = yield from self._make_partitions(topic, partitions, now_ms)
+        except StorageFailed:
+            self._journal.mark_deleted(metadata)
+            self._bury(metadata, now_ms)
+            raise
+        self.topics[name] = topic
+        return topic
+
+    def add_partitions(self, name: str, total: int, now_ms: int) -> None:
+        """`add_partitions_steps` at once."""
+        run_steps(self.add_partitions_steps(name, total, now_ms))
+
+    def add_partitions_steps(self, name: str, total: int, now_ms: int) -> Steps[None]:
+        """Let the topic have `total` partitions, more than it has; durable at the end.
+
+        The new ones appear together, behind the last step; see `create_topic_steps`.
+
+        Raises:
+            StorageFailed: it could not be written; the topic is as it was.
+        """
+        topic = self.topics[name]
+        before = len(topic.partitions)
+        assert total > before
+        self._checkpoints.forget(name, range(before, total), self._logs())
+        self._journal.put_topic(self._metadata(topic, partitions=total))
+        try:
+            added = yield from self._make_partitions(topic, total, now_ms)
+        except StorageFailed:
+            self._journal.put_topic(self._metadata(topic, partitions=before))
+            with suppress(OSError):
+                self._directories.delete(name, range(before, total), due_ms=now_ms)
+            raise
+        topic.partitions += added
+
+    def delete_topic(self, name: str, now_ms: int) -> None:
+        """Forget the topic, durably; its files go ``file.delete.delay.ms`` later.
+
+        Raises:
+            StorageFailed: it could not be written. The topic is as it was if it is still in
+                `topics`; else the next start removes its files.
+        """
+        topic = self.topics[name]
+        metadata = self._metadata(topic, partitions=len(topic.partitions))
+        self._journal.mark_deleted(metadata)
+        del self.topics[name]
+        for log in topic.partitions:
+            log.abandon()
+        try:
+            self._bury(metadata, now_ms + topic.config.file_delete_delay_ms)
+        except OSError as error:
+            raise StorageFailed("delete", f"{self.path}/{name}", str(error)) from error
+
+    def set_topic_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Replace the topic's own settings; durable on return, in force with the next operation.
+
+        Raises:
+            ConfigErrors: they are not acceptable; nothing was changed.
+            StorageFailed: they could not be written; nothing was changed.
+        """
+        topic = self.topics[name]
+        config = topic_config(overrides, self.broker_config)
+        metadata = self._metadata(topic, partitions=len(topic.partitions))
+        self._journal.put_topic(replace(metadata, overrides=dict(overrides)))
+        topic.overrides = dict(overrides)
+        self._reconfigure(topic, config)
+
+    # --- the broker's own state -----------------------------------------------------------------
+
+    @property
+    def broker_overrides(self) -> dict[str, str]:
+        """The broker's settings that were made at run time."""
+        return self._journal.broker_overrides
+
+    def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
+        """Replace the broker's run-time settings, durably; topics that inherit them follow.
+
+        Raises:
+            ConfigErrors, StorageFailed: bad, or could not be written; nothing was changed.
+        """
+        with_dynamic(self.broker_config, overrides)
+        self._journal.set_broker_overrides(overrides)
+        self.reload(self.broker_config)
+
+    def reload(self, config: BrokerConfig) -> None:
+        """Put `config` in force, under the run-time settings; raises ConfigErrors before it."""
+        self.broker_config = config = with_dynamic(config, self.broker_overrides)
+        for topic in self.topics.values():
+            self._reconfigure(topic, topic_config(topic.overrides, config))
+
+    def group_overrides(self) -> dict[str, dict[str, str]]:
+        """The own settings of groups that have some, by group id."""
+        return self._journal.group_overrides()
+
+    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        """Replace a group's own settings, durably. Raises: StorageFailed: nothing was changed."""
+        self._journal.set_group_overrides(group_id, overrides)
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id that was never given out."""
+        return self._journal.next_producer_id
+
+    def allocate_producer_ids(self, count: int) -> range:
+        """Producer ids that were never given out and never will be again, also after a crash.
+
+        Raises:
+            StorageFailed: they could not be reserved.
+        """
+        return self._journal.allocate_producer_ids(count)
+
+    # --- upkeep ---------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """`checkpoint_steps` at once."""
+        self._checkpoints.write(self._logs())
+
+    def checkpoint_steps(self) -> Steps[None]:
+        """Note recovery points, log starts and high watermarks, so that a start has less to do.
+
+        Raises StorageFailed: the old ones are still there and still right.
+        """
+        return self._checkpoints.write_steps(self._logs())
+
+    def delete_pending_files(self, now_ms: int) -> int:
+        """`delete_pending_steps` at once."""
+        return run_steps(self.delete_pending_steps(now_ms))
+
+    def delete_pending_steps(self, now_ms: int) -> Steps[int]:
+        """Remove topics and segments deleted long ago; how many. Raises StorageFailed at the end"""
+        works = [self._directories.remove_steps, *(it.delete_pending_steps for it in self._logs())]
+        return unlink_all(works, now_ms)
+
+    def close(self, now_ms: int, *, run_all: RunAll | None = None) -> None:
+        """Stop cleanly: all on the medium, then the marker that says so, then the lock.
+
+        The last syncs are waited for by `run_all`, some dozens of logs at a time; without it, one
+        after the other. If any log cannot be closed the marker is not written, so the next start
+        recovers.
+
+        Raises:
+            StorageFailed: something could not be written. The lock is released all the same.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            failures = close_logs(list(self._logs()), now_ms, run_all or run_in_order)
+            self.checkpoint()
+            self._journal.close()
+            if not failures:
+                write_clean_shutdown(self.path, self._files)
+        except OSError as error:
+            raise StorageFailed("close", self.path, str(error)) from error
+        finally:
+            self._lock.release()
+        if failures:
+            raise failures[0]
+
+    # --- start ----------------------------------------------------------------------------------
+
+    def _load(self, now_ms: int, progress: Progress) -> None:
+        self._load_broker_overrides()
+        # Before looking around: it moves directories.
+        self._finish_deletions(now_ms)
+        known = self._journal.topics()
+        survey = data_dir_start.survey(self.path, self._files, known)
+        for name in survey.deleted:
+            self._directories.remove_later(name, now_ms)
+        self.notices += self._directories.set_aside_strays(survey.partitions, known)
+        self.notices += data_dir_start.notices_of_others(survey, self._journal)
+        hints, notices = self._checkpoints.read()
+        self.notices += notices
+        total = sum(metadata.partitions for metadata in known.values())
+        loaded = 0
+        for metadata in known.values():
+            topic = self._topic(metadata)
+            self.topics[topic.name] = topic
+            for partition in range(metadata.partitions):
+                self._load_partition(topic, partition, survey, hints, now_ms)
+                loaded += 1
+                progress(loaded, total)
+        self._directories.sync()
+
+    def _load_broker_overrides(self) -> None:
+        overrides = self._journal.broker_overrides
+        if not overrides:
+            return
+        try:
+            self.broker_config = with_dynamic(self.broker_config, overrides)
+        except ConfigErrors as errors:
+            self.notices.append(f"run-time settings of the broker are left out: {errors}")
+
+    def _finish_deletions(self, now_ms: int) -> None:
+        for metadata in self._journal.deleted_topics():
+            try:
+                self._bury(metadata, now_ms)
+            except OSError as error:
+                self.notices.append(f"the deleted topic {metadata.name} is still there: {error}")
+
+    def _topic(self, metadata: TopicMetadata) -> Topic:
+        overrides = dict(metadata.overrides)
+        try:
+            config = topic_config(overrides, self.broker_config)
+        except ConfigErrors as errors:
+            self.notices.append(f"settings of topic {metadata.name} are left out: {errors}")
+            overrides = {}
+            config = topic_config({}, self.broker_config)
+        return Topic(
+            name=metadata.name,
+            topic_id=metadata.topic_id,
+            partitions=[],
+            overrides=overrides,
+            config=config,
+        )
+
+    def _load_partition(
+        self, topic: Topic, partition: int, survey: Survey, hints: Hints, now_ms: int
+    ) -> None:
+        key = (topic.name, partition)
+        log = open_or_stand_in(
+            lambda: self._open_partition(topic, partition, survey, hints, now_ms),
+            path=self._directories.path(*key),
+            topic=topic.name,
+            partition=partition,
+            config=topic.config,
+            log_start_offset=hints.log_starts.get(key, 0),
+        )
+        self.notices += [f"{topic.name}-{partition}: {note}" for note in log.recovery_report.notes]
+        topic.partitions.append(log)
+
+    def _open_partition(
+        self, topic: Topic, partition: int, survey: Survey, hints: Hints, now_ms: int
+    ) -> Log:
+        key = (topic.name, partition)
+        if key not in survey.partitions:
+            path, end = self._directories.path(*key), hints.recovery_points.get(key, 0)
+            if end and not self._files.exists(path):
+                return missing_log(path, *key, topic.config, end)
+            self._directories.make(*key, topic.topic_id)
+        elif survey.partitions[key] is None:
+            self._directories.write_metadata(self._directories.path(*key), topic.topic_id)
+        log = self._open_log(topic, partition, hints, now_ms, self.stopped_cleanly)
+        was_crash = not self.stopped_cleanly and log.quarantine is None
+        if was_crash and topic.config.flush_policy == "os":
+            # Records that consumers saw may be gone: a higher epoch lets them find out. Stored at
+            # once, because clients that have seen it refuse a lower one.
+            log.bump_leader_epoch()
+            log.leader_epochs.assign(log.leader_epoch, log.log_end_offset)
+        return log
+
+    # --- partitions -----------------------------------------------------------------------------
+
+    def _make_partitions(self, topic: Topic, total: int, now_ms: int) -> Steps[list[Log]]:
+        """Directories and empty logs up to `total`; their names are durable at the end."""
+        made: list[Log] = []
+        try:
+            for partition in range(len(topic.partitions), total):
+                self._directories.make(topic.name, partition, topic.topic_id)
+                made.append(self._open_log(topic, partition, Hints(), now_ms, True))
+                yield None
+            yield from off_loop(self._directories.sync)
+        except (OSError, StorageError) as error:
+            for log in made:
+                log.abandon()
+            raise StorageFailed("create", f"{self.path}/{topic.name}", str(error)) from error
+        return made
+
+    def _open_log(
+        self, topic: Topic, partition: int, hints: Hints, now_ms: int, is_clean: bool
+    ) -> Log:
+        key = (topic.name, partition)
+        return open_log(
+            self._directories.path(topic.name, partition),
+            topic=topic.name,
+            partition=partition,
+            config=topic.config,
+            files=self._files,
+            now_ms=now_ms,
+            is_clean=is_clean,
+            recovery_point=hints.recovery_points.get(key, 0),
+            log_start_offset=hints.log_starts.get(key, 0),
+            cleaned_offset=hints.cleaned.get(key, 0),
+            producer_id_expiration_ms=self.broker_config.producer_id_expiration_ms,
+            random=self._random,
+        )
+
+    def _bury(self, metadata: TopicMetadata, due_ms: int) -> None:
+        """Move the directories of a topic that is marked as deleted out of the way, forget it."""
+        self._directories.delete(metadata.name, range(metadata.partitions), due_ms=due_ms)
+        self._directories.sync()
+        self._journal.remove_topic(metadata.name)
+
+    # --- small things ---------------------------------------------------------------------------
+
+    def _metadata(self, topic: Topic, *, partitions: int) -> TopicMetadata:
+        return TopicMetadata(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=partitions,
+            overrides=topic.overrides,
+        )
+
+    def _reconfigure(self, topic: Topic, config: TopicConfig) -> None:
+        topic.config = config
+        for log in topic.partitions:
+            log.reconfigure(config)
+
+    def _logs(self) -> Iterator[Log]:
+        return (log for topic in self.topics.values() for log in topic.partitions)
+
+
+def _no_progress(loaded: int, total: int) -> None:
+    """For callers that do not show it."""

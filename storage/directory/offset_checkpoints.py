@@ -1,0 +1,165 @@
+"""The offset checkpoints of a data directory: hints by which a start has less to do.
+
+Owns the four files in the root that hold one offset per partition, and the knowledge of which
+partitions they may speak of. A missing or broken checkpoint costs time, never correctness; one that
+speaks of *another* topic of the same name would cost data, so the files are rewritten before a
+partition is made that they may know (`forget`).
+
+| file                             | offset          | used for                                   |
+|----------------------------------|-----------------|--------------------------------------------|
+| recovery-point-offset-checkpoint | recovery point  | where recovery after a crash begins        |
+| log-start-offset-checkpoint      | log start       | a start inside of the first segment        |
+| replication-offset-checkpoint    | high watermark  | Apache Kafka, should it open the directory |
+| cleaner-offset-checkpoint        | compacted up to | logs without a manifest, and Apache Kafka  |
+
+Source: Kafka ``LogManager`` checkpoints. Read next: `storage.directory.data_dir`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+
+from storage.disk.checkpoints import (
+    CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    CorruptCheckpoint,
+    read_offsets,
+    write_offsets,
+)
+from storage.disk.files import Files
+from storage.disk.steps import Steps, off_loop, run_steps
+from storage.errors import StorageFailed
+from storage.log.log import Log
+
+PartitionKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What the checkpoints said when the directory was opened."""
+
+    recovery_points: Mapping[PartitionKey, int] = field(default_factory=dict)
+    log_starts: Mapping[PartitionKey, int] = field(default_factory=dict)
+    high_watermarks: Mapping[PartitionKey, int] = field(default_factory=dict)
+    cleaned: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+
+class OffsetCheckpoints:
+    """The checkpoint files of one data directory. Used by its `DataDir` only."""
+
+    def __init__(self, root: str, files: Files) -> None:
+        """Know nothing yet; `read` comes first."""
+        self._root = root
+        self._files = files
+        self._known: set[PartitionKey] = set()
+        self._read_at_start = Hints()
+        self._generation = 0
+        self._one_at_a_time = Lock()
+        self._written: tuple[Mapping[PartitionKey, int], ...] | None = None
+        self._has_cleaned = files.exists(f"{root}/{CLEANER_FILE}")
+
+    def read(self) -> tuple[Hints, list[str]]:
+        """What the files say, and a sentence for each that cannot be read."""
+        notices: list[str] = []
+        hints = Hints(
+            recovery_points=self._read(RECOVERY_POINT_FILE, notices),
+            log_starts=self._read(LOG_START_FILE, notices),
+            high_watermarks=self._read(HIGH_WATERMARK_FILE, notices),
+            cleaned=self._read(CLEANER_FILE, notices),
+        )
+        self._known = {*hints.recovery_points, *hints.log_starts, *hints.cleaned}
+        self._read_at_start = hints
+        return hints, notices
+
+    def write(self, logs: Iterable[Log]) -> None:
+        """`write_steps` at once; what other steps have not written by now, they never will.
+
+        Raises:
+            StorageFailed: see `write_steps`.
+        """
+        self._generation += 1
+        run_steps(self.write_steps(logs))
+
+    def write_steps(self, logs: Iterable[Log]) -> Steps[None]:
+        """Note the offsets of these logs and of no others; the files are written off the loop.
+
+        Of a quarantined log the files keep what they said: it is known to have been longer than it
+        is, and the next start must find that again.
+
+        A small file's sync has to wait for whatever the journal of the file system holds, which
+        may be seconds of other people's data. What has not changed is not written again.
+
+        Raises:
+            StorageFailed: it could not be written; the old ones are there and still right.
+        """
+        generation = self._generation
+        has_cleaned = self._has_cleaned
+        content = log_starts, recovery_points, high_watermarks, cleaned = self._offsets_of(logs)
+        self._known |= recovery_points.keys()
+        if content == self._written:
+            return
+
+        def put() -> None:
+            with self._one_at_a_time:
+                if generation != self._generation:
+                    return
+                self._written = None
+                write_offsets(self._root, LOG_START_FILE, log_starts, self._files)
+                write_offsets(self._root, RECOVERY_POINT_FILE, recovery_points, self._files)
+                write_offsets(self._root, HIGH_WATERMARK_FILE, high_watermarks, self._files)
+                if cleaned or has_cleaned:
+                    write_offsets(self._root, CLEANER_FILE, cleaned, self._files)
+                self._written = content
+
+        try:
+            yield from off_loop(put)
+        except OSError as error:
+            raise StorageFailed("checkpoint", self._root, str(error)) from error
+        if generation == self._generation:
+            self._has_cleaned = bool(cleaned)
+            self._known = set(recovery_points)
+
+    def forget(self, topic: str, partitions: Iterable[int], logs: Iterable[Log]) -> None:
+        """Make sure that no file speaks of these partitions, which are about to be made.
+
+        `logs` are all the others.
+
+        Raises:
+            StorageFailed: see `write`.
+        """
+        if any((topic, partition) in self._known for partition in partitions):
+            self.write(logs)
+
+    def _offsets_of(self, logs: Iterable[Log]) -> tuple[dict[PartitionKey, int], ...]:
+        """Log starts, recovery points, high watermarks, and what is cleaned."""
+        log_starts: dict[PartitionKey, int] = {}
+        recovery_points: dict[PartitionKey, int] = {}
+        high_watermarks: dict[PartitionKey, int] = {}
+        cleaned: dict[PartitionKey, int] = {}
+        offsets = (log_starts, recovery_points, high_watermarks, cleaned)
+        hints = self._read_at_start
+        before = (hints.log_starts, hints.recovery_points, hints.high_watermarks, hints.cleaned)
+        for log in logs:
+            key = (log.topic, log.partition)
+            if log.quarantine is not None:
+                for written, known in zip(offsets, before, strict=True):
+                    if key in known:
+                        written[key] = known[key]
+                continue
+            assert log.recovery_point <= log.log_end_offset
+            recovery_points[key] = log.recovery_point
+            high_watermarks[key] = log.high_watermark
+            if log.config.is_compacted:
+                cleaned[key] = log.cleaned_offset
+            if log.log_start_offset > log.segments.first.base_offset:
+                log_starts[key] = log.log_start_offset
+        return offsets
+
+    def _read(self, name: str, notices: list[str]) -> dict[PartitionKey, int]:
+        try:
+            return read_offsets(self._root, name, self._files)
+        except CorruptCheckpoint as error:
+            notices.append(f"{name} cannot be read and is taken for empty: {error}")
+            return {}

@@ -1,0 +1,150 @@
+"""The directories of partitions as names in the data directory: made, moved aside, removed.
+
+Owns the life of a partition's directory outside of what its log keeps in it:
+
+    (absent) --make--> <topic>-<p> --delete--> <topic>-<p>.<hex>-delete --remove_due--> (absent)
+                            |
+                            +--set_aside--> <topic>-<p>.<hex>-stray        kept, never served
+
+and the file ``partition.metadata``. It refuses to know why: `storage.directory.data_dir` decides,
+and syncs the names with `sync` once per change, however many partitions a topic has.
+
+Source: Kafka ``LogManager`` and ``LocalLog``. Read next: `storage.directory.data_dir`.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from storage.directory.claim import RandomBytes, stray_directory_name
+from storage.directory.metadata_journal import TopicMetadata
+from storage.disk.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
+from storage.disk.file_names import deleted_directory_name, partition_directory_name
+from storage.disk.files import Files
+from storage.disk.steps import Steps, off_loop, run_steps
+from storage.errors import StorageFailed
+
+_UNIQUE_BYTES: Final = 16
+
+
+class PartitionDirectories:
+    """The partition directories below one data directory. Used by its `DataDir` only."""
+
+    def __init__(self, root: str, files: Files, random_bytes: RandomBytes) -> None:
+        """Touch nothing yet; `root` is the data directory."""
+        self._root = root
+        self._files = files
+        self._random_bytes = random_bytes
+        # Directories to remove, each with the time from which on.
+        self._deleted: list[tuple[str, int]] = []
+
+    def path(self, topic: str, partition: int) -> str:
+        """Where the partition lives."""
+        return f"{self._root}/{partition_directory_name(topic, partition)}"
+
+    def sync(self) -> None:
+        """The names as they are now are durable."""
+        self._files.sync_directory(self._root)
+
+    def make(self, topic: str, partition: int, topic_id: bytes) -> str:
+        """A new directory with its ``partition.metadata``; its path.
+
+        Raises:
+            StorageFailed: there is one already; whatever is in it is not this topic's.
+        """
+        directory = self.path(topic, partition)
+        if self._files.exists(directory):
+            raise StorageFailed("create", directory, "there is such a directory already")
+        self._files.make_directory(directory)
+        self.write_metadata(directory, topic_id)
+        return directory
+
+    def write_metadata(self, directory: str, topic_id: bytes) -> None:
+        """Write ``partition.metadata`` anew.
+
+        Not synced: the journal knows the id, and a start that finds the file broken writes it
+        again. For thousands of partitions that is seconds saved.
+        """
+        path = f"{directory}/{PARTITION_METADATA_FILE}"
+        if self._files.exists(path):
+            self._files.unlink(path)
+        file = self._files.create(path)
+        file.append(format_partition_metadata(topic_id))
+        file.close()
+
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Rename a directory that belongs to no topic; the name under which it is kept."""
+        unique = self._random_bytes(_UNIQUE_BYTES).hex()
+        directory = self.path(topic, partition)
+        kept_as = stray_directory_name(os.path.basename(directory), unique)
+        self._files.rename(directory, f"{self._root}/{kept_as}")
+        return kept_as
+
+    def set_aside_strays(
+        self,
+        found: dict[tuple[str, int], bytes | None],
+        known: Mapping[str, TopicMetadata],
+    ) -> list[str]:
+        """Rename those of the directories `found` that belong to no topic; a sentence for each.
+
+        They are taken out of `found`, whose values are the topic ids in them.
+        """
+        notices = []
+        for (name, partition), topic_id in sorted(found.items()):
+            metadata = known.get(name)
+            is_known = metadata is not None and partition < metadata.partitions
+            if metadata is not None and is_known and topic_id in (None, metadata.topic_id):
+                continue
+            del found[name, partition]
+            try:
+                done = f"kept as {self.set_aside(name, partition)}"
+            except OSError as error:
+                done = f"it cannot be renamed ({error})"
+            notices.append(
+                f"{name}-{partition} belongs to no topic of this broker; {done}, not served"
+            )
+        return notices
+
+    def delete(self, topic: str, partitions: Iterable[int], *, due_ms: int) -> None:
+        """Rename those of the partitions' directories that are there, to be removed from then on.
+
+        Raises OSError.
+        """
+        for partition in partitions:
+            directory = self.path(topic, partition)
+            if self._files.exists(directory):
+                unique = self._random_bytes(_UNIQUE_BYTES).hex()
+                name = deleted_directory_name(topic, partition, unique)
+                self._files.rename(directory, f"{self._root}/{name}")
+                self.remove_later(name, due_ms)
+
+    def remove_later(self, name: str, remove_from_ms: int) -> None:
+        """Let `remove_due` remove the directory, once it is that late."""
+        self._deleted.append((f"{self._root}/{name}", remove_from_ms))
+
+    def remove_due(self, now_ms: int) -> int:
+        """`remove_steps` at once."""
+        return run_steps(self.remove_steps(now_ms))
+
+    def remove_steps(self, now_ms: int) -> Steps[int]:
+        """Remove the directories whose time has come, each in another thread; how many.
+
+        Their names are of no other use, so topics may come and go between the steps.
+
+        Raises:
+            StorageFailed: some could not be removed, the first is named; they are tried again the
+                next time.
+        """
+        due = [path for path, remove_from_ms in self._deleted if remove_from_ms <= now_ms]
+        failed: dict[str, OSError] = {}
+        for path in due:
+            try:
+                yield from off_loop(partial(self._files.remove_tree, path))
+            except OSError as error:
+                failed[path] = error
+        gone = set(due) - failed.keys()
+        self._deleted = [each for each in self._deleted if each[0] not in gone]
+        for path, failure in failed.items():
+            raise StorageFailed("remove", path, str(failure)) from failure
+        return len(due)

@@ -1,0 +1,285 @@
+"""Kafka's cluster metadata as a directory: read from ``__cluster_metadata-0``, or written as one.
+
+In KRaft mode Apache Kafka keeps topics, their ids and all settings in a log of its own. Reading
+adds up the newest snapshot and the log behind it. Writing makes a directory that holds one
+snapshot and no log, which is what a node has that was just sent all metadata by another one: the
+whole state appears at once, so Kafka never sees a partition directory before its topic (it would
+set such a directory aside as a stray), and an interrupted start finds the same state again.
+
+::
+
+    __cluster_metadata-0/
+        00000000000000000042-0000000001.checkpoint    everything below offset 42, of epoch 1
+        00000000000000000042.log                      what happened since (Kafka writes it)
+
+A snapshot is a file of batches: one control batch that opens it, data batches, one control batch
+that closes it. The format written is that of Kafka 3.9 (``metadata.version`` 21), because it is
+read by 3.9 and by every 4.x, and because newer ones ask for state that one node without replicas
+does not have; raising it is one command of Kafka's own tools (docs/adr/0012).
+
+Refuses to know partition directories and Tidelog's journal: `storage.kafka_directory` does.
+
+Source: KIP-630, KIP-631, KIP-858; Kafka ``KafkaRaftLog``, ``RecordsSnapshotWriter``.
+Read next: `storage.kafka.kraft_records`.
+"""
+
+import os
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from protocol.errors import RecordsError
+from protocol.records.builder import build_batch
+from protocol.records.layout import CONTROL_KEY, ControlType
+from protocol.records.record import Record
+from protocol.records.scan import Entry, iter_records, scan_checked
+from protocol.stored.kraft import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from storage.disk.file_names import LOG_SUFFIX, parse_segment_file_name
+from storage.disk.files import Files
+from storage.kafka.kraft_records import (
+    METADATA_VERSION_FEATURE,
+    OTHER_KINDS,
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    CorruptMetadata,
+    MetadataRecord,
+    OtherRecord,
+    TransactionRecord,
+    decode,
+    encode,
+)
+
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+WRITTEN_METADATA_VERSION: Final = 21
+"""The level that Kafka calls 3.9-IV0."""
+
+_WRITTEN_EPOCH: Final = 1
+_RECORDS_PER_BATCH: Final = 1000
+_SNAPSHOT = re.compile(r"(?P<end>\d{20})-(?P<epoch>\d{10})\.checkpoint")
+_SNAPSHOT_HEADER: Final = struct.Struct(">hqb")
+_SNAPSHOT_FOOTER: Final = struct.Struct(">hb")
+
+
+@dataclass(slots=True, kw_only=True)
+class KraftTopic:
+    """A topic as the metadata has it; `partitions` maps a number to its record."""
+
+    name: str
+    topic_id: bytes
+    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClusterMetadata:
+    """What the records add up to.
+
+    `broker_settings` are by node, "" standing for all nodes. `others` counts what was met and is
+    not carried, by the word for it.
+    """
+
+    topics: dict[str, KraftTopic] = field(default_factory=dict)
+    topic_settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    broker_settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+    _by_id: dict[bytes, KraftTopic] = field(default_factory=dict)
+    _pending: list[MetadataRecord] | None = None
+
+    def apply(self, record: MetadataRecord) -> None:
+        """Take the next record into account; inside a transaction, once that ends well."""
+        if isinstance(record, TransactionRecord):
+            pending, self._pending = self._pending, [] if record.begins else None
+            if record.keeps:
+                for waiting in pending or ():
+                    self._apply(waiting)
+        elif self._pending is not None:
+            self._pending.append(record)
+        else:
+            self._apply(record)
+
+    def _apply(self, record: MetadataRecord) -> None:
+        match record:
+            case TopicRecord():
+                topic = KraftTopic(name=record.name, topic_id=record.topic_id)
+                self.topics[record.name] = self._by_id[record.topic_id] = topic
+            case PartitionRecord():
+                self._topic_of(record.topic_id).partitions[record.partition_id] = record
+            case PartitionChangeRecord():
+                self._move(record)
+            case RemoveTopicRecord():
+                topic = self._topic_of(record.topic_id)
+                del self._by_id[record.topic_id], self.topics[topic.name]
+                self.topic_settings.pop(topic.name, None)
+            case ConfigRecord():
+                self._set(record)
+            case FeatureLevelRecord():
+                self.features[record.name] = record.feature_level
+            case ProducerIdsRecord():
+                self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+            case OtherRecord():
+                if record.key in OTHER_KINDS:
+                    self.others[OTHER_KINDS[record.key]] += 1
+
+    def _topic_of(self, topic_id: bytes) -> KraftTopic:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise CorruptMetadata(f"a record is about topic id {topic_id.hex()}, which is unknown")
+        return topic
+
+    def _move(self, change: PartitionChangeRecord) -> None:
+        partitions = self._topic_of(change.topic_id).partitions
+        number = change.partition_id
+        if number not in partitions:
+            raise CorruptMetadata(f"a change is about partition {number}, unknown so far")
+        if change.replicas is not None:
+            partitions[number] = replace(partitions[number], replicas=change.replicas)
+
+    def _set(self, record: ConfigRecord) -> None:
+        by_type = {RESOURCE_TOPIC: self.topic_settings, RESOURCE_BROKER: self.broker_settings}
+        resources = by_type.get(record.resource_type)
+        if resources is None:
+            self.others["settings of groups and client metrics"] += 1
+            return
+        settings = resources.setdefault(record.resource_name, {})
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read_cluster_metadata(directory: str, files: Files) -> ClusterMetadata:
+    """What a ``__cluster_metadata-0`` directory says; the directory is not changed.
+
+    Bytes behind the last sound batch of the log are ignored: an unfinished write.
+
+    Raises:
+        CorruptMetadata: a sound batch holds what no Kafka writes, or the snapshot is damaged.
+        OSError: it could not be read.
+    """
+    metadata = ClusterMetadata()
+    names = files.list_directory(directory)
+    snapshots = sorted(name for name in names if _SNAPSHOT.fullmatch(name))
+    position = 0
+    if snapshots:
+        match = _SNAPSHOT.fullmatch(snapshots[-1])
+        assert match is not None
+        position = int(match["end"])
+        _apply_file(metadata, f"{directory}/{snapshots[-1]}", files, start_offset=0)
+    segments = [parsed for name in names if (parsed := parse_segment_file_name(name))]
+    for segment in sorted(segments, key=lambda parsed: parsed.base_offset):
+        if segment.kind == LOG_SUFFIX and not segment.stage:
+            _apply_file(metadata, f"{directory}/{segment.format()}", files, start_offset=position)
+    return metadata
+
+
+def _apply_file(metadata: ClusterMetadata, path: str, files: Files, *, start_offset: int) -> None:
+    content = files.read_all(path)
+    for entry in scan_checked(content).entries:
+        if entry.is_control or entry.last_offset < start_offset:
+            continue
+        for record in _records(content, entry, path):
+            if record.offset >= start_offset and record.value is not None:
+                metadata.apply(decode(bytes(record.value)))
+
+
+def _records(content: bytes, entry: Entry, path: str) -> Iterator[Record]:
+    try:
+        yield from iter_records(content, entry.position)
+    except RecordsError as error:
+        raise CorruptMetadata(f"{path} at byte {entry.position}: {error}") from None
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def snapshot_records(
+    *,
+    node_id: int,
+    directory_id: bytes,
+    topics: Iterable[KraftTopic],
+    topic_settings: Mapping[str, Mapping[str, str]],
+    broker_settings: Mapping[str, str],
+    next_producer_id: int,
+) -> list[bytes]:
+    """The values of all records that describe one node with everything on it.
+
+    Every partition has to name `node_id` as its only replica.
+    """
+    version = WRITTEN_METADATA_VERSION
+    values = [encode(FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=version))]
+    for topic in topics:
+        values.append(encode(TopicRecord(name=topic.name, topic_id=topic.topic_id)))
+        values += [
+            encode(_led_by(node_id, partition, directory_id))
+            for _, partition in sorted(topic.partitions.items())
+        ]
+    for name, settings in topic_settings.items():
+        values += _configs(RESOURCE_TOPIC, name, settings)
+    values += _configs(RESOURCE_BROKER, "", broker_settings)
+    if next_producer_id:
+        ids = ProducerIdsRecord(broker_id=node_id, next_producer_id=next_producer_id)
+        values.append(encode(ids))
+    return values
+
+
+def _led_by(node_id: int, partition: PartitionRecord, directory_id: bytes) -> PartitionRecord:
+    """The partition as its only node has and leads it, in its log directory (KIP-858)."""
+    assert partition.replicas == [node_id], f"{partition} is not node {node_id}'s alone"
+    return replace(
+        partition, isr=[node_id], leader=node_id, partition_epoch=0, directories=[directory_id]
+    )
+
+
+def write_cluster_metadata(
+    directory: str, values: Sequence[bytes], files: Files, *, now_ms: int
+) -> None:
+    """Make `directory` with one snapshot of these records; durable on return.
+
+    Raises:
+        OSError: it could not be written, or is there already.
+    """
+    files.make_directory(directory)
+    name = f"{len(values):020d}-{_WRITTEN_EPOCH:010d}.checkpoint"
+    files.replace_atomically(f"{directory}/{name}", b"".join(_snapshot(values, now_ms)))
+    files.sync_directory(os.path.dirname(directory))
+
+
+def _snapshot(values: Sequence[bytes], now_ms: int) -> Iterator[bytes]:
+    """The batches of a snapshot, its own offsets starting at 0."""
+    yield _control_batch(
+        0, ControlType.SNAPSHOT_HEADER, _SNAPSHOT_HEADER.pack(0, now_ms, 0), now_ms
+    )
+    offset = 1
+    for start in range(0, len(values), _RECORDS_PER_BATCH):
+        chunk = values[start : start + _RECORDS_PER_BATCH]
+        records = [Record(offset, now_ms, None, value) for value in chunk]
+        yield build_batch(records, base_offset=offset, leader_epoch=_WRITTEN_EPOCH)
+        offset += len(chunk)
+    yield _control_batch(offset, ControlType.SNAPSHOT_FOOTER, _SNAPSHOT_FOOTER.pack(0, 0), now_ms)
+
+
+def _control_batch(offset: int, kind: ControlType, value: bytes, now_ms: int) -> bytes:
+    record = Record(offset, now_ms, CONTROL_KEY.pack(0, kind), value)
+    return build_batch([record], base_offset=offset, is_control=True, leader_epoch=_WRITTEN_EPOCH)
+
+
+def _configs(kind: int, resource: str, settings: Mapping[str, str]) -> list[bytes]:
+    return [
+        encode(ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value))
+        for name, value in sorted(settings.items())
+    ]

@@ -1,0 +1,118 @@
+"""Records of Kafka's metadata log: the few kinds that say which topics there are, both directions.
+
+Owns which kinds are understood; refuses to know files, what the records add up to
+(`storage.kafka.kraft_metadata`) and their bytes (`protocol.stored.kraft`). All other kinds (users,
+quotas, ACLs, nodes) come back as `OtherRecord`, so that a caller can say what it leaves behind.
+
+Kinds 23 to 25 (begin, end, abort) say that the records in between count together or not at all
+(KIP-868).
+
+Source: KIP-631, KIP-868; Kafka ``MetadataRecordSerde``. Read next: `storage.kafka.kraft_metadata`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from protocol.declare.primitives import stored_spec
+from protocol.stored.codec import UnknownRecord, decode_body, decode_frame, encode_framed
+from protocol.stored.kraft import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+RESOURCE_TOPIC: Final = 2
+RESOURCE_BROKER: Final = 4
+
+METADATA_VERSION_FEATURE: Final = "metadata.version"
+
+_KINDS: Final[Mapping[int, type]] = {
+    2: TopicRecord,
+    3: PartitionRecord,
+    4: ConfigRecord,
+    5: PartitionChangeRecord,
+    9: RemoveTopicRecord,
+    12: FeatureLevelRecord,
+    15: ProducerIdsRecord,
+}
+_KIND_OF: Final = {cls: kind for kind, cls in _KINDS.items()}
+_WRITTEN_VERSION: Final[Mapping[type, int]] = {PartitionRecord: 1}
+_BEGIN_TRANSACTION: Final = 23
+_END_TRANSACTION: Final = 24
+_ABORT_TRANSACTION: Final = 25
+
+OTHER_KINDS: Final[Mapping[int, str]] = {
+    10: "delegation tokens",
+    11: "SCRAM users",
+    14: "client quotas",
+    18: "ACLs",
+}
+"""Keys of records whose loss a user would notice, with the word for them."""
+
+
+class CorruptMetadata(Exception):
+    """A record is not what its kind and version say; the sentence tells which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRecord:
+    """A transaction of the metadata log begins, or ends with its records kept or dropped."""
+
+    begins: bool
+    keeps: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRecord:
+    """A record of a kind that nothing here needs."""
+
+    key: int
+
+
+Declared: TypeAlias = (
+    TopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | ConfigRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+)
+MetadataRecord: TypeAlias = Declared | TransactionRecord | OtherRecord
+
+
+def encode(record: Declared) -> bytes:
+    """The value of a record, in the version that releases from 3.7 on read (KIP-858)."""
+    cls = type(record)
+    return encode_framed(record, _KIND_OF[cls], _WRITTEN_VERSION.get(cls, 0))
+
+
+def decode(value: bytes) -> MetadataRecord:
+    """What a record of the metadata log says.
+
+    Raises:
+        CorruptMetadata: another frame or version, or fewer bytes than its fields need.
+    """
+    try:
+        kind, version, position = decode_frame(value)
+        if _BEGIN_TRANSACTION <= kind <= _ABORT_TRANSACTION:
+            return TransactionRecord(
+                begins=kind == _BEGIN_TRANSACTION, keeps=kind == _END_TRANSACTION
+            )
+        cls = _KINDS.get(kind)
+        if cls is None:
+            return OtherRecord(key=kind)
+        newest = stored_spec(cls).max_version
+        if version > newest:
+            raise CorruptMetadata(
+                f"{cls.__name__} of version {version}: this release reads versions up to {newest}"
+            )
+        record: MetadataRecord = decode_body(cls, version, value, position)
+    except UnknownRecord as error:
+        raise CorruptMetadata(f"a metadata record cannot be read: {error}") from None
+    return record

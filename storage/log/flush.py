@@ -1,0 +1,167 @@
+"""Making appended records durable without holding up the thread that appends.
+
+Owns the hand-over between the log's writer thread and the thread that waits for the disk:
+
+    writer:   ticket = log.begin_flush()      notes the log's end and pins what has to be synced
+    any:      ticket.run()                    fdatasync each file, fsync the directory; touches
+                                              no state of the log
+    writer:   log.complete_flush(ticket)      the durable offset moves, or the log goes offline
+
+A log has one ticket out at a time; what is appended meanwhile is covered by the next. The first
+error of a sync is final: the kernel reports a failed write-back once and forgets, so a second sync
+would succeed over lost data. The ticket therefore keeps the error, and the log stops for good.
+
+Order in a ticket: files before the directory that names them; closed segments before the active
+one, so that the durable part of a log is a prefix of it.
+
+Source: reliability of fsync, as in "Can Applications Recover from fsync Failures?" (USENIX ATC
+2020). Read next: `storage.log.log`.
+"""
+
+from collections.abc import Iterable
+
+from storage.disk.files import File, Files
+from storage.log.reader import LogPosition
+from storage.segment.segment import Segment
+
+
+class FlushTicket:
+    """One sync of one log. Made by the log, run once by any thread, given back to the log.
+
+    Attributes:
+        end: everything below this boundary is durable once `run` has succeeded.
+        error: what `run` failed with, or None.
+        is_done: whether `run` came to its end.
+    """
+
+    __slots__ = ("_directory", "_files", "_marks", "end", "error", "is_done")
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        to_sync: list[File],
+        directory: str | None,
+        end: LogPosition,
+    ) -> None:
+        """Pin `to_sync`. Raises OSError, with nothing pinned."""
+        self.end = end
+        self.error: OSError | None = None
+        self.is_done = False
+        self._files = files
+        self._directory = directory
+        self._marks: list[tuple[File, int]] = []
+        try:
+            for file in to_sync:
+                self._marks.append((file, file.begin_sync()))
+        except OSError:
+            self.release()
+            raise
+
+    def run(self) -> None:
+        """Wait until everything is on the medium. Never raises OSError: see `error`."""
+        assert not self.is_done, "a ticket runs once"
+        try:
+            for file, _ in self._marks:
+                file.sync()
+            if self._directory is not None:
+                self._files.sync_directory(self._directory)
+        except OSError as error:
+            self.error = error
+        finally:
+            self.is_done = True
+
+    def release(self) -> None:
+        """Unpin the files; on the writer's thread, after `run`."""
+        for file, mark in self._marks:
+            file.end_sync(mark if self.is_done and self.error is None else None)
+        self._marks = []
+
+
+class Unsynced:
+    """What of one log is not durable yet, apart from the growth of its active segment.
+
+    Belongs to the log's writer thread.
+    """
+
+    __slots__ = (
+        "_complete",
+        "_created",
+        "_directory",
+        "_files",
+        "_to_sync",
+        "ticket",
+    )
+
+    def __init__(self, files: Files, directory: str) -> None:
+        """Everything is durable."""
+        self.ticket: FlushTicket | None = None
+        self._files = files
+        self._directory = directory
+        self._to_sync: list[File] = []
+        self._complete: list[File] = []
+        self._created = False
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether anything waits to be synced."""
+        return self._created or bool(self._to_sync)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether files wait to be synced, and not only their names."""
+        return bool(self._to_sync)
+
+    def add(self, files: Iterable[File]) -> None:
+        """These files have unsynced bytes and get no more of them."""
+        self._to_sync += [file for file in files if file not in self._to_sync]
+
+    def add_created(self, file: File | None = None) -> None:
+        """Names in the directory have changed; `file`, if any, has unsynced bytes."""
+        self._created = True
+        if file is not None:
+            self.add((file,))
+
+    def add_complete(self, file: File | None) -> None:
+        """As `add_created`; nobody uses `file` any more, so it is closed once it was synced."""
+        self.add_created(file)
+        if file is not None:
+            self._complete.append(file)
+
+    def forget(self, files: Iterable[File]) -> None:
+        """These files are on their way out."""
+        gone = list(files)
+        self._to_sync = [file for file in self._to_sync if file not in gone]
+
+    def begin(self, active: Segment, end: LogPosition) -> FlushTicket:
+        """A ticket for all that waits and for the active segment up to `end`. Raises OSError."""
+        assert self.ticket is None, "one ticket at a time"
+        to_sync = [*self._to_sync, active.log]
+        if active.txn_index.file is not None:
+            to_sync.append(active.txn_index.file)
+        ticket = FlushTicket(
+            self._files,
+            to_sync=to_sync,
+            directory=self._directory if self._created else None,
+            end=end,
+        )
+        # Pinned by the ticket: they close when it comes back.
+        self._close_complete()
+        self._to_sync, self._created, self.ticket = [], False, ticket
+        return ticket
+
+    def close(self) -> None:
+        """Give descriptors back that nobody else will."""
+        self._close_complete()
+
+    def _close_complete(self) -> None:
+        complete, self._complete = self._complete, []
+        for file in complete:
+            file.close()
+
+    def end(self, ticket: FlushTicket) -> None:
+        """Take the ticket back."""
+        assert ticket is self.ticket, "a ticket that is not out came back"
+        assert ticket.is_done, "a ticket came back without having run"
+        ticket.release()
+        self.ticket = None

@@ -1,0 +1,372 @@
+"""From a time to an offset: the first record at or after it, found without looking at the others.
+
+Owns the promise: **the answer is the first record, in log order, with a timestamp of T or later and
+an offset at or above the log's start. Every surviving record before it is older than T.**
+
+    segments     the oldest one whose largest timestamp reaches T         binary search
+    time index   the last entry not above T: nothing before it exceeds T  binary search
+                 (a topic with a density variant: its side file instead, see
+                 storage.segment.density)
+    offset index the last entry not above that offset: a position         binary search
+    log          walk over batch heads, then the records of one batch     one interval, one batch
+
+So the cost does not depend on the size of the log, and at most one index interval and one batch are
+read from it, in blocks of 4 KiB. Only the segment that the log's start cuts through can cost more:
+its maximum may lie below the start, and then the walk goes to its end and on to later segments.
+
+Differs from Kafka: it stops after the first segment that reaches T, and so answers "none" when the
+hits there lie below the log's start, or when a segment without timestamps was merely touched after
+T. Here the search goes on, and segments without timestamps are never candidates.
+
+Source: KIP-33, KIP-79, KIP-734; Kafka `UnifiedLog.fetchOffsetByTimestamp`,
+`LogSegment.findOffsetByTimestamp`. Read next: `storage.segment.time_index`.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.records.batch import RecordBatch
+from protocol.records.layout import (
+    ATTRIBUTES_AT,
+    MAGIC_AT,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+)
+from protocol.records.record import record_bytes
+from protocol.records.record_loops import find_timestamp
+from protocol.records.scan import iter_records
+from storage.log.density_upkeep import DensityUpkeep
+from storage.segment.entry_heads import EntryHead, HeadWalk
+from storage.segment.offset_index import OffsetPosition
+from storage.segment.scan import ensure_indexes
+from storage.segment.segment import Segment
+from storage.segment.segment_list import SegmentList
+from storage.segment.time_index import TimestampedOffset
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time: its own timestamp (ms), its offset, its batch's leader epoch."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSearch:
+    """What the search did in one segment, for people who want to know why it answered so.
+
+    `index` says what the time entry is from: the time index, or the variant of a side file.
+    """
+
+    base_offset: int
+    max_timestamp: int
+    index: str
+    time_entry: TimestampedOffset
+    offset_entry: OffsetPosition
+    bytes_read: int
+    batches_scanned: int
+    records_scanned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupExplanation:
+    """A lookup with its cost.
+
+    Attributes:
+        timestamp: what was asked for, ms.
+        found: the answer, or None.
+        visible: whether a consumer may see the answer yet (it lies below the high watermark).
+        segments: how many segments the log has.
+        searched: the segments that were looked into, in order; empty when none reaches the time.
+        before: the record in front of the answer, if it is still in the log; after: the one behind.
+    """
+
+    timestamp: int
+    found: TimestampOffset | None
+    visible: bool
+    segments: int
+    searched: tuple[SegmentSearch, ...]
+    before: TimestampOffset | None
+    after: TimestampOffset | None
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of log that were read, index files not counted."""
+        return sum(search.bytes_read for search in self.searched)
+
+
+@dataclass(slots=True)
+class LookupTrace:
+    """Collects `SegmentSearch`es when somebody asked for them."""
+
+    searched: list[SegmentSearch] = field(default_factory=list)
+
+
+class TimeLookup:
+    """Answers questions by time about a `SegmentList` that its owner keeps changing.
+
+    Every method raises OSError, or CorruptLog when a batch that has to be read is damaged.
+    """
+
+    __slots__ = ("_barren", "_densities", "_segments", "index_interval")
+
+    def __init__(
+        self, segments: SegmentList, densities: DensityUpkeep, *, index_interval: int
+    ) -> None:
+        """Search in `segments`; `index_interval` is for indexes that have to be rebuilt."""
+        self._segments = segments
+        self._densities = densities
+        # The segment that the log's start cuts through promises a maximum that may lie below the
+        # start. After one walk to its end in vain this remembers (base offset, size, log start,
+        # timestamp): nothing in it is as new, so the next lookups need not walk again.
+        self._barren = (NO_OFFSET, 0, 0, 0)
+        self.index_interval = index_interval
+
+    def forget_positions(self) -> None:
+        """Drop what is remembered, because segments were removed or replaced."""
+        self._barren = (NO_OFFSET, 0, 0, 0)
+
+    def find(
+        self, timestamp: int, log_start_offset: int, trace: LookupTrace | None = None
+    ) -> TimestampOffset | None:
+        """The first record at or after `timestamp` (ms) from `log_start_offset` on, or None."""
+        segments = self._segments
+        index = segments.first_reaching(timestamp, segments.index_of(log_start_offset))
+        while index is not None:
+            segment = self._verified(index)
+            if not self._is_barren(segment, log_start_offset, timestamp):
+                found = find_in_segment(segment, timestamp, log_start_offset, trace)
+                if found is not None:
+                    return found
+                self._barren = (segment.base_offset, segment.size, log_start_offset, timestamp)
+            if index + 1 == len(segments):
+                return None
+            index = segments.first_reaching(timestamp, index + 1)
+        return None
+
+    def find_max(self, log_start_offset: int) -> TimestampOffset | None:
+        """The first record that has the largest timestamp from `log_start_offset` on, or None."""
+        largest = self._segments.max_timestamp
+        found = self.find(largest, log_start_offset) if largest >= 0 else None
+        if found is None and largest >= 0:
+            # The maximum lies below the log's start, in a segment that is still there.
+            largest = self._max_timestamp_from(log_start_offset)
+            found = self.find(largest, log_start_offset) if largest >= 0 else None
+        return found
+
+    def explain(self, timestamp: int, log_start_offset: int, visible_end: int) -> LookupExplanation:
+        """`find` with what it cost and what lies on both sides of the answer."""
+        trace = LookupTrace()
+        found = self.find(timestamp, log_start_offset, trace)
+        before = after = None
+        if found is not None:
+            before = self._before(found.offset, log_start_offset)
+            after = self._after(found.offset)
+        return LookupExplanation(
+            timestamp=timestamp,
+            found=found,
+            visible=found is not None and found.offset < visible_end,
+            segments=len(self._segments),
+            searched=tuple(trace.searched),
+            before=before,
+            after=after,
+        )
+
+    def _is_barren(self, segment: Segment, log_start_offset: int, timestamp: int) -> bool:
+        base_offset, size, start, reached = self._barren
+        return (
+            segment.base_offset == base_offset
+            and segment.size == size
+            and log_start_offset >= start
+            and timestamp >= reached
+        )
+
+    def _verified(self, index: int) -> Segment:
+        segment = self._segments[index]
+        ensure_indexes(segment, index_interval=self.index_interval)
+        if self._densities.rule is not None:
+            self._densities.ensure(segment, is_active=index + 1 == len(self._segments))
+        return segment
+
+    def _max_timestamp_from(self, log_start_offset: int) -> int:
+        first = self._segments.index_of(log_start_offset)
+        newest = [segment.max_timestamp for segment in list(self._segments)[first + 1 :]]
+        cut = self._verified(first)
+        head = cut.find_entry(log_start_offset)
+        if head is None:
+            return max(newest, default=NO_TIMESTAMP)
+        # The entry that the start cuts through may promise a maximum that lies below the start.
+        rest = cut.walk()
+        newest += [
+            record.timestamp
+            for record in iter_records(rest.entry(rest.head(head.position)))
+            if record.offset >= log_start_offset
+        ]
+        newest += [entry.max_timestamp for entry in rest.heads(head.position + head.size)]
+        return max(newest, default=NO_TIMESTAMP)
+
+    def _before(self, offset: int, log_start_offset: int) -> TimestampOffset | None:
+        """The record in front of the one at `offset`; compaction may have left it far away."""
+        for index in range(self._segments.index_of(offset), -1, -1):
+            segment = self._verified(index)
+            walk, target = segment.walk(), offset
+            while target > log_start_offset:
+                start = segment.offset_index.floor(target)
+                before = None
+                for head in walk.heads(start.position):
+                    for record in iter_records(walk.entry(head)):
+                        if log_start_offset <= record.offset < offset:
+                            before = TimestampOffset(
+                                record.timestamp, record.offset, head.leader_epoch
+                            )
+                    if head.last_offset >= offset:
+                        break
+                if before is not None:
+                    return before
+                if start.position == 0:
+                    break
+                target = start.offset - 1
+        return None
+
+    def _after(self, offset: int) -> TimestampOffset | None:
+        """The record behind the one at `offset`."""
+        for index in range(self._segments.index_of(offset), len(self._segments)):
+            segment = self._verified(index)
+            walk = segment.walk()
+            for head in walk.heads(segment.offset_index.floor(offset).position):
+                if head.last_offset <= offset:
+                    continue
+                for record in iter_records(walk.entry(head)):
+                    if record.offset > offset:
+                        return TimestampOffset(record.timestamp, record.offset, head.leader_epoch)
+        return None
+
+
+def offsets_before(
+    segments: SegmentList,
+    timestamp: int,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+) -> list[int]:
+    """Starts of segments last written at or before `timestamp` (ms), newest first.
+
+    The log's end counts as written at `now_ms`, unless the active segment is empty.
+    Source: Kafka `UnifiedLog.legacyFetchOffsetsBefore`. Differs from Kafka: it asks the files'
+    modification times, which a copied directory does not keep.
+    """
+    starts = [
+        (
+            max(segment.base_offset, log_start_offset),
+            segment.created_ms if segment.is_empty else segment.appended_ms,
+        )
+        for segment in segments
+    ]
+    if not segments.active.is_empty:
+        starts.append((log_end_offset, now_ms))
+    count = len(starts)
+    while count and starts[count - 1][1] > timestamp:
+        count -= 1
+    return sorted((offset for offset, _ in starts[:count]), reverse=True)
+
+
+def find_in_segment(
+    segment: Segment, timestamp: int, log_start_offset: int, trace: LookupTrace | None = None
+) -> TimestampOffset | None:
+    """The first record of one segment at or after `timestamp` from `log_start_offset` on."""
+    time_entry, index = _time_entry(segment, timestamp)
+    offset_entry = segment.offset_index.floor(max(time_entry.offset, log_start_offset))
+    walk = segment.walk()
+    found, position = None, offset_entry.position
+    while found is None:
+        head = walk.find(position, offset=log_start_offset, timestamp=timestamp)
+        if head is None:
+            position = walk.end
+            break
+        # A head may promise a record that lies below the log's start; then the walk goes on.
+        found = _find_in_entry(walk, head, timestamp, log_start_offset)
+        position = head.position + head.size
+    if trace is not None:
+        trace.searched.append(
+            _describe(segment, index, time_entry, offset_entry, walk, position, found)
+        )
+    return found
+
+
+def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, str]:
+    """Where to start by time, and the index that says so."""
+    density = segment.density
+    if density is not None:
+        try:
+            return density.floor(timestamp), density.name
+        except OSError:
+            # Nothing is lost with a side file: the time index knows as much.
+            pass
+    return segment.time_index.floor(timestamp), "timeindex"
+
+
+def _find_in_entry(
+    walk: HeadWalk, head: EntryHead, timestamp: int, log_start_offset: int
+) -> TimestampOffset | None:
+    entry = walk.entry(head)
+    if entry[MAGIC_AT] == MAGIC_V2 and not entry[ATTRIBUTES_AT + 1] & TIMESTAMP_TYPE_BIT:
+        found, offset = _find_in_create_time_batch(entry, timestamp, log_start_offset)
+        if offset >= 0:
+            return TimestampOffset(found, offset, head.leader_epoch)
+        return None
+    for record in iter_records(entry):
+        if record.timestamp >= timestamp and record.offset >= log_start_offset:
+            return TimestampOffset(record.timestamp, record.offset, head.leader_epoch)
+    return None
+
+
+def _find_in_create_time_batch(
+    entry: bytes, timestamp: int, log_start_offset: int
+) -> tuple[int, int]:
+    """`find_timestamp` in a magic 2 batch whose records have times of their own."""
+    batch = RecordBatch(entry)
+    records, start, end = record_bytes(batch)
+    return find_timestamp(
+        records,
+        start,
+        end,
+        batch.records_count,
+        batch.base_offset,
+        batch.base_timestamp,
+        timestamp,
+        log_start_offset,
+    )
+
+
+def _describe(
+    segment: Segment,
+    index: str,
+    time_entry: TimestampedOffset,
+    offset_entry: OffsetPosition,
+    walk: HeadWalk,
+    end: int,
+    found: TimestampOffset | None,
+) -> SegmentSearch:
+    """The search's cost; batches and records are counted by a second walk over the same part."""
+    batches = records = 0
+    counting = segment.walk(end)
+    for head in counting.heads(offset_entry.position):
+        batches += 1
+        if found is not None and head.position + head.size == end:
+            last = iter_records(counting.entry(head))
+            records = sum(1 for record in last if record.offset <= found.offset)
+    return SegmentSearch(
+        base_offset=segment.base_offset,
+        max_timestamp=segment.max_timestamp,
+        index=index,
+        time_entry=time_entry,
+        offset_entry=offset_entry,
+        bytes_read=walk.bytes_read,
+        batches_scanned=batches,
+        records_scanned=records,
+    )

@@ -1,0 +1,163 @@
+"""Reading whole batches from a log, by offset, with one positioned read where possible.
+
+Owns the way from an offset to bytes, and a small memory of where sequential readers will go on:
+after each read, the position of the next offset is noted, so a consumer that follows the log never
+pays for a search. Refuses to know what may be seen: the caller passes the end.
+
+Cost of a read: with a noted position one `pread`, without it one or two more to find the batch
+through the offset index. Batches are never split, converted or copied record by record.
+
+Source: Kafka `LocalLog.read`, `LogSegment.read`; KIP-98 for aborted transactions.
+Read next: `storage.log.lookup`.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.records.entry_loops import whole_entries
+from protocol.records.layout import LOG_OVERHEAD
+from storage.errors import CorruptLog
+from storage.segment.scan import ensure_indexes
+from storage.segment.segment import Segment
+from storage.segment.segment_list import SegmentList
+from storage.segment.txn_index import AbortedTxn
+
+HINTS_MAX: Final = 64
+"""How many readers' next positions are remembered per log."""
+
+_FRAME: Final = Struct(">qi")
+
+
+class LogPosition(NamedTuple):
+    """A boundary between batches: the offset of what comes after it, and where that would be."""
+
+    offset: int
+    base_offset: int
+    position: int
+
+
+class Slice(NamedTuple):
+    """Whole batches as they are in the log, and the offset after the last of them."""
+
+    records: memoryview
+    next_offset: int
+
+
+NOTHING: Final = memoryview(b"")
+
+
+class LogReader:
+    """Reads from a `SegmentList` that its owner keeps changing; same thread as the owner."""
+
+    __slots__ = ("_hints", "_segments", "index_interval")
+
+    def __init__(self, segments: SegmentList, *, index_interval: int) -> None:
+        """Read from `segments`; `index_interval` is for indexes that have to be rebuilt."""
+        self._segments = segments
+        self._hints: dict[int, tuple[Segment, int]] = {}
+        self.index_interval = index_interval
+
+    def forget_positions(self) -> None:
+        """Drop what is remembered, because segments were removed or replaced."""
+        self._hints.clear()
+
+    def read(self, offset: int, *, max_bytes: int, end: LogPosition, min_one: bool) -> Slice:
+        """The batches from the one that holds `offset` on, up to `max_bytes` and up to `end`.
+
+        `offset` is below `end.offset`. The first batch may begin below `offset`. With `min_one` it
+        is returned even if it is larger than `max_bytes`. A read stays within one segment.
+
+        Raises OSError, or CorruptLog when the log is not what was written.
+        """
+        assert offset < end.offset, f"read at {offset}, the end is {end.offset}"
+        hint = self._hints.get(offset)
+        segment, position = self.locate(offset) if hint is None else hint
+        limit = self._limit(segment, end)
+        if position >= limit and segment.base_offset < end.base_offset:
+            following = self._segments.after(segment)
+            assert following is not None, "the end lies in a segment that is not there"
+            segment, position = following, 0
+            limit = self._limit(segment, end)
+        size = min(max_bytes, limit - position)
+        data = memoryview(segment.log.pread(size, position))
+        if len(data) != size:
+            raise _cut_off(segment, position, size, len(data))
+        if position + size == limit:
+            at_end = segment.base_offset == end.base_offset
+            next_offset = end.offset if at_end else segment.next_offset
+        else:
+            taken, last_offset, count = whole_entries(data, 0, size, size, False)
+            if count == 0:
+                if not min_one:
+                    return Slice(NOTHING, offset)
+                data, last_offset = self._first_entry(segment, position, limit)
+                taken = len(data)
+            data, next_offset = data[:taken], last_offset + 1
+        self._remember(next_offset, segment, position + len(data))
+        return Slice(data, next_offset)
+
+    def locate(self, offset: int) -> tuple[Segment, int]:
+        """Where the first batch that ends at `offset` or later starts: segment and position.
+
+        The end of the newest segment when there is no such batch.
+        """
+        segment = self._segments.floor(offset)
+        ensure_indexes(segment, index_interval=self.index_interval)
+        head = segment.find_entry(offset)
+        if head is not None:
+            return segment, head.position
+        following = self._segments.after(segment)
+        return (segment, segment.size) if following is None else (following, 0)
+
+    def position_of(self, offset: int) -> LogPosition:
+        """The boundary before the batch that holds `offset`."""
+        segment, position = self.locate(offset)
+        return LogPosition(offset, segment.base_offset, position)
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions with records in `[offset, end_offset)`.
+
+        Source: Kafka `LocalLog.collectAbortedTransactions`.
+        """
+        found: list[AbortedTxn] = []
+        segment: Segment | None = self._segments.floor(offset)
+        while segment is not None:
+            for txn in segment.txn_index.read_from(offset):
+                if txn.first_offset < end_offset:
+                    found.append(txn)
+                if txn.last_stable_offset >= end_offset:
+                    return found
+            segment = self._segments.after(segment)
+        return found
+
+    def _limit(self, segment: Segment, end: LogPosition) -> int:
+        return end.position if segment.base_offset == end.base_offset else segment.size
+
+    def _first_entry(self, segment: Segment, position: int, limit: int) -> tuple[memoryview, int]:
+        """The one entry at `position`, whatever its size, and its last offset."""
+        frame = segment.log.pread(LOG_OVERHEAD, position)
+        if len(frame) != LOG_OVERHEAD:
+            raise _cut_off(segment, position, LOG_OVERHEAD, len(frame))
+        size = _FRAME.unpack(frame)[1] + LOG_OVERHEAD
+        data = memoryview(segment.log.pread(max(0, min(size, limit - position)), position))
+        taken, last_offset, _ = whole_entries(data, 0, len(data), len(data), True)
+        if taken != size:
+            raise _cut_off(segment, position, size, len(data))
+        return data, last_offset
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        hints = self._hints
+        # Re-inserted, so that the oldest in order is the one unused for longest.
+        hints.pop(offset, None)
+        if len(hints) >= HINTS_MAX:
+            del hints[next(iter(hints))]
+        hints[offset] = (segment, position)
+
+
+def _cut_off(segment: Segment, position: int, expected: int, found: int) -> CorruptLog:
+    return CorruptLog(
+        segment.log.path,
+        position=position,
+        expected=f"{expected} bytes of whole batches",
+        found=f"{found}",
+    )

@@ -1,0 +1,159 @@
+"""Which segments may go, and why: a pure decision over a few numbers per segment.
+
+Owns the three rules of retention and their common frame. The frame: oldest first, stop at the
+first segment that has to stay, never at or above the high watermark, never an empty active segment.
+
+| reason   | the segment may go when                                                              |
+|----------|--------------------------------------------------------------------------------------|
+| START    | the next segment begins at or below the log's start offset: nothing in it is visible |
+| SIZE     | the log stays at `retention.bytes` or more without it                                |
+| TIME     | now - its largest timestamp > `retention.ms`                                         |
+
+They are tried in this order. A log whose every segment may go is rolled first by the caller, so
+that an empty segment keeps its offsets. With `cleanup.policy` compact alone, only START applies.
+
+One record from the future keeps its segment, and all newer ones, out of the TIME rule until the
+clock has passed it; `held_by_future` names such a segment so that somebody can be told.
+
+Under LogAppendTime, and where records have no timestamps, such a time is the broker's own: its
+clock was ahead for a while. There the segment counts as old as the next append whose time is not
+ahead, in it or in a newer one, so that it goes when its neighbours do.
+
+Differs from Kafka: with `retention.clamp.future` no timestamp counts as newer than the last append
+of its segment; there only tiered logs do the like, by the file's modification time.
+
+Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`. Read next: `storage.log.log`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+UNLIMITED: Final = -1
+
+
+class DeletionReason(Enum):
+    """Why a segment goes."""
+
+    START = "below the log start offset"
+    SIZE = "beyond retention.bytes"
+    TIME = "older than retention.ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentAge:
+    """What retention has to know of a segment.
+
+    Attributes:
+        base_offset: its first offset.
+        next_base: that of the next segment, or the log's end for the active one.
+        size_bytes: of the `.log`.
+        largest_timestamp: of its records (ms), or `appended_ms` when none has one.
+        appended_ms: the broker's clock at its last append.
+    """
+
+    base_offset: int
+    next_base: int
+    size_bytes: int
+    largest_timestamp: int
+    appended_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRules:
+    """The topic's settings; UNLIMITED switches a rule off.
+
+    `deletes`: the policy contains delete. `clamps_future`: see above. `stamps`: the broker gives
+    the timestamps.
+    """
+
+    retention_ms: int
+    retention_bytes: int
+    deletes: bool
+    clamps_future: bool
+    stamps: bool = False
+
+    def ages_ms(self, segments: Sequence[SegmentAge], now_ms: int) -> list[int]:
+        """How old the newest record of each segment counts; negative when it is from the future."""
+        ages: list[int] = []
+        appended_ms = now_ms + 1
+        for segment in reversed(segments):
+            newest = segment.largest_timestamp
+            if self.clamps_future:
+                newest = min(newest, segment.appended_ms)
+            if segment.appended_ms <= now_ms and segment.base_offset != segment.next_base:
+                appended_ms = segment.appended_ms
+            if newest > now_ms and (self.stamps or newest == segment.appended_ms):
+                newest = min(newest, appended_ms)
+            ages.append(now_ms - newest)
+        return ages[::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPlan:
+    """The oldest `len(reasons)` segments may go, each for its reason.
+
+    `held_by_future` is the base offset of the first survivor when only a timestamp ahead of the
+    clock keeps it, else None.
+    """
+
+    reasons: tuple[DeletionReason, ...]
+    held_by_future: int | None = None
+
+
+def plan_retention(
+    segments: Sequence[SegmentAge],
+    rules: RetentionRules,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> RetentionPlan:
+    """What may be deleted of `segments`, which are all of a log's, oldest first."""
+    reasons: list[DeletionReason] = []
+
+    def take(reason: DeletionReason, may_go: Callable[[SegmentAge], bool]) -> None:
+        for segment in segments[len(reasons) :]:
+            is_empty = segment.base_offset == segment.next_base
+            if is_empty or segment.next_base > high_watermark or not may_go(segment):
+                return
+            reasons.append(reason)
+
+    last_base = segments[-1].base_offset
+    take(
+        DeletionReason.START,
+        lambda segment: segment.base_offset != last_base and segment.next_base <= log_start_offset,
+    )
+    if not rules.deletes:
+        return RetentionPlan(reasons=tuple(reasons))
+    if rules.retention_bytes >= 0:
+        excess = sum(segment.size_bytes for segment in segments[len(reasons) :])
+        excess -= rules.retention_bytes
+
+        def is_surplus(segment: SegmentAge) -> bool:
+            nonlocal excess
+            if excess < segment.size_bytes:
+                return False
+            excess -= segment.size_bytes
+            return True
+
+        take(DeletionReason.SIZE, is_surplus)
+    ages_ms = {
+        segment.base_offset: age_ms
+        for segment, age_ms in zip(segments, rules.ages_ms(segments, now_ms), strict=True)
+    }
+    if rules.retention_ms >= 0:
+        take(
+            DeletionReason.TIME,
+            lambda segment: ages_ms[segment.base_offset] > rules.retention_ms,
+        )
+    first = next(iter(segments[len(reasons) :]), None)
+    is_held = (
+        first is not None
+        and ages_ms[first.base_offset] < 0
+        and 0 <= rules.retention_ms < now_ms - first.appended_ms
+    )
+    return RetentionPlan(
+        reasons=tuple(reasons), held_by_future=first.base_offset if first and is_held else None
+    )

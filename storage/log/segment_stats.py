@@ -1,0 +1,157 @@
+"""The statistics of closed segments that nobody has looked into yet: records, smallest timestamp.
+
+An append knows the smallest timestamp of what it writes, because it has looked at every record
+anyway. Whoever makes a segment in another way knows heads only: recovery after a crash, a directory
+that Kafka wrote or that an earlier release left, compaction. Those segments have UNKNOWN_MINIMUM,
+which prunes nothing, until this has read them: one at a time, in the background, in slices. Heads
+cannot tell the minimum: a batch's base timestamp is that of its first record, which need not be its
+oldest.
+
+Owns reading a segment for its statistics; `storage.segment.manifest` keeps them, and says what they
+mean.
+
+Read next: `storage.segment.manifest`, `broker.jobs.jobs`.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+from protocol.errors import RecordsError
+from protocol.records.batch import RecordBatch
+from protocol.records.layout import (
+    INT64_MAX,
+    INT64_MIN,
+    MAGIC_V0,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    Codec,
+    TimestampType,
+)
+from protocol.records.record import record_bytes
+from protocol.records.record_loops import TYPE_IGNORED, check_records
+from protocol.records.scan import Entry, iter_records, scan_entries
+from storage.disk.files import Bytes
+from storage.disk.steps import SLICE_BYTES, Steps, off_loop
+from storage.errors import CorruptLog, storage_failure
+from storage.log.readable_log import ReadableLog
+from storage.segment.manifest import UNKNOWN, UNKNOWN_MINIMUM
+from storage.segment.scan import read_exactly
+from storage.segment.segment import Segment
+
+_MIN_TIMESTAMP_AT: Final = 4
+"""Place of the minimum in what `check_records` returns."""
+
+
+class Measure(NamedTuple):
+    """What a stretch of log holds.
+
+    Attributes:
+        records: how many records, those inside wrappers and markers included.
+        min_timestamp: the smallest timestamp that a reader sees (ms), NO_TIMESTAMP if a record has
+            none; 2^63-1 without records.
+        data_max_timestamp: none of the records that are no markers is younger (ms).
+        size: bytes of whole entries.
+    """
+
+    records: int
+    min_timestamp: int
+    data_max_timestamp: int
+    size: int
+
+
+def measure_entries(data: Bytes) -> Measure:
+    """The whole entries at the start of `data`.
+
+    Raises:
+        RecordsError: an entry, its compression or a record is broken.
+    """
+    records, least, most, size = 0, INT64_MAX, NO_TIMESTAMP, 0
+    for entry in scan_entries(data):
+        count, timestamp = _measure_entry(entry, data)
+        records += count
+        least = min(least, timestamp)
+        if count and not entry.is_control:
+            most = max(most, entry.max_timestamp)
+        size += entry.size
+    return Measure(records, least, most, size)
+
+
+def _measure_entry(entry: Entry, data: Bytes) -> tuple[int, int]:
+    """(records, smallest timestamp) of one entry of any magic."""
+    if entry.magic != MAGIC_V2:
+        if entry.codec == Codec.NONE:
+            return 1, NO_TIMESTAMP if entry.magic == MAGIC_V0 else entry.max_timestamp
+        timestamps = [record.timestamp for record in iter_records(data, entry.position)]
+        return len(timestamps), min(timestamps, default=INT64_MAX)
+    if entry.records_count == 0:
+        return 0, INT64_MAX
+    if entry.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return entry.records_count, entry.max_timestamp
+    batch = RecordBatch(data, entry.position)
+    clear, start, end = record_bytes(batch)
+    found = check_records(
+        clear, start, end, batch.records_count, batch.base_timestamp,
+        INT64_MIN, INT64_MAX, TYPE_IGNORED, False,
+    )  # fmt: skip
+    return entry.records_count, found[_MIN_TIMESTAMP_AT]
+
+
+def measure_log(log: ReadableLog, given_up: set[int]) -> Steps[int]:
+    """Measure every closed segment of `log` that needs it; how many that were.
+
+    Segments whose base offset is in `given_up` are left out; one that holds what cannot be read is
+    put there. Other methods of the log may be called between the steps.
+
+    Raises:
+        StorageFailed: a file could not be read, or the manifest not be written.
+    """
+    measured = 0
+    try:
+        while log.offline_reason is None:
+            segment = next(iter(_unmeasured(log, given_up)), None)
+            if segment is None:
+                break
+            try:
+                found = yield from _measure_segment(log, segment)
+            except (CorruptLog, RecordsError):
+                # Recovery or a reader will say so; here it only means that nothing is pruned.
+                given_up.add(segment.base_offset)
+                continue
+            if found is not None:
+                log.local.remember_measured(
+                    segment, found.records, found.min_timestamp, found.data_max_timestamp
+                )
+                measured += 1
+    except OSError as error:
+        raise storage_failure("measure", log.path, error) from error
+    return measured
+
+
+def _unmeasured(log: ReadableLog, given_up: set[int]) -> Iterator[Segment]:
+    """The closed segments of which something is unknown, oldest first."""
+    for segment in list(log.segments)[:-1]:
+        is_known = segment.min_timestamp != UNKNOWN_MINIMUM and segment.records != UNKNOWN
+        if not is_known and segment.is_as_remembered and segment.base_offset not in given_up:
+            yield segment
+
+
+def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None]:
+    """All of a segment; None when it went away meanwhile, or the log did."""
+    records, least, most, position = 0, INT64_MAX, NO_TIMESTAMP, 0
+    slice_bytes = SLICE_BYTES
+    while position < segment.size:
+        if log.offline_reason is not None or not log.segments.holds([segment]):
+            return None
+        data = read_exactly(segment, min(slice_bytes, segment.size - position), position)
+        part = yield from off_loop(partial(measure_entries, data))
+        if part.size == 0 and position + len(data) == segment.size:
+            raise CorruptLog(
+                segment.log.path, position=position, expected="a whole batch", found="a part of one"
+            )
+        records, least = records + part.records, min(least, part.min_timestamp)
+        most = max(most, part.data_max_timestamp)
+        position += part.size
+        # A batch that is longer than the slice: take more at once.
+        slice_bytes = SLICE_BYTES if part.size else 2 * slice_bytes
+    return Measure(records, least, most, position) if log.segments.holds([segment]) else None

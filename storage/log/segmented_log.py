@@ -1,0 +1,335 @@
+"""The files of one log as a whole: segments in order, and everything that happens to them.
+
+Owns the segment list, the manifest, the files that wait to be synced or unlinked, and the positions
+that readers are expected at. Knows bytes and where they are; what may be seen, who may append and
+when to delete is decided above, in `storage.log.log`.
+
+Every method that changes files raises OSError; only `append` promises that nothing has changed
+then (or says that it could not keep the promise).
+
+Source: Kafka `LocalLog`. Read next: `storage.segment.segment`, `storage.log.log`.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from random import Random
+
+from config import TopicConfig
+from protocol.records.layout import NO_TIMESTAMP
+from storage.append.plan import AppendPlan
+from storage.disk.files import Files, sync_file
+from storage.disk.steps import Steps
+from storage.log.density_upkeep import DensityUpkeep
+from storage.log.flush import FlushTicket, Unsynced
+from storage.log.lookup import TimeLookup
+from storage.log.pending_deletes import Graveyard
+from storage.log.reader import LogPosition, LogReader
+from storage.log.retention import SegmentAge
+from storage.segment.density import DensityRule
+from storage.segment.manifest import UNKNOWN_MINIMUM, Manifest
+from storage.segment.segment import Segment
+from storage.segment.segment_list import SegmentList
+from storage.segment.swap import Swap
+
+
+class RollbackFailed(OSError):
+    """A write failed and what it left behind could not be removed: the file's end is unknown."""
+
+
+class SegmentedLog:
+    """The segments of one log and their files. One thread; `storage.log.log` is the only user.
+
+    Attributes:
+        segments: in order; the last one is appended to.
+        end_offset: offset of the next record.
+        reader, lookup: the ways to read, which share the segments.
+        manifest: what is remembered of closed segments.
+        unsynced: what is not durable yet, apart from the growth of the active segment.
+        swap: the rewritten segment that is taking the place of others, if there is one.
+    """
+
+    __slots__ = (
+        "_densities",
+        "_files",
+        "_graveyard",
+        "_index_interval",
+        "_jitter_ms",
+        "_path",
+        "_random",
+        "end_offset",
+        "is_closed",
+        "lookup",
+        "manifest",
+        "reader",
+        "segments",
+        "swap",
+        "unsynced",
+    )
+
+    def __init__(
+        self, files: Files, path: str, segments: list[Segment], manifest: Manifest, random: Random
+    ) -> None:
+        """Take over loaded segments; `configure` has to follow. Raises OSError."""
+        segments[-1].time_index.load_last()
+        self.segments = SegmentList(segments)
+        self.manifest = manifest
+        self.unsynced = Unsynced(files, path)
+        self.reader = LogReader(self.segments, index_interval=0)
+        self._densities = DensityUpkeep(files, self.unsynced)
+        self.lookup = TimeLookup(self.segments, self._densities, index_interval=0)
+        self.end_offset = self.segments.active.next_offset
+        self.swap: Swap | None = None
+        self.is_closed = False
+        self._files = files
+        self._path = path
+        self._random = random
+        self._graveyard = Graveyard(files)
+        self._index_interval = 0
+        self._jitter_ms = 0
+
+    def configure(self, config: TopicConfig) -> None:
+        """Apply the settings that concern files; the jitter of the active segment is drawn anew."""
+        self._index_interval = config.index_interval_bytes
+        self.reader.index_interval = config.index_interval_bytes
+        self.lookup.index_interval = config.index_interval_bytes
+        self._jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        self._draw_jitter(self.segments.active)
+        self._densities.configure(DensityRule.from_config(config), self.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all `.log` files."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether an empty log file is all there is, as after the making of the partition."""
+        return (
+            self.end_offset == 0
+            and self.segments.active.is_empty
+            and self.manifest.file is None
+            and not self.unsynced.has_files
+        )
+
+    def end(self) -> LogPosition:
+        """Where the next batch will be."""
+        active = self.segments.active
+        return LogPosition(self.end_offset, active.base_offset, active.size)
+
+    def lasting(self, end: LogPosition) -> LogPosition:
+        """The same boundary, named by what comes after it instead of what lies before.
+
+        The end of a closed segment is a byte number that compaction changes. The start of the
+        segment after it never moves, and no segment that a boundary cuts in two is compacted.
+        """
+        if end.base_offset == self.segments.active.base_offset:
+            return end
+        after = self.segments.floor(end.offset)
+        return LogPosition(end.offset, end.offset, 0) if after.base_offset == end.offset else end
+
+    def append(self, plan: AppendPlan, *, now_ms: int) -> None:
+        """Write the planned batches behind the last ones, by one system call if all goes well.
+
+        Raises OSError with the log unchanged, or RollbackFailed.
+        """
+        segment = self.segments.active
+        size_before = segment.size
+        try:
+            segment.append(
+                plan.buffer,
+                plan.batches,
+                now_ms=now_ms,
+                index_interval=self._index_interval,
+                min_timestamp=plan.min_timestamp,
+                data_max_timestamp=NO_TIMESTAMP if _is_marker(plan) else plan.max_timestamp,
+            )
+        except OSError as error:
+            try:
+                segment.log.truncate(size_before)
+            except OSError:
+                raise RollbackFailed(error.errno, str(error)) from error
+            raise
+        assert segment.next_offset == plan.last_offset + 1 > self.end_offset
+        self.end_offset = segment.next_offset
+        if segment.offset_index.wants_writing:
+            # A failure costs nothing: the entries stay in memory, and `seal` tries again.
+            with suppress(OSError):
+                segment.offset_index.write_out()
+                segment.time_index.write_out()
+                if segment.density is not None:
+                    segment.density.write_out()
+
+    def roll(self, *, now_ms: int, durable_offset: int) -> None:
+        """Close the active segment and start one at the end; an empty one is as good as new."""
+        closed = self.segments.active
+        if closed.base_offset == self.end_offset:
+            assert closed.is_empty, "a segment with data begins at the log's end"
+            return
+        has_manifest = self.manifest.is_stored
+        self.manifest.remember(closed.seal(now_ms=now_ms))
+        self.manifest.remember_durable(durable_offset)
+        is_unsynced = self.unsynced.is_dirty or self.unsynced.ticket is not None
+        if not has_manifest or (len(self.segments) == 1 and is_unsynced):
+            # If a crash kept the name of the next segment and not that of the first one, the log
+            # would begin there, and nothing would tell that this is not its start. Without the
+            # manifest's, the directory would be taken for Kafka's, where gaps mean nothing.
+            self._files.sync_directory(self._path)
+        segment = Segment.create(self._files, self._path, self.end_offset, now_ms=now_ms)
+        self._draw_jitter(segment)
+        self._densities.begin(segment, carried_ms=self.segments.max_timestamp)
+        self.segments.add(segment)
+        self.unsynced.add(closed.all_files())
+        if closed.density is not None:
+            closed.density.release()
+        self.unsynced.add_created(self.manifest.file)
+
+    def begin_flush(self) -> FlushTicket:
+        """A ticket that makes everything up to the present end durable."""
+        return self.unsynced.begin(self.segments.active, self.end())
+
+    def ages(self) -> list[SegmentAge]:
+        """What retention has to know, oldest segment first."""
+        segments = list(self.segments)
+        ends = [segment.base_offset for segment in segments[1:]] + [self.end_offset]
+        return [
+            SegmentAge(
+                base_offset=segment.base_offset,
+                next_base=end,
+                size_bytes=segment.size,
+                largest_timestamp=segment.largest_timestamp,
+                appended_ms=segment.appended_ms,
+            )
+            for segment, end in zip(segments, ends, strict=True)
+        ]
+
+    def remember_start(self, log_start_offset: int) -> None:
+        """Write down, durably, that nothing below this offset is to come back."""
+        before = self.manifest.log_start_offset
+        try:
+            self.manifest.remember_start(log_start_offset)
+            if self.manifest.file is not None:
+                sync_file(self.manifest.file)
+        except OSError:
+            self.manifest.log_start_offset = before
+            self.manifest.distrust()
+            raise
+        # The manifest may be as new as this line: its name has to be durable as well.
+        self._files.sync_directory(self._path)
+
+    # --- rewriting ------------------------------------------------------------------------------
+
+    def new_segment(self, base_offset: int, *, stage: str, now_ms: int) -> Segment:
+        """A segment beside the log, which is no part of it yet."""
+        segment = Segment.create(self._files, self._path, base_offset, now_ms=now_ms, stage=stage)
+        self._densities.begin(segment)
+        return segment
+
+    def sync_names(self) -> None:
+        """The names in the directory are on the medium. Any thread. Raises OSError."""
+        self._files.sync_directory(self._path)
+
+    def begin_swap(self, old: list[Segment], new: Segment, *, due_ms: int) -> Swap:
+        """Let `new`, complete and synced, take the place of `old`, which the log still has.
+
+        Its first step is up to the caller, who has to `end_swap` it after the last one.
+        """
+        assert self.swap is None, "one swap at a time"
+        assert self.segments.holds(old), "the segments to replace are gone"
+
+        def replace() -> None:
+            self._bury(old, due_ms=due_ms)
+            self.segments.replace_closed(old, [new])
+
+        self.swap = Swap(self._files, new, replace)
+        return self.swap
+
+    def end_swap(self, swap: Swap) -> None:
+        """The new segment has its names: it is like any other from now on."""
+        if self.swap is not swap:
+            # Somebody needed it at once: see `settle`.
+            return
+        self.swap = None
+        # What is left is known from the time indexes alone until here.
+        self.manifest.remember(swap.new.seal(now_ms=swap.new.appended_ms))
+        if swap.new.density is not None:
+            swap.new.density.release()
+        self.unsynced.add_created(self.manifest.file)
+
+    def settle(self) -> None:
+        """Finish the swap that is under way, before other changes to the segments."""
+        if self.swap is not None:
+            self.swap.finish()
+            self.end_swap(self.swap)
+
+    def remember_cleaned(self, offset: int) -> None:
+        """Note that everything below `offset` is compacted."""
+        self.manifest.remember_cleaned(offset)
+        self.unsynced.add_created(self.manifest.file)
+
+    def remember_measured(
+        self, segment: Segment, records: int, min_timestamp: int, data_max_timestamp: int
+    ) -> None:
+        """Note what was found in a closed segment by reading all of it."""
+        # Kafka stores the lowest of all numbers as a timestamp, too; one above it prunes as little.
+        known = max(min_timestamp, UNKNOWN_MINIMUM + 1)
+        self.manifest.remember(segment.remember_measured(records, known, data_max_timestamp))
+        self.unsynced.add_created(self.manifest.file)
+
+    # --- removing -------------------------------------------------------------------------------
+
+    def remove_first(self, count: int, *, due_ms: int) -> None:
+        """Take out the oldest segments; their files are renamed now and unlinked at `due_ms`.
+
+        The caller has counted them behind `settle`.
+        """
+        assert self.swap is None, "a swap would change what was counted"
+        self._bury(self.segments.remove_first(count), due_ms=due_ms)
+
+    def unlink_steps(self, now_ms: int) -> Steps[int]:
+        """Unlink renamed files whose time has come; how many."""
+        return self._graveyard.unlink_steps(now_ms)
+
+    def seal_active(self, *, now_ms: int) -> None:
+        """Write out and remember what is known of the active segment, for a clean stop.
+
+        Nothing is known of a log that was never written to, so thousands of them close for free.
+        """
+        self.settle()
+        active = self.segments.active
+        if active.is_as_remembered or self.is_untouched:
+            return
+        self.manifest.remember(active.seal(now_ms=now_ms))
+        self.unsynced.add(active.all_files())
+        self.unsynced.add_created(self.manifest.file)
+
+    def close(self) -> None:
+        """Give all descriptors back and write nothing, also from steps that are under way.
+
+        Another log may have the directory's name by their next step.
+        """
+        self.is_closed = True
+        for segment in self.segments:
+            segment.close()
+        self.manifest.close()
+        self.unsynced.close()
+
+    def _bury(self, segments: Iterable[Segment], *, due_ms: int) -> None:
+        gone = list(segments)
+        self._forget_positions()
+        for segment in gone:
+            self.unsynced.forget(segment.all_files())
+        self.manifest.forget(segment.base_offset for segment in gone)
+        self._graveyard.bury(gone, due_ms=due_ms)
+        self.unsynced.add_created()
+
+    def _forget_positions(self) -> None:
+        self.reader.forget_positions()
+        self.lookup.forget_positions()
+
+    def _draw_jitter(self, segment: Segment) -> None:
+        segment.roll_jitter_ms = self._random.randrange(self._jitter_ms) if self._jitter_ms else 0
+
+
+def _is_marker(plan: AppendPlan) -> bool:
+    """Whether what is appended is a transaction's marker, which no reader sees."""
+    return len(plan.batches) == 1 and plan.batches[0].is_control

@@ -1,0 +1,142 @@
+"""The values that a `Log` takes and gives: small, immutable, without behaviour.
+
+Read next: `storage.log.log`.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from typing import NamedTuple
+
+from storage.append.values import AppendPlan
+from storage.disk.files import Files
+from storage.errors import LogQuarantined
+from storage.log.leader_epochs import LeaderEpochs
+from storage.log.producers import LogProducers
+from storage.log.retention import DeletionReason
+from storage.producers.state import CachedBatch
+from storage.segment.manifest import Manifest
+from storage.segment.segment import Segment
+from storage.segment.txn_index import AbortedTxn
+
+
+class Isolation(Enum):
+    """Up to where a reader sees the log."""
+
+    READ_UNCOMMITTED = "high watermark"
+    READ_COMMITTED = "last stable offset"
+    LOG_END = "log end offset"
+
+
+class AppendResult(NamedTuple):
+    """What an append did.
+
+    Offsets are those of the first appearance when it was a duplicate, and NO_OFFSET when there was
+    nothing to append. `log_append_time_ms` is NO_TIMESTAMP unless the log stamps records; of a
+    duplicate it is the max timestamp of the first appearance. `size_bytes` is what was written.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool
+    records_count: int
+    size_bytes: int
+
+
+def appended(plan: AppendPlan, log_start_offset: int) -> AppendResult:
+    """The result of an append that was written as planned, or of one that had nothing to write."""
+    return AppendResult(
+        plan.first_offset,
+        plan.last_offset,
+        plan.log_append_time_ms,
+        log_start_offset,
+        False,
+        plan.records_count,
+        len(plan.buffer),
+    )
+
+
+def appended_before(first: CachedBatch, log_start_offset: int) -> AppendResult:
+    """The result for a duplicate of `first`.
+
+    Its stamp is the batch's max timestamp, under CreateTime too: as Kafka does.
+    """
+    return AppendResult(
+        first.first_offset,
+        first.last_offset,
+        first.max_timestamp,
+        log_start_offset,
+        True,
+        first.offset_delta + 1,
+        0,
+    )
+
+
+class ReadResult(NamedTuple):
+    """Whole batches, owned by the caller, and the log's offsets at that moment.
+
+    `next_offset` is where a reader goes on. `aborted_transactions` is None unless committed
+    records were asked for.
+    """
+
+    records: memoryview
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: list[AbortedTxn] | None
+
+
+class DeletedSegment(NamedTuple):
+    """A segment that retention took out, and why."""
+
+    base_offset: int
+    size_bytes: int
+    largest_timestamp: int
+    reason: DeletionReason
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a partition directory found and did; all zero and empty after a clean stop.
+
+    Attributes:
+        scanned_bytes: log bytes whose checksums were verified.
+        truncated_bytes: bytes cut off behind the last whole batch.
+        removed_segments: base offsets of segments that lay behind such a cut.
+        rebuilt_indexes: base offset and what was wrong, of every index made anew.
+        removed_files: leftovers of interrupted deletions and rewrites.
+        notes: sentences for the operator.
+    """
+
+    scanned_bytes: int = 0
+    truncated_bytes: int = 0
+    removed_segments: list[int] = field(default_factory=list)
+    rebuilt_indexes: list[tuple[int, str]] = field(default_factory=list)
+    removed_files: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class LogParts(NamedTuple):
+    """What a log is put together from; made by `storage.recovery.recovery` alone.
+
+    Every byte of the segments is synced. `end_position` is where the log ends in the last of them.
+    `last_stamp_ms` is the newest LogAppendTime stamp in the log, or NO_TIMESTAMP. `is_new` says
+    that the directory has entries which are not synced yet.
+    """
+
+    files: Files
+    path: str
+    segments: list[Segment]
+    producers: LogProducers
+    leader_epochs: LeaderEpochs
+    manifest: Manifest
+    random: Random
+    log_start_offset: int
+    end_position: int
+    last_stamp_ms: int
+    is_new: bool
+    report: RecoveryReport
+    quarantine: LogQuarantined | None = None

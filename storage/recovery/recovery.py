@@ -1,0 +1,454 @@
+"""Opening a partition directory, after a clean stop or any other.
+
+Owns the passes, one function each, in this order:
+
+1. to 4.                whole files that an interrupted run left: `temporary_files`; then
+                        segments that span too many offsets are split:
+                        `storage.recovery.split_overflow`
+5. `load_segments`      what is known of each segment: remembered, indexed, or read again; and
+                        whether what was durable is there: `storage.recovery.loss`
+6. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
+7. `choose_start`       the log's start, and a first segment if there is none
+8. producers, leader epochs, and the `Log`
+
+The rule of pass 6. The first byte that is no whole and right batch ends the log, and everything
+behind it goes: nobody was promised it. That holds behind the recovery point, which is the newest
+offset *known* to be durable (from the checkpoint or the manifest). Damage below it is another
+thing: those batches were synced, perhaps acknowledged and read, and later segments may be intact.
+Then nothing is cut; the log opens read-only up to the damage and says so.
+
+| first damage is                 | what was there                     | the log                   |
+|---------------------------------|------------------------------------|---------------------------|
+| at or behind the recovery point | an append that did not finish      | ends there, goes on       |
+| below the recovery point        | records that were durable          | quarantined, nothing lost |
+
+Every pass can be interrupted and run again: renames go in an order that leaves the next start
+something to finish, and nothing is removed before what replaces it is in place.
+
+Source: Kafka `LogLoader`; protocol-aware recovery (Alagappan et al., FAST 2018) for the quarantine.
+Read next: `storage.recovery.loss`, `storage.recovery.segment_loading`, `storage.log.log`,
+`storage.segment.scan`.
+"""
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from config import TopicConfig
+from protocol.errors import CorruptRecords
+from protocol.records.layout import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, TimestampType
+from protocol.records.scan import scan_entries
+from storage.disk.checkpoints import CorruptCheckpoint
+from storage.disk.file_names import (
+    DENSITY_SUFFIX,
+    LOG_SUFFIX,
+    MANIFEST_NAME,
+    offset_file_name,
+    resembles_segment_file,
+)
+from storage.disk.files import Files, sync_file
+from storage.errors import CorruptLog, QuarantineKind, StorageFailed
+from storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
+from storage.log.log import Log
+from storage.log.producers import LogProducers
+from storage.log.values import LogParts, RecoveryReport
+from storage.producers.snapshots import ProducerSnapshots
+from storage.producers.state import ProducerState
+from storage.recovery.loss import Remembered, quarantine
+from storage.recovery.segment_loading import load_segment
+from storage.recovery.split_overflow import split_overflowing
+from storage.recovery.temporary_files import (
+    Opening,
+    finish_rewrites,
+    parsed_names,
+    remove_below_start,
+    remove_leftovers,
+    remove_orphans,
+)
+from storage.recovery.unusable_log import unusable_log
+from storage.segment.density_file import DamagedDensity, DensityFile
+from storage.segment.manifest import OUTDATED_AT_START_MAX, Manifest
+from storage.segment.scan import ScanEnd, SegmentDigest, ensure_indexes
+from storage.segment.segment import Segment
+
+FIRST_LEADER_EPOCH: Final = 0
+
+_RANDOM: Final = Random()
+"""For jitter only; shared, because one per log would cost more memory than the log."""
+
+
+def open_log(
+    path: str,
+    *,
+    topic: str,
+    partition: int,
+    config: TopicConfig,
+    files: Files,
+    now_ms: int,
+    is_clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    cleaned_offset: int = 0,
+    producer_id_expiration_ms: int | None = None,
+    random: Random | None = None,
+) -> Log:
+    """The log in the directory `path`, which exists; every byte of it is durable on return.
+
+    `is_clean` is the word of whoever stopped last that nothing has to be verified; the three
+    offsets are checkpoints, taken as hints. What was found and done is in `Log.recovery_report`.
+
+    Raises StorageFailed when the directory cannot be read or repaired.
+    """
+    try:
+        opening = _begin(path, config, files, now_ms, is_clean, recovery_point, log_start_offset)
+        if opening.manifest.cleaned_offset == NO_OFFSET and cleaned_offset > 0:
+            # A directory of Kafka: its word for what it has compacted.
+            opening.manifest.cleaned_offset = cleaned_offset
+        if producer_id_expiration_ms is not None:
+            opening.producers.state.expiration_ms = producer_id_expiration_ms
+        remove_leftovers(opening)
+        finish_rewrites(opening)
+        remove_orphans(opening)
+        remove_below_start(opening)
+        split_overflowing(opening)
+        remembered = Remembered(opening)
+        segments = load_segments(opening, remembered)
+        if not is_clean and opening.quarantine is None:
+            recover_segments(opening, segments, remembered)
+        if opening.quarantine is not None and not segments:
+            return unusable_log(
+                opening.quarantine,
+                opening.report,
+                topic,
+                partition,
+                config,
+                leader_epoch=max(FIRST_LEADER_EPOCH, opening.epochs.latest_epoch),
+            )
+        start = choose_start(opening, segments)
+        return _finish(opening, segments, start, topic, partition, random or _RANDOM)
+    except OSError as error:
+        raise StorageFailed("open", path, str(error)) from error
+
+
+def _begin(
+    path: str,
+    config: TopicConfig,
+    files: Files,
+    now_ms: int,
+    is_clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+) -> Opening:
+    manifest = Manifest(path, files)
+    report = RecoveryReport()
+    try:
+        epochs = LeaderEpochs.open(path, files)
+    except CorruptCheckpoint as error:
+        # Derived: batches carry their epoch, and those that are read again are learned from.
+        report.notes.append(f"{LEADER_EPOCHS_NAME} is not readable ({error}) and was started anew")
+        epochs = LeaderEpochs.start_over(path, files)
+    # Not before: starting over takes a temporary file away that a crash has left.
+    names = files.list_directory(path)
+    report.notes += [
+        f"{path}/{name} is no name that a segment's file can have; it is left alone"
+        for name in names
+        if resembles_segment_file(name)
+    ]
+    if MANIFEST_NAME not in names:
+        manifest.hold()
+    return Opening(
+        files=files,
+        path=path,
+        config=config,
+        now_ms=now_ms,
+        is_clean=is_clean,
+        recovery_point=max(recovery_point, manifest.durable_offset),
+        start=max(log_start_offset, manifest.log_start_offset, 0),
+        manifest=manifest,
+        producers=LogProducers(ProducerState(), ProducerSnapshots(path, files, names=names)),
+        epochs=epochs,
+        names=names,
+        report=report,
+    )
+
+
+def load_segments(opening: Opening, remembered: Remembered) -> list[Segment]:
+    """Pass 5: the segments in order, with everything known that needs no verification.
+
+    After an unclean stop those from the recovery point on stay unknown: pass 6 reads them. Where
+    durable offsets are missing the list ends, and the log is quarantined.
+    """
+    bases = sorted(n.base_offset for n in parsed_names(opening.names) if n.kind == LOG_SUFFIX)
+    segments = [
+        Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms) for base in bases
+    ]
+    first_to_recover = _first_to_recover(opening, segments)
+    loss = remembered.find_missing_start(bases)
+    sound = 0
+    while loss is None and sound < first_to_recover:
+        segment = segments[sound]
+        try:
+            load_segment(opening, segments[:sound], segment, remembered)
+        except CorruptLog as error:
+            # Its indexes had to be made anew, and now cover what lies before the damage.
+            _quarantine(opening, segment, error.position, error.found)
+            return _only(segments, sound + 1)
+        sound += 1
+        loss = remembered.find_cut(segment)
+        if loss is None and sound < len(segments):
+            loss = remembered.find_gap(segment, segments[sound].base_offset)
+    if loss is None and (opening.is_clean or not segments):
+        loss = remembered.find_missing_end(segments)
+    if loss is None:
+        return segments
+    remembered.quarantine(loss)
+    return _only(segments, sound)
+
+
+def _only(segments: list[Segment], count: int) -> list[Segment]:
+    """The first `count` segments; the others are closed."""
+    for segment in segments[count:]:
+        segment.close()
+    return segments[:count]
+
+
+def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
+    """Number of the segment that holds the recovery point; behind all of them when clean."""
+    if opening.is_clean:
+        return len(segments)
+    # A segment that ends right at the recovery point is included: its records are durable, but its
+    # indexes were written when it was closed, and that may have been after the last sync.
+    below = [s for s in segments if s.base_offset < opening.recovery_point]
+    return max(0, len(below) - 1)
+
+
+def recover_segments(opening: Opening, segments: list[Segment], remembered: Remembered) -> None:
+    """Pass 6: verify every batch from the segment of the recovery point on; cut or quarantine.
+
+    `segments` loses what lies behind the first damage.
+    """
+    first = _first_to_recover(opening, segments)
+    if first < len(segments):
+        opening.producers.rebuild(
+            segments[:first],
+            log_start_offset=min(segments[0].base_offset, segments[first].base_offset),
+            log_end_offset=segments[first].base_offset,
+            now_ms=opening.now_ms,
+        )
+    _check_densities(opening, segments[:first])
+    for index in range(first, len(segments)):
+        if index > 0:
+            # As at each roll, so that the next start need not read for it again.
+            with suppress(OSError):
+                opening.producers.snapshots.take(opening.producers.state)
+        end = _recover_segment(opening, segments[index])
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        loss = None
+        if end.damage is None:
+            loss = remembered.find_loss_after(segments[index], following)
+        if loss is not None:
+            end = replace(end, damage=loss.found)
+        if end.damage is None:
+            continue
+        if _was_durable(opening, end.next_offset):
+            if loss is None:
+                _quarantine(opening, segments[index], end.valid_bytes, end.damage)
+            else:
+                remembered.quarantine(loss)
+        else:
+            _cut(opening, segments[index], end)
+            _remove_behind_cut(opening, segments[index + 1 :])
+        del segments[index + 1 :]
+        return
+
+
+def _was_durable(opening: Opening, offset: int) -> bool:
+    return offset < opening.recovery_point
+
+
+def _check_densities(opening: Opening, segments: list[Segment]) -> None:
+    """Remove side files that lookups had made and that were not synced yet."""
+    for segment in segments:
+        name = offset_file_name(segment.base_offset, DENSITY_SUFFIX)
+        if name in opening.names:
+            try:
+                path = segment.path(DENSITY_SUFFIX)
+                DensityFile.load(opening.files, path, segment.coverage()).close()
+            except (DamagedDensity, OSError):
+                opening.remove_density(segment.base_offset)
+
+
+def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
+    """Verify one segment and make its indexes anew; the log file stays as it is."""
+    known = opening.manifest.facts.get(segment.base_offset)
+    segment.appended_ms = opening.files.modified_ms(segment.log.path)
+    if known is not None:
+        segment.appended_ms = max(known.appended_ms, segment.max_timestamp)
+    segment.txn_index.clear()
+    opening.remove_density(segment.base_offset)
+    learned = opening.epochs.latest_epoch
+    scan = SegmentDigest(
+        segment,
+        index_interval=opening.config.index_interval_bytes,
+        check_crc=True,
+        epoch=learned,
+    )
+    for entry in scan:
+        if entry.producer_id != NO_PRODUCER_ID:
+            opening.producers.replay(segment, entry, scan.bytes_of(entry))
+        if entry.partition_leader_epoch > learned:
+            learned = entry.partition_leader_epoch
+            opening.epochs.assign(learned, entry.base_offset)
+    opening.producers.state.map_end_offset = segment.next_offset
+    segment.indexes_verified = True
+    opening.report.scanned_bytes += scan.end.valid_bytes
+    return scan.end
+
+
+def _cut(opening: Opening, segment: Segment, end: ScanEnd) -> None:
+    opening.report.truncated_bytes += segment.size - end.valid_bytes
+    opening.report.notes.append(
+        f"{segment.log.path} was cut at byte {end.valid_bytes}, offset {end.next_offset}: "
+        f"{end.damage}"
+    )
+    segment.log.truncate(end.valid_bytes)
+
+
+def _remove_behind_cut(opening: Opening, segments: list[Segment]) -> None:
+    for segment in segments:
+        opening.report.truncated_bytes += segment.size
+        opening.report.removed_segments.append(segment.base_offset)
+        opening.manifest.forget([segment.base_offset])
+        for path in segment.mark_deleted():
+            opening.files.unlink(path)
+
+
+def _quarantine(opening: Opening, segment: Segment, position: int, damage: str) -> None:
+    opening.end_position = position
+    reason = (
+        f"{segment.log.path} is damaged at byte {position} ({damage}), where everything had been "
+        "synced"
+    )
+    quarantine(opening, QuarantineKind.DAMAGED, good_until=segment.next_offset, reason=reason)
+
+
+def choose_start(opening: Opening, segments: list[Segment]) -> int:
+    """Pass 7: the log's start; `segments` is never empty afterwards."""
+    start = opening.start
+    if segments and segments[-1].next_offset < start and opening.quarantine is None:
+        opening.report.notes.append(
+            f"the log ended at {segments[-1].next_offset}, below its start {start}: it begins anew"
+        )
+        # Segments behind a cut may have been unlinked just before. Their names go for good first:
+        # if one outlived these, the next start would find a log that begins there.
+        opening.files.sync_directory(opening.path)
+        _remove_behind_cut(opening, segments)
+        segments.clear()
+        opening.epochs.clear()
+    if not segments:
+        segments.append(Segment.create(opening.files, opening.path, start, now_ms=opening.now_ms))
+        opening.producers.state.clear(start)
+    return max(start, segments[0].base_offset)
+
+
+def _finish(
+    opening: Opening,
+    segments: list[Segment],
+    start: int,
+    topic: str,
+    partition: int,
+    random: Random,
+) -> Log:
+    active = segments[-1]
+    existed = f"{active.base_offset:020d}{LOG_SUFFIX}" in opening.names
+    if opening.quarantine is None:
+        damage = ensure_indexes(active, index_interval=opening.config.index_interval_bytes)
+        if damage is not None:
+            opening.report.rebuilt_indexes.append((active.base_offset, damage))
+    end_offset = max(active.next_offset, start)
+    if opening.quarantine is None:
+        # An epoch may begin right at the end: no record of it was written yet, or is left.
+        opening.epochs.truncate_from_end(end_offset + 1)
+        opening.epochs.truncate_from_start(start)
+        bases = {segment.base_offset for segment in segments}
+        opening.producers.snapshots.delete_stray(bases, end_offset)
+    if opening.is_clean or opening.producers.state.map_end_offset != end_offset:
+        opening.producers.rebuild(
+            segments,
+            log_start_offset=start,
+            log_end_offset=end_offset,
+            now_ms=opening.now_ms,
+            may_skip_replay=opening.is_clean and existed,
+        )
+    opening.producers.has_aborts = any(segment.txn_index.count for segment in segments)
+    if opening.quarantine is None:
+        _make_durable(opening, segments, existed)
+    parts = LogParts(
+        files=opening.files,
+        path=opening.path,
+        segments=segments,
+        producers=opening.producers,
+        leader_epochs=opening.epochs,
+        manifest=opening.manifest,
+        random=random,
+        log_start_offset=start,
+        end_position=active.size if opening.end_position is None else opening.end_position,
+        last_stamp_ms=_last_stamp_ms(opening, segments),
+        is_new=not existed,
+        report=opening.report,
+        quarantine=opening.quarantine,
+    )
+    return Log(
+        parts,
+        topic=topic,
+        partition=partition,
+        config=opening.config,
+        leader_epoch=max(FIRST_LEADER_EPOCH, opening.epochs.latest_epoch),
+    )
+
+
+def _make_durable(opening: Opening, segments: list[Segment], existed: bool) -> None:
+    """After an unclean stop: what was read may have come from the page cache only."""
+    manifest = opening.manifest
+    if opening.is_clean or not existed:
+        if MANIFEST_NAME not in opening.names and len(segments) > 1:
+            # Kafka's directory until now: all of it is known, and durable, from here on.
+            manifest.durable_offset = segments[-1].next_offset
+        manifest.release()
+        manifest.forget(set(manifest.facts) - {segment.base_offset for segment in segments})
+        if manifest.has_outdated(OUTDATED_AT_START_MAX):
+            manifest.rewrite()
+        return
+    for segment in segments[_first_to_recover(opening, segments) :]:
+        if segment is not segments[-1]:
+            opening.manifest.remember(segment.seal(now_ms=opening.now_ms))
+        for file in segment.all_files():
+            sync_file(file)
+    opening.manifest.forget(
+        set(opening.manifest.facts) - {segment.base_offset for segment in segments[:-1]}
+    )
+    manifest.durable_offset = max(manifest.durable_offset, segments[-1].next_offset)
+    manifest.rewrite()
+    opening.files.sync_directory(opening.path)
+
+
+def _last_stamp_ms(opening: Opening, segments: list[Segment]) -> int:
+    """The newest LogAppendTime stamp: that of the last batch, if the broker stamped it."""
+    if opening.quarantine is not None:
+        return NO_TIMESTAMP
+    for segment in reversed(segments):
+        if segment.is_empty:
+            continue
+        ensure_indexes(segment, index_interval=opening.config.index_interval_bytes)
+        start = segment.offset_index.last().position
+        data = segment.log.pread(segment.size - start, start)
+        try:
+            last = deque(scan_entries(data), maxlen=1)
+        except CorruptRecords:
+            # Damage in what a clean stop left: whoever reads it is told. A start goes on.
+            return NO_TIMESTAMP
+        is_stamped = last and last[0].timestamp_type is TimestampType.LOG_APPEND_TIME
+        return last[0].max_timestamp if is_stamped else NO_TIMESTAMP
+    return NO_TIMESTAMP

@@ -1,0 +1,76 @@
+"""What is known of one segment when its log is opened and nothing has to be verified.
+
+Owns the choice between the three places that know it: the manifest, the indexes, the log itself.
+Each is believed only as far as it can be proven without the next one.
+
+Read next: `storage.recovery.recovery`, `storage.recovery.loss`.
+"""
+
+from storage.errors import CorruptLog
+from storage.recovery.loss import Remembered
+from storage.recovery.temporary_files import Opening
+from storage.segment.scan import rebuild_indexes
+from storage.segment.segment import Segment
+
+
+def load_segment(
+    opening: Opening, before: list[Segment], segment: Segment, remembered: Remembered
+) -> None:
+    """From the manifest if the files are as they were, else from the indexes, else the log.
+
+    `before` are the segments before it. Raises OSError, or CorruptLog when the log is damaged.
+    """
+    facts = opening.manifest.facts.get(segment.base_offset)
+    indexes = (segment.offset_index, segment.time_index)
+    if facts is None and segment.is_empty and not any(index.exists for index in indexes):
+        # Never written to, so a clean stop had nothing to remember.
+        return
+    if facts is not None and segment.matches(facts) and segment.txn_index.find_damage() is None:
+        segment.adopt(facts)
+        return
+    appended_ms = opening.files.modified_ms(segment.log.path)
+    if facts is not None and facts.size_bytes == segment.size:
+        # Not even in order are they to be believed: a part of one may look whole.
+        damage: str | None = "an index is not what is remembered"
+        appended_ms = facts.appended_ms
+    else:
+        damage = _adopt_indexes(segment, appended_ms)
+    if damage is not None:
+        opening.report.rebuilt_indexes.append((segment.base_offset, damage))
+        try:
+            has_markers = rebuild_indexes(
+                segment, index_interval=opening.config.index_interval_bytes
+            )
+        except CorruptLog:
+            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
+            raise
+        if has_markers or segment.txn_index.file is not None:
+            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
+        segment.appended_ms = appended_ms
+    found = segment.seal(now_ms=opening.now_ms)
+    if remembered.find_cut(segment) is None:
+        # Else what was remembered is the proof that something is gone.
+        opening.manifest.remember(found)
+
+
+def _adopt_indexes(segment: Segment, appended_ms: int) -> str | None:
+    """Take the segment's numbers from its indexes; what speaks against that, or None.
+
+    Their order can be judged, and whether they end with the log's maximum: see
+    `Segment.adopt_indexes`.
+    """
+    missing = [i.path for i in (segment.offset_index, segment.time_index) if not i.exists]
+    if missing and not segment.is_empty:
+        return f"{missing[0]} is missing"
+    damage = (
+        segment.offset_index.find_disorder()
+        or segment.time_index.find_disorder()
+        or segment.txn_index.find_damage()
+    )
+    if damage is None:
+        try:
+            segment.adopt_indexes(appended_ms=appended_ms)
+            damage = segment.find_index_damage()
+        except CorruptLog as error:
+            damage = str(error)
+    return damage

@@ -1,0 +1,173 @@
+"""What an interrupted run may leave in a partition directory, put in order by names alone.
+
+Owns the first four passes of opening a log, and `Opening`, what all passes share:
+
+1. `remove_leftovers`   files renamed away, temporary files, outputs of rewrites that did not finish
+2. `finish_rewrites`    outputs that did finish take the place of what they replace
+3. `remove_orphans`     index files whose log is gone
+4. `remove_below_start` segments whose removal was decided and did not finish
+
+Each can be interrupted and run again: what replaces something is complete before that goes.
+
+Source: Kafka `LogLoader`. Read next: `storage.recovery.recovery`, which has the other passes.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from config import TopicConfig
+from storage.disk.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    DENSITY_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    SegmentFileName,
+    offset_file_name,
+    parse_segment_file_name,
+)
+from storage.disk.files import TEMPORARY_SUFFIX, Files
+from storage.errors import CorruptLog, LogQuarantined
+from storage.log.leader_epochs import LeaderEpochs
+from storage.log.producers import LogProducers
+from storage.log.values import RecoveryReport
+from storage.segment.density import DensityRule
+from storage.segment.entry_heads import HeadWalk
+from storage.segment.manifest import Manifest
+
+
+@dataclass(slots=True, kw_only=True)
+class Opening:
+    """One partition directory while it is being opened: what the passes share.
+
+    `start` is where the log begins as far as the manifest and the checkpoint know.
+    """
+
+    files: Files
+    path: str
+    config: TopicConfig
+    now_ms: int
+    is_clean: bool
+    recovery_point: int
+    start: int
+    manifest: Manifest
+    producers: LogProducers
+    epochs: LeaderEpochs
+    names: list[str]
+    report: RecoveryReport = field(default_factory=RecoveryReport)
+    quarantine: LogQuarantined | None = None
+    end_position: int | None = None
+
+    def remove_density(self, base_offset: int) -> None:
+        """Unlink a side file, if there is one: it must not be believed."""
+        name = offset_file_name(base_offset, DENSITY_SUFFIX)
+        if name in self.names:
+            self.remove(name)
+
+    def remove(self, name: str) -> None:
+        """Unlink a file of the directory and note it."""
+        self.files.unlink(f"{self.path}/{name}")
+        self.names.remove(name)
+        self.report.removed_files.append(name)
+
+
+def remove_leftovers(opening: Opening) -> None:
+    """Pass 1: unlink `.deleted` files, temporary files, and outputs of unfinished rewrites.
+
+    A `.swap` file at or above the lowest `.cleaned` one belongs to a rewrite into several segments
+    that was interrupted; the old segments are all still there. The `.cleaned` ones tell, so they go
+    last: a `.swap` file that outlived them would be put in the place of what it was to replace.
+    """
+    parsed = parsed_names(opening.names)
+    cleaned = [name for name in parsed if name.stage == CLEANED_SUFFIX]
+    lowest = min((name.base_offset for name in cleaned), default=None)
+    unfinished = [
+        name
+        for name in parsed
+        if name.stage == SWAP_SUFFIX and lowest is not None and name.base_offset >= lowest
+    ]
+    for name in unfinished:
+        opening.remove(name.format())
+    if unfinished:
+        opening.files.sync_directory(opening.path)
+    for name in parsed:
+        if name.stage in (CLEANED_SUFFIX, DELETED_SUFFIX):
+            opening.remove(name.format())
+    for raw in [raw for raw in opening.names if raw.endswith(TEMPORARY_SUFFIX)]:
+        opening.remove(raw)
+
+
+def finish_rewrites(opening: Opening) -> None:
+    """Pass 2: put `.swap` files in place of the segments whose range they cover.
+
+    The names change in the order of `storage.segment.swap`, with the same syncs between.
+    """
+    swaps = [name for name in parsed_names(opening.names) if name.stage == SWAP_SUFFIX]
+    logs = [name for name in swaps if name.kind == LOG_SUFFIX]
+    for name in logs:
+        first, end = name.base_offset, _end_of_swap(opening, name)
+        for other in parsed_names(opening.names):
+            is_replaced = other.kind in SEGMENT_SUFFIXES and not other.stage
+            if is_replaced and first <= other.base_offset < end:
+                opening.remove(other.format())
+                opening.manifest.forget([other.base_offset])
+    for names in (logs, [name for name in swaps if name.kind != LOG_SUFFIX]):
+        if not names:
+            continue
+        opening.files.sync_directory(opening.path)
+        for name in names:
+            final = SegmentFileName(base_offset=name.base_offset, kind=name.kind).format()
+            opening.files.rename(f"{opening.path}/{name.format()}", f"{opening.path}/{final}")
+            opening.names.remove(name.format())
+            opening.names.append(final)
+
+
+def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
+    """One above the last offset in a `.log.swap`."""
+    file = opening.files.open(f"{opening.path}/{name.format()}")
+    end = name.base_offset
+    with suppress(CorruptLog):
+        # A torn end may have come along when a segment was split.
+        for head in HeadWalk(file, file.size).heads(0):
+            end = head.last_offset + 1
+    file.close()
+    return end
+
+
+def remove_orphans(opening: Opening) -> None:
+    """Pass 3: unlink index files that have no log, and side files that nobody asks for."""
+    parsed = parsed_names(opening.names)
+    bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
+    no_densities = DensityRule.from_config(opening.config) is None
+    for name in parsed:
+        is_unwanted = no_densities and name.kind == DENSITY_SUFFIX
+        if is_unwanted or (name.kind in INDEX_SUFFIXES and name.base_offset not in bases):
+            opening.remove(name.format())
+
+
+def remove_below_start(opening: Opening) -> None:
+    """Pass 4: unlink segments that end at or below the stored start of the log.
+
+    Their removal was on its way when the last run stopped. Before anything is read, because a crash
+    may have left some of them and taken others: that is no hole in the log.
+    """
+    parsed = parsed_names(opening.names)
+    bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
+    gone = {
+        base
+        for base, following in pairwise(bases)
+        if following <= opening.manifest.log_start_offset
+    }
+    for name in parsed:
+        if name.base_offset in gone and name.kind in SEGMENT_SUFFIXES:
+            opening.remove(name.format())
+    opening.manifest.forget(gone)
+
+
+def parsed_names(names: list[str]) -> list[SegmentFileName]:
+    """Those of `names` that are names of segment files."""
+    parsed = (parse_segment_file_name(name) for name in names)
+    return [name for name in parsed if name is not None]

@@ -1,0 +1,178 @@
+"""Walking over the entries of a log file by their heads alone: offsets, sizes, timestamps.
+
+Owns the step from one entry to the next in a *file*, for all three message formats, without reading
+the records between. Refuses to know records (`protocol.records.scan`) and indexes.
+
+    position                     position + size
+    | offset | size | ... magic ... max timestamp | records      | next entry
+
+A walk reads the file in small blocks and jumps over what it does not need: finding a batch in an
+index interval costs one or two positioned reads, whatever the size of the batches.
+
+For magic 0 and 1 an entry is a message and its offset field is the *last* offset in it (of a
+compressed wrapper: that of the last inner message), so `base_offset` is only a true first offset
+for magic 2. Everything here decides by last offsets.
+
+Source: Kafka `FileLogInputStream`. Read next: `storage.segment.segment`.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.records.entry_loops import find_entry
+from protocol.records.layout import (
+    BATCH_OVERHEAD,
+    INT64_MIN,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V1,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    RECORDS_AT,
+    RECORDS_COUNT_AT,
+    V0_MIN_SIZE,
+    V1_TIMESTAMP_AT,
+)
+from storage.disk.files import Bytes, File
+from storage.errors import CorruptLog
+
+WALK_BLOCK_BYTES: Final = 4096
+"""How much a walk reads at a time."""
+
+_PREFIX_BYTES: Final = 17
+_FRAME: Final = Struct(">qi")
+_V2_HEAD: Final = Struct(">qiibIhiqq")
+_INT64: Final = Struct(">q")
+_NO_RECORDS: Final = bytes(4)
+
+
+class EntryHead(NamedTuple):
+    """What the head of one entry says; `position` counts from the start of the file.
+
+    A batch that compaction left without records has no timestamp here, whatever its head says: no
+    lookup can find a record in it.
+    """
+
+    position: int
+    size: int
+    magic: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
+
+
+def decode_head(block: Bytes, at: int, position: int) -> EntryHead:
+    """The head that starts at byte `at` of `block`, which lies at `position` of the file.
+
+    The block has to hold the whole head: 61 bytes, or the whole entry when that is shorter.
+    """
+    magic = block[at + MAGIC_AT]
+    if magic == MAGIC_V2:
+        base, size, epoch, _, _, _, last_delta, _, max_timestamp = _V2_HEAD.unpack_from(block, at)
+        if block[at + RECORDS_COUNT_AT : at + RECORDS_AT] == _NO_RECORDS:
+            max_timestamp = NO_TIMESTAMP
+        return EntryHead(
+            position, size + LOG_OVERHEAD, magic, base, base + last_delta, max_timestamp, epoch
+        )
+    offset, size = _FRAME.unpack_from(block, at)
+    timestamp = NO_TIMESTAMP
+    if magic == MAGIC_V1:
+        (timestamp,) = _INT64.unpack_from(block, at + V1_TIMESTAMP_AT)
+    return EntryHead(
+        position, size + LOG_OVERHEAD, magic, offset, offset, timestamp, NO_LEADER_EPOCH
+    )
+
+
+class HeadWalk:
+    """Reads heads from a log file; remembers the last block and counts what it cost.
+
+    Short-lived: made for one search and thrown away. `end` bounds the walk (exclusive).
+    """
+
+    __slots__ = ("_block", "_block_position", "_file", "bytes_read", "end", "heads_read")
+
+    def __init__(self, file: File, end: int) -> None:
+        """Walk over `file` up to position `end`, which is a boundary between entries."""
+        self.end = end
+        self.bytes_read = 0
+        self.heads_read = 0
+        self._file = file
+        self._block = b""
+        self._block_position = 0
+
+    def head(self, position: int) -> EntryHead:
+        """The head of the entry at `position`, which must be below `end`.
+
+        Raises:
+            CorruptLog: there is no whole entry of a known format at this position.
+        """
+        at = position - self._block_position
+        left = self.end - position
+        if at < 0 or at + min(BATCH_OVERHEAD, left) > len(self._block):
+            self._load(position)
+            at = 0
+        self.heads_read += 1
+        if left < _PREFIX_BYTES:
+            raise self.corrupt(position, f"{_PREFIX_BYTES} bytes at least", f"{left}")
+        magic = self._block[at + MAGIC_AT]
+        _, size = _FRAME.unpack_from(self._block, at)
+        if magic > MAGIC_V2:
+            raise self.corrupt(position, f"magic 0 to {MAGIC_V2}", f"{magic}")
+        least = BATCH_OVERHEAD - LOG_OVERHEAD if magic == MAGIC_V2 else V0_MIN_SIZE + 8 * magic
+        if size < least or size + LOG_OVERHEAD > left:
+            raise self.corrupt(position, f"a size from {least} to {left - LOG_OVERHEAD}", f"{size}")
+        return decode_head(self._block, at, position)
+
+    def heads(self, position: int) -> Iterator[EntryHead]:
+        """The heads from the entry at `position` to the end of the walk."""
+        while position < self.end:
+            head = self.head(position)
+            yield head
+            position += head.size
+
+    def find(self, position: int, *, offset: int, timestamp: int = INT64_MIN) -> EntryHead | None:
+        """The first entry from `position` on that ends at `offset` or later and is as new as asked.
+
+        As new as asked: its head's max timestamp is `timestamp` (ms) or above.
+
+        Raises:
+            CorruptLog: an entry before the hit is damaged.
+        """
+        while position < self.end:
+            head = self.head(position)
+            if head.last_offset >= offset and head.max_timestamp >= timestamp:
+                return head
+            position += head.size
+            at = position - self._block_position
+            if at < len(self._block):
+                # The compiled loop takes what is whole in the block; what it stops at, which is the
+                # hit, cut off by the block's end, or damaged, comes back around to `head`.
+                hit, _ = find_entry(self._block, at, len(self._block), offset, timestamp)
+                position = self._block_position + hit
+        return None
+
+    def entry(self, head: EntryHead) -> bytes:
+        """All bytes of an entry whose head was read."""
+        at = head.position - self._block_position
+        if at >= 0 and at + head.size <= len(self._block):
+            return self._block[at : at + head.size]
+        data = self._file.pread(head.size, head.position)
+        self.bytes_read += len(data)
+        if len(data) != head.size:
+            raise self.corrupt(head.position, f"{head.size} bytes", f"{len(data)}")
+        return data
+
+    def _load(self, position: int) -> None:
+        size = min(WALK_BLOCK_BYTES, self.end - position)
+        self._block = self._file.pread(size, position)
+        self._block_position = position
+        self.bytes_read += len(self._block)
+        if len(self._block) != size:
+            raise self.corrupt(position, f"{size} bytes", f"{len(self._block)}")
+
+    def corrupt(self, position: int, expected: str, found: str) -> CorruptLog:
+        """The error for what was found at a position of this file."""
+        return CorruptLog(self._file.path, position=position, expected=expected, found=found)

@@ -1,0 +1,293 @@
+"""`segment-manifest`: what is known of a partition's closed segments, so that nobody has to look.
+
+Owns one small text file per partition. It answers, without opening a segment, the questions whose
+answers Kafka reads from places that can lie: the largest timestamp (from the last entry of an index
+that may be damaged) and the age of records without timestamp (from the file's modification time,
+which a copied directory does not keep). It is a journal: one line is appended when a segment is
+closed or the log's start moves, and the file is rewritten without the outdated lines at open.
+
+    tidelog segment manifest 1
+    segment base_offset=0 next_offset=1500 size_bytes=1048301 ... 5f1c9e02
+    start offset=1500 77aa0b13
+    durable offset=1500 0c44d1f2
+
+A `durable` line says that everything below the offset had been synced when the line was written;
+recovery judges damage by it: behind that offset a torn tail is expected, before it never. A
+`cleaned` line says that compaction has compared everything below the offset, a `lost` line that an
+operator has given up records from there on (`storage.audit.accept_loss`).
+
+Each line ends with the CRC-32C of the text before it, in hexadecimal. Of several lines about one
+segment the last one counts; a line whose checksum is wrong ends the reading, since only a torn tail
+can look like that. Unknown fields are kept out, unknown kinds of line are skipped.
+
+The file is a cache: facts are believed only while the sizes of the segment's files are still what
+they say, and everything but `appended_ms` can be found again in the log.
+
+Of a closed segment it has the statistics by which both ends of a time range prune: with
+`min_timestamp` at or above the end of the range, or `data_max_timestamp` below its start, no record
+of the segment is in it. Whoever reads the file beside a running broker believes a line only while
+`size_bytes` is the size of the `.log` and `next_offset` the base of the next segment, since
+compaction rewrites segments. `storage.log.segment_stats` finds a minimum that is not known.
+
+Differs from Kafka: has no such file; Kafka ignores it.
+
+Read next: `storage.segment.segment`, `storage.recovery.recovery`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Final
+
+from protocol.records.checksums import crc32c
+from protocol.records.layout import INT64_MAX, INT64_MIN, NO_OFFSET
+from storage.disk.file_names import MANIFEST_NAME
+from storage.disk.files import File, Files
+
+HEADING: Final = "tidelog segment manifest 1"
+OUTDATED_MAX: Final = 1024
+"""So many outdated lines a file collects before it is written anew in the middle of a run."""
+
+OUTDATED_AT_START_MAX: Final = 64
+"""The same when a directory is opened."""
+
+UNKNOWN: Final = -1
+UNKNOWN_MINIMUM: Final = INT64_MIN
+"""The smallest timestamp of records that nobody has looked at: it prunes nothing."""
+
+UNKNOWN_MAXIMUM: Final = INT64_MAX
+"""The same for the largest timestamp of records without the markers among them."""
+
+_SEGMENT: Final = "segment"
+_START: Final = "start"
+_DURABLE: Final = "durable"
+_CLEANED: Final = "cleaned"
+_LOST: Final = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFacts:
+    """What is remembered of a closed segment.
+
+    Attributes:
+        base_offset: the offset that names it.
+        next_offset: one above the last offset in it.
+        size_bytes: size of the `.log`; so do the three index sizes.
+        max_timestamp: the largest timestamp, or NO_TIMESTAMP.
+        max_timestamp_offset: last offset of the first batch that has it.
+        first_timestamp: max timestamp of the first batch, for rolling by time.
+        appended_ms: the broker's clock at the last append; stands in for absent timestamps.
+        records: how many records it holds, or UNKNOWN.
+        offset_index_crc: CRC-32C of the `.index`; likewise `time_index_crc`.
+        min_timestamp: the smallest timestamp of its records as readers see them, so NO_TIMESTAMP if
+            one has none; 2^63-1 when it holds no record; UNKNOWN_MINIMUM when nobody has looked.
+        data_max_timestamp: no record that a reader sees is younger: the markers of transactions,
+            which have the broker's time, do not count. NO_TIMESTAMP when there is none;
+            UNKNOWN_MAXIMUM when nobody has looked, and then `max_timestamp` bounds it.
+    """
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    first_timestamp: int
+    appended_ms: int
+    records: int
+    offset_index_bytes: int
+    time_index_bytes: int
+    txn_index_bytes: int
+    offset_index_crc: int
+    time_index_crc: int
+    min_timestamp: int = UNKNOWN_MINIMUM
+    data_max_timestamp: int = UNKNOWN_MAXIMUM
+
+
+_FIELDS: Final = tuple(field.name for field in fields(SegmentFacts))
+_LATER_FIELDS: Final = frozenset({"min_timestamp", "data_max_timestamp"})
+"""Fields that lines of earlier releases lack."""
+_FIRST_FIELDS: Final = tuple(name for name in _FIELDS if name not in _LATER_FIELDS)
+
+
+class Manifest:
+    """The manifest of one partition directory. One writer.
+
+    A crash loses at most what was appended since the last sync; nothing depends on more.
+    """
+
+    __slots__ = (
+        "_file",
+        "_files",
+        "_is_held",
+        "_is_suspect",
+        "_lines",
+        "_path",
+        "cleaned_offset",
+        "durable_offset",
+        "facts",
+        "log_start_offset",
+        "lost_offset",
+    )
+
+    def __init__(self, directory: str, files: Files) -> None:
+        """Read the file if there is one; `facts` are by base offset."""
+        self._files = files
+        self._path = f"{directory}/{MANIFEST_NAME}"
+        self._file: File | None = None
+        self._is_held = False
+        self._is_suspect = False
+        self._lines = 0
+        self.facts: dict[int, SegmentFacts] = {}
+        self.log_start_offset = NO_OFFSET
+        self.durable_offset = NO_OFFSET
+        self.cleaned_offset = NO_OFFSET
+        self.lost_offset = NO_OFFSET
+        if files.exists(self._path):
+            self._read(files.read_all(self._path))
+
+    @property
+    def file(self) -> File | None:
+        """The file, for syncing; None while nothing was written in this run."""
+        return self._file
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is a file."""
+        return self._file is not None or self._files.exists(self._path)
+
+    def remember(self, facts: SegmentFacts) -> None:
+        """Append the facts of a segment. Raises OSError."""
+        self.facts[facts.base_offset] = facts
+        self._append(_segment_line(facts))
+
+    def remember_start(self, log_start_offset: int) -> None:
+        """Append that the log starts here from now on. Raises OSError."""
+        self.log_start_offset = log_start_offset
+        self._append(_offset_line(_START, log_start_offset))
+
+    def remember_durable(self, durable_offset: int) -> None:
+        """Append that everything below this offset is synced. Raises OSError."""
+        if durable_offset > self.durable_offset:
+            self.durable_offset = durable_offset
+            self._append(_offset_line(_DURABLE, durable_offset))
+
+    def remember_cleaned(self, cleaned_offset: int) -> None:
+        """Append that everything below this offset was compacted. Raises OSError."""
+        if cleaned_offset != self.cleaned_offset:
+            self.cleaned_offset = cleaned_offset
+            self._append(_offset_line(_CLEANED, cleaned_offset))
+
+    def remember_lost(self, first_offset: int) -> None:
+        """Append that records from here on were given up as lost. Raises OSError."""
+        self.lost_offset = first_offset
+        self._append(_offset_line(_LOST, first_offset))
+
+    def forget(self, base_offsets: Iterable[int]) -> None:
+        """Drop segments that are gone; the file follows at the next `rewrite`."""
+        for base_offset in base_offsets:
+            self.facts.pop(base_offset, None)
+
+    def hold(self) -> None:
+        """Keep in memory what is remembered, until `rewrite` or `release`.
+
+        For a directory without a manifest: a part of its first one would tell less than none.
+        """
+        self._is_held = True
+
+    def release(self) -> None:
+        """Write what is remembered from now on; what was held is written now, durably."""
+        if self._is_held and (self.facts or self.cleaned_offset != NO_OFFSET):
+            self.rewrite()
+        self._is_held = False
+
+    def distrust(self) -> None:
+        """A sync of the file failed, and the medium may lack lines in its middle.
+
+        The file is written anew as a whole before anything is added to it.
+        """
+        self.close()
+        self._is_suspect = True
+
+    def rewrite(self) -> None:
+        """The file holds exactly what is known now, durably. Raises OSError."""
+        self.close()
+        lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
+        if self.log_start_offset != NO_OFFSET:
+            lines.append(_offset_line(_START, self.log_start_offset))
+        if self.durable_offset != NO_OFFSET:
+            lines.append(_offset_line(_DURABLE, self.durable_offset))
+        if self.cleaned_offset != NO_OFFSET:
+            lines.append(_offset_line(_CLEANED, self.cleaned_offset))
+        if self.lost_offset != NO_OFFSET:
+            lines.append(_offset_line(_LOST, self.lost_offset))
+        self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
+        self._is_held = self._is_suspect = False
+        self._lines = len(lines)
+
+    def has_outdated(self, lines_max: int) -> bool:
+        """Whether more than so many lines are outdated, four for each segment apart."""
+        return self._lines > lines_max + 4 * len(self.facts)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _append(self, line: str) -> None:
+        if self._is_held:
+            return
+        if self._is_suspect or self.has_outdated(OUTDATED_MAX):
+            self.rewrite()
+        if self._file is None:
+            exists = self._files.exists(self._path)
+            self._file = self._files.open(self._path) if exists else self._files.create(self._path)
+        size = self._file.size
+        try:
+            # Half a heading would make the whole file unreadable: it goes with the first line.
+            self._file.append((line if size else f"{HEADING}\n{line}").encode())
+        except OSError:
+            self._is_suspect = True
+            self._file.truncate(size)
+            self._is_suspect = False
+            raise
+        self._lines += 1
+
+    def _read(self, content: bytes) -> None:
+        heading, _, rest = content.partition(b"\n")
+        if heading != HEADING.encode():
+            return
+        for kind, values in _parse_lines(rest):
+            self._lines += 1
+            if kind == _SEGMENT and all(name in values for name in _FIRST_FIELDS):
+                facts = SegmentFacts(**{name: values[name] for name in _FIELDS if name in values})
+                self.facts[facts.base_offset] = facts
+            elif kind == _START and "offset" in values:
+                self.log_start_offset = values["offset"]
+            elif kind == _DURABLE and "offset" in values:
+                self.durable_offset = values["offset"]
+            elif kind == _CLEANED and "offset" in values:
+                self.cleaned_offset = values["offset"]
+            elif kind == _LOST and "offset" in values:
+                self.lost_offset = values["offset"]
+
+
+def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
+    for line in content.split(b"\n"):
+        body, _, checksum = line.rpartition(b" ")
+        if f"{crc32c(body):08x}".encode() != checksum:
+            return
+        kind, *pairs = body.decode().split(" ")
+        yield kind, {name: int(value) for name, value in (pair.split("=") for pair in pairs)}
+
+
+def _segment_line(facts: SegmentFacts) -> str:
+    return _line(_SEGMENT, ((name, getattr(facts, name)) for name in _FIELDS))
+
+
+def _offset_line(kind: str, offset: int) -> str:
+    return _line(kind, (("offset", offset),))
+
+
+def _line(kind: str, pairs: Iterable[tuple[str, int]]) -> str:
+    body = " ".join([kind, *(f"{name}={value}" for name, value in pairs)])
+    return f"{body} {crc32c(body.encode()):08x}\n"

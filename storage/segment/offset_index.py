@@ -1,0 +1,70 @@
+"""The `.index` file: from an offset to a position in the log at or before it.
+
+| at | size | type  | meaning                                                     |
+|----|------|-------|-------------------------------------------------------------|
+| 0  | 4    | int32 | last offset of a batch, minus the segment's base offset     |
+| 4  | 4    | int32 | position of that batch's first byte in the `.log`           |
+
+Both ascend strictly. The theorem readers rely on: the batch at an entry's position ends at the
+entry's offset, so whoever looks for offset o and starts at the position of the last entry not above
+o finds it by walking forward over at most one index interval.
+
+Source: Kafka `OffsetIndex`. Read next: `storage.segment.time_index`.
+"""
+
+from struct import Struct
+from typing import ClassVar, Final, NamedTuple
+
+from protocol.records.layout import INT32_MAX
+from storage.segment.sparse_index import SparseIndex
+
+ENTRY_SIZE: Final = 8
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and the position of the batch that ends with it."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(SparseIndex):
+    """The sparse map from offsets to positions; see `SparseIndex` for its life."""
+
+    __slots__ = ()
+
+    ENTRY: ClassVar[Struct] = Struct(">ii")
+    FIRST_TYPE: ClassVar[str] = "i"
+
+    def append(self, offset: int, position: int) -> None:
+        """Add the batch that ends with `offset` and starts at `position`; both must be new heights.
+
+        No test for fullness here: the segment rolls before (see `is_full`).
+        """
+        relative = offset - self.base_offset
+        assert 0 <= relative <= INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
+        assert not self._first or relative > self._first[-1], f"offset {offset} is not above"
+        self._append(relative, position)
+
+    def is_full(self, max_bytes: int) -> bool:
+        """Whether an index file of `max_bytes` (`segment.index.bytes`) could take no more."""
+        return self.count >= max_bytes // ENTRY_SIZE
+
+    def floor(self, offset: int) -> OffsetPosition:
+        """The last entry whose offset is not above `offset`, or (base offset, 0).
+
+        The batch there, or one after it, is the first that can hold `offset` or come after it.
+        Source: Kafka `OffsetIndex.lookup`.
+        """
+        relative = offset - self.base_offset
+        count = self._count_up_to(min(relative, INT32_MAX))
+        return self.entry_at(count - 1) if count else OffsetPosition(self.base_offset, 0)
+
+    def entry_at(self, slot: int) -> OffsetPosition:
+        """Entry number `slot`, with its offset made absolute."""
+        relative, position = self.entry(slot)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def last(self) -> OffsetPosition:
+        """The last entry, or (base offset, 0) when there is none."""
+        return self.entry_at(self.count - 1) if self.count else OffsetPosition(self.base_offset, 0)

@@ -1,0 +1,268 @@
+"""Reading a whole segment from its first byte: what recovery and index repair are made of.
+
+Owns the rule for the indexes' content when they are made from the log instead of beside it; the
+result is the same as if every batch had been appended one by one. Decides nothing about what to do
+with a damaged log: it reports where the good part ends.
+
+Two ways to read: `SegmentScan` yields every entry; `SegmentDigest`, which recovery uses, makes the
+indexes and yields only what concerns others, so that it keeps up with the disk when batches are
+small. Both read in chunks, one positioned read each.
+
+Source: Kafka `LogSegment.recover`. Read next: `storage.recovery.recovery`.
+"""
+
+import errno
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.records import digest_loops
+from protocol.records.checksums import crc32, crc32c
+from protocol.records.entry_loops import STOP_CORRUPT, STOP_END, check_entries
+from protocol.records.layout import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP, SIZE_AT
+from protocol.records.scan import Entry
+from storage.errors import CorruptLog
+from storage.segment.manifest import UNKNOWN
+from storage.segment.segment import Segment
+
+SCAN_CHUNK_BYTES: Final = 1 << 20
+
+_LAST_OFFSET: Final = Entry._fields.index("last_offset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanEnd:
+    """Where a scan of a segment stopped.
+
+    Attributes:
+        valid_bytes: everything before this position is whole and right.
+        damage: why the scan did not reach the end of the file, in words; None if it did.
+        next_offset: one above the last offset of the valid part.
+    """
+
+    valid_bytes: int
+    damage: str | None
+    next_offset: int
+
+
+class SegmentScan:
+    """Iterates over the entries of a segment; afterwards `end` says how far it came.
+
+    Entries come with `position` in the file. With `check_crc` the checksum of each is verified.
+    """
+
+    def __init__(self, segment: Segment, *, check_crc: bool) -> None:
+        """Prepare to scan the log file from its first byte."""
+        self._segment = segment
+        self._crcs = (crc32c, crc32) if check_crc else (None, None)
+        self._position = 0
+        self._damage: str | None = None
+        self._next_offset = segment.base_offset
+        self.data = b""
+        self.data_position = 0
+
+    @property
+    def end(self) -> ScanEnd:
+        """How far the scan came; final once the iteration is over."""
+        return ScanEnd(
+            valid_bytes=self._position, damage=self._damage, next_offset=self._next_offset
+        )
+
+    def bytes_of(self, entry: Entry) -> memoryview:
+        """The bytes of the entry that was yielded last, borrowed until the next one."""
+        start = entry.position - self.data_position
+        return memoryview(self.data)[start : start + entry.size]
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The entries in file order, up to the first that is not whole and right."""
+        size = self._segment.size
+        chunk_bytes = SCAN_CHUNK_BYTES
+        while self._position < size and self._damage is None:
+            start = self._position
+            self.data = read_exactly(self._segment, min(chunk_bytes, size - start), start)
+            self.data_position = start
+            heads, stop_at, stop = check_entries(self.data, 0, len(self.data), *self._crcs)
+            if not (yield from self._in_order(heads, start)):
+                return
+            if stop == STOP_CORRUPT:
+                self._damage = "an impossible entry or a wrong checksum"
+            elif stop != STOP_END and stop_at == 0:
+                if start + len(self.data) == size:
+                    self._damage = "an entry that is cut off"
+                chunk_bytes *= 2
+            else:
+                chunk_bytes = SCAN_CHUNK_BYTES
+
+    def _in_order(self, heads: list[tuple[int, ...]], start: int) -> Generator[Entry, None, bool]:
+        """The entries of one chunk, as long as offsets rise and fit; whether that was all."""
+        offset_max = self._segment.base_offset + INT32_MAX
+        next_offset, position = self._next_offset, self._position
+        for head in heads:
+            last_offset = head[_LAST_OFFSET]
+            if not next_offset <= last_offset <= offset_max:
+                self._damage = f"last offset {last_offset}, expected {next_offset} or more"
+                break
+            entry = Entry._make((start + head[0], *head[1:])) if start else Entry._make(head)
+            yield entry
+            next_offset, position = last_offset + 1, entry.position + entry.size
+        self._next_offset, self._position = next_offset, position
+        return self._damage is None
+
+
+class SegmentDigest:
+    """Makes the indexes and the numbers of a segment anew, from its first byte to the first damage.
+
+    Iterate over it to the end; it yields the entries that somebody else has to know: those of
+    producers, and the first of every leader epoch above the one given. Afterwards `end` says how
+    far it came, and the segment is as if its batches had been appended one by one. The log file
+    stays as it is.
+    """
+
+    def __init__(
+        self, segment: Segment, *, index_interval: int, check_crc: bool, epoch: int = INT32_MAX
+    ) -> None:
+        """Forget what the segment's indexes and numbers say."""
+        self._segment = segment
+        self._interval = index_interval
+        self._epoch = epoch
+        self._check_crc = check_crc
+        self._damage: str | None = None
+        self._position = 0
+        self._data = b""
+        self._data_position = 0
+        segment.offset_index.clear()
+        segment.time_index.clear()
+        segment.max_timestamp = NO_TIMESTAMP
+        segment.max_timestamp_offset = segment.base_offset
+        segment.next_offset = segment.base_offset
+        segment.records = 0
+        segment.bytes_since_index = 0
+
+    @property
+    def end(self) -> ScanEnd:
+        """How far the digest came; final once the iteration is over."""
+        return ScanEnd(
+            valid_bytes=self._position,
+            damage=self._damage,
+            next_offset=self._segment.next_offset,
+        )
+
+    def bytes_of(self, entry: Entry) -> memoryview:
+        """The bytes of the entry that was yielded last, borrowed until the next one."""
+        start = entry.position - self._data_position
+        return memoryview(self._data)[start : start + entry.size]
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The notable entries, in file order."""
+        segment = self._segment
+        size = segment.size
+        chunk_bytes = SCAN_CHUNK_BYTES
+        while self._position < size and self._damage is None:
+            start = self._position
+            self._data = read_exactly(segment, min(chunk_bytes, size - start), start)
+            self._data_position = start
+            taken, stop = yield from self._digest_chunk(start)
+            if stop == digest_loops.STOP_CORRUPT:
+                self._damage = "an impossible entry or a wrong checksum"
+            elif stop == digest_loops.STOP_DISORDER:
+                self._damage = f"offsets that do not follow {segment.next_offset - 1}"
+            elif stop == digest_loops.STOP_INCOMPLETE and taken == 0:
+                if start + len(self._data) == size:
+                    self._damage = "an entry that is cut off"
+                chunk_bytes *= 2
+            else:
+                chunk_bytes = SCAN_CHUNK_BYTES
+        segment.bytes_since_index = 0
+        segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)
+        segment.offset_index.write_out()
+        segment.time_index.write_out()
+
+    def _digest_chunk(self, start: int) -> Generator[Entry, None, tuple[int, int]]:
+        """The notable entries of the chunk read last; how many bytes were taken, and STOP_*."""
+        segment, data = self._segment, self._data
+        (
+            points,
+            notable,
+            taken,
+            stop,
+            segment.next_offset,
+            segment.max_timestamp,
+            segment.max_timestamp_offset,
+            segment.bytes_since_index,
+            records,
+        ) = digest_loops.digest_entries(
+            data,
+            len(data),
+            crc32c if self._check_crc else None,
+            crc32 if self._check_crc else None,
+            segment.next_offset,
+            segment.base_offset + INT32_MAX,
+            segment.max_timestamp,
+            segment.max_timestamp_offset,
+            segment.bytes_since_index,
+            self._interval,
+            self._epoch,
+        )
+        if records == UNKNOWN or segment.records == UNKNOWN:
+            segment.records = UNKNOWN
+        else:
+            segment.records += records
+        self._position = start + taken
+        for offset, position, timestamp, timestamp_offset in points:
+            segment.offset_index.append(offset, start + position)
+            segment.time_index.maybe_append(timestamp, timestamp_offset)
+        if segment.offset_index.wants_writing:
+            segment.offset_index.write_out()
+            segment.time_index.write_out()
+        for position in notable:
+            size = int.from_bytes(data[position + SIZE_AT : position + LOG_OVERHEAD], "big")
+            end = position + LOG_OVERHEAD + size
+            ((head,), _, _) = check_entries(data, position, end, None, None)
+            yield Entry._make((start + head[0], *head[1:]))
+        return taken, stop
+
+
+def read_exactly(segment: Segment, size: int, position: int) -> bytes:
+    """So many bytes of the log file.
+
+    Raises OSError when it is shorter than it was: that is no end that anybody has seen.
+    """
+    data = segment.log.pread(size, position)
+    if len(data) < size:
+        found = f"ends at byte {position + len(data)}, but had {segment.size}"
+        raise OSError(errno.EIO, found, segment.log.path)
+    return data
+
+
+def ensure_indexes(segment: Segment, *, index_interval: int) -> str | None:
+    """Verify indexes found on disk before their first use; what was wrong if they were rebuilt.
+
+    Raises OSError, or CorruptLog when they need a rebuild and the log is damaged.
+    """
+    if segment.indexes_verified:
+        return None
+    damage = segment.find_index_damage()
+    if damage is not None:
+        rebuild_indexes(segment, index_interval=index_interval)
+    segment.indexes_verified = True
+    return damage
+
+
+def rebuild_indexes(segment: Segment, *, index_interval: int) -> bool:
+    """Make the offset and the time index of an intact log anew; whether it has control batches.
+
+    Raises:
+        CorruptLog: the log itself is damaged. The indexes then cover what is before the damage.
+    """
+    scan = SegmentDigest(segment, index_interval=index_interval, check_crc=False)
+    has_markers = False
+    for entry in scan:
+        has_markers = has_markers or entry.is_control
+    if scan.end.damage is not None:
+        raise CorruptLog(
+            segment.log.path,
+            position=scan.end.valid_bytes,
+            expected="a whole batch",
+            found=scan.end.damage,
+        )
+    return has_markers

@@ -1,0 +1,475 @@
+"""One segment: a `.log` file and the three indexes that are derived from it.
+
+Owns the files `<base>.log`, `.index`, `.timeindex` and `.txnindex`, and the few numbers about them
+that are kept in memory. Knows entries (offsets, sizes, timestamps), not records; decides nothing
+about when to roll, delete or sync (`storage.log.log` does).
+
+How an append of several batches feeds the indexes, batch by batch:
+
+    if the batch's max timestamp is a new maximum: remember it and the batch's last offset
+    if more than `index.interval.bytes` were written since the last entry:
+        offset index: (last offset of the batch, position of the batch)
+        time index:   (maximum so far, last offset of the batch that set it), if it is a new maximum
+    count the batch's bytes
+
+So the first batch of a segment never gets an entry, both indexes get theirs at the same batches,
+and the maximum is always ahead of the time index until `seal` adds the closing entry.
+
+What survives a crash: the bytes of the log that were synced. Everything else is found again by
+`storage.segment.scan`.
+
+Source: KIP-33 as shipped, KAFKA-806; Kafka `LogSegment` (4.1 and later).
+Read next: `storage.segment.segment_list`, `storage.log.log`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Protocol
+
+from protocol.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP
+from storage.disk.file_names import (
+    DELETED_SUFFIX,
+    DENSITY_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_file_path,
+)
+from storage.disk.files import Bytes, File, Files
+from storage.segment.density import DensityIndex
+from storage.segment.density_file import Coverage, DensityFile
+from storage.segment.entry_heads import EntryHead, HeadWalk
+from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex
+from storage.segment.txn_index import TxnIndex
+
+
+class AppendedBatch(Protocol):
+    """What a segment reads of an appended batch: `storage.append.plan.PlannedBatch` has it."""
+
+    @property
+    def position(self) -> int:
+        """Where the batch starts in the bytes appended."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of its last record, inclusive."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """Its largest timestamp in ms, or NO_TIMESTAMP."""
+
+    @property
+    def records_count(self) -> int:
+        """How many records it holds."""
+
+
+class Segment:
+    """A contiguous part of a log. One writer; sealed segments are only read.
+
+    Attributes:
+        base_offset: no offset in the segment is below it.
+        next_offset: one above the last offset; `base_offset` while empty.
+        max_timestamp: the largest timestamp in ms, or NO_TIMESTAMP.
+        max_timestamp_offset: last offset of the first batch that has it.
+        min_timestamp: the smallest timestamp of its records in ms, 2^63-1 while there is none, or
+            UNKNOWN_MINIMUM.
+        data_max_timestamp: a bound for the timestamps of its records, markers left out, in ms;
+            NO_TIMESTAMP while there is none, UNKNOWN_MAXIMUM when nobody has looked.
+        created_ms: when this object was made (not the file), for rolling without timestamps.
+        appended_ms: the broker's clock at the last append; NO_TIMESTAMP when never.
+        records: number of records, or UNKNOWN.
+        bytes_since_index: log bytes since the last index entry; not persisted.
+        stage: what the names of its files end in: empty for a segment in use; see
+            `storage.disk.file_names`.
+        density: the side file's index, if the topic has a density variant; equipped by
+            `storage.log.density_upkeep`.
+        indexes_verified: whether this process wrote or checked the index files. If not,
+            `storage.segment.scan.ensure_indexes` has to run before they are used.
+    """
+
+    __slots__ = (
+        "_facts",
+        "_first_timestamp",
+        "appended_ms",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "data_max_timestamp",
+        "density",
+        "directory",
+        "files",
+        "indexes_verified",
+        "log",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "min_timestamp",
+        "next_offset",
+        "offset_index",
+        "records",
+        "roll_jitter_ms",
+        "stage",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, log: File, stage: str = ""
+    ) -> None:
+        """Use the open log file and whatever index files there are; all numbers still unknown."""
+        self.files = files
+        self.stage = stage
+        self.directory = directory
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.log = log
+        self.offset_index = OffsetIndex(files, self.path(OFFSET_INDEX_SUFFIX), base_offset)
+        self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset)
+        self.txn_index = TxnIndex(files, self.path(TXN_INDEX_SUFFIX), base_offset)
+        self.density: DensityIndex | None = None
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.min_timestamp = INT64_MAX if log.size == 0 else UNKNOWN_MINIMUM
+        self.data_max_timestamp = NO_TIMESTAMP if log.size == 0 else UNKNOWN_MAXIMUM
+        self.created_ms = NO_TIMESTAMP
+        self.appended_ms = NO_TIMESTAMP
+        self.records = 0
+        self.bytes_since_index = 0
+        self.roll_jitter_ms = 0
+        self._first_timestamp: int | None = None
+        self._facts: SegmentFacts | None = None
+        self.indexes_verified = True
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, *, now_ms: int, stage: str = ""
+    ) -> "Segment":
+        """An empty segment; files left over from an older one of that base are removed first."""
+        for suffix in SEGMENT_SUFFIXES:
+            path = segment_file_path(directory, base_offset, suffix) + stage
+            if files.exists(path):
+                files.unlink(path)
+        log = files.create(segment_file_path(directory, base_offset, LOG_SUFFIX) + stage)
+        segment = cls(files, directory, base_offset, log, stage)
+        segment.created_ms = now_ms
+        return segment
+
+    @classmethod
+    def open(cls, files: Files, directory: str, base_offset: int, *, now_ms: int) -> "Segment":
+        """The segment in an existing file, with nothing known of its content."""
+        log = files.open(segment_file_path(directory, base_offset, LOG_SUFFIX))
+        segment = cls(files, directory, base_offset, log)
+        segment.created_ms = now_ms
+        return segment
+
+    def path(self, suffix: str) -> str:
+        """The path of one of the segment's files."""
+        return segment_file_path(self.directory, self.base_offset, suffix) + self.stage
+
+    @property
+    def size(self) -> int:
+        """Bytes in the log file."""
+        return self.log.size
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever appended, or all of it was cut away."""
+        return self.log.size == 0
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What retention measures age by: the maximum, or the append time if there is none.
+
+        Differs from Kafka: it uses the file's modification time, which a copy does not keep.
+        """
+        return self.max_timestamp if self.max_timestamp >= 0 else self.appended_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """Max timestamp of the first batch, or NO_TIMESTAMP; read from the file when unknown."""
+        if self._first_timestamp is None:
+            if self.is_empty:
+                return NO_TIMESTAMP
+            self._first_timestamp = self.walk().head(0).max_timestamp
+        return self._first_timestamp
+
+    def open_for_ms(self, now_ms: int) -> int:
+        """How long this object has been there; counted from now on when the clock was set back."""
+        self.created_ms = min(self.created_ms, now_ms)
+        return now_ms - self.created_ms
+
+    def fits(self, last_offset: int) -> bool:
+        """Whether an offset can be stored relative to the base in 31 bits."""
+        return last_offset - self.base_offset <= INT32_MAX
+
+    def append(
+        self,
+        data: Bytes,
+        batches: Iterable[AppendedBatch],
+        *,
+        now_ms: int,
+        index_interval: int,
+        min_timestamp: int = UNKNOWN_MINIMUM,
+        data_max_timestamp: int = UNKNOWN_MAXIMUM,
+    ) -> None:
+        """Write the batches and index them; `next_offset` moves behind the last one.
+
+        `min_timestamp` is the smallest of all their records, `data_max_timestamp` the largest of
+        those that are no markers, if the caller has looked at them.
+        Raises OSError from the one write; the file may have grown then, nothing else has changed.
+        """
+        start = self.log.size
+        self.log.append(data)
+        if start == 0:
+            self._first_timestamp = None
+            self.min_timestamp = INT64_MAX
+            self.data_max_timestamp = NO_TIMESTAMP
+        last_offset = self.next_offset - 1
+        density = self.density
+        for batch in batches:
+            last_offset = batch.last_offset
+            timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
+            if timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+            if self.bytes_since_index > index_interval:
+                self.offset_index.append(last_offset, start + batch.position)
+                self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+                self.bytes_since_index = 0
+                if density is not None:
+                    density.note_entry(self.max_timestamp, self.max_timestamp_offset)
+            if density is not None:
+                density.note_batch(timestamp, last_offset)
+            self.bytes_since_index += batch.size
+            if self.records != UNKNOWN:
+                self.records += batch.records_count
+            if self._first_timestamp is None:
+                self._first_timestamp = timestamp
+        assert last_offset >= self.next_offset - 1, "appended offsets go backwards"
+        if min_timestamp < self.min_timestamp:
+            self.min_timestamp = min_timestamp
+        self.data_max_timestamp = max(self.data_max_timestamp, data_max_timestamp)
+        self.next_offset = last_offset + 1
+        self.appended_ms = now_ms
+
+    def walk(self, end: int | None = None) -> HeadWalk:
+        """A walk over the heads of the entries up to position `end`."""
+        return HeadWalk(self.log, self.log.size if end is None else end)
+
+    def find_entry(self, offset: int) -> EntryHead | None:
+        """The first entry that ends at `offset` or later; None when all end below it."""
+        assert self.indexes_verified, f"search in {self.log.path} by unverified indexes"
+        start = self.offset_index.floor(offset).position
+        return self.walk().find(start, offset=offset)
+
+    def find_index_damage(self) -> str | None:
+        """What is wrong with the offset or time index, in words, or None.
+
+        With facts remembered by whoever wrote them, their checksums decide; without, their order
+        and whether they fit the log.
+        """
+        if self._facts is not None:
+            for index, crc in (
+                (self.offset_index, self._facts.offset_index_crc),
+                (self.time_index, self._facts.time_index_crc),
+            ):
+                if index.checksum() != crc:
+                    return f"{index.path} is not what was written (checksum)"
+            return None
+        for index in (self.offset_index, self.time_index):
+            if not index.exists and not self.is_empty:
+                return f"{index.path} is missing"
+            damage = index.find_disorder()
+            if damage is not None:
+                return f"{index.path}: {damage}"
+        offset, position = self.offset_index.last()
+        if self.offset_index.count and not (offset < self.next_offset and position < self.size):
+            return f"{self.offset_index.path} points behind the log, at ({offset}, {position})"
+        timestamp, offset = self.time_index.last()
+        if timestamp != self.max_timestamp or offset >= self.next_offset:
+            return f"{self.time_index.path} ends with ({timestamp}, {offset})"
+        return None
+
+    def seal(self, *, now_ms: int) -> SegmentFacts:
+        """Add the closing time entry and write the indexes out; what is to be remembered.
+
+        Afterwards the segment may still be appended to, as after a clean stop. Raises OSError.
+        """
+        self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        self.offset_index.write_out()
+        self.time_index.write_out()
+        if self.density is not None:
+            self.density.seal(self.coverage(), self.max_timestamp_offset)
+        self._facts = SegmentFacts(
+            base_offset=self.base_offset,
+            next_offset=self.next_offset,
+            size_bytes=self.size,
+            max_timestamp=self.max_timestamp,
+            max_timestamp_offset=self.max_timestamp_offset,
+            first_timestamp=self.first_timestamp,
+            appended_ms=self.appended_ms if self.appended_ms >= 0 else now_ms,
+            records=self.records,
+            offset_index_bytes=_size(self.offset_index.file),
+            time_index_bytes=_size(self.time_index.file),
+            txn_index_bytes=_size(self.txn_index.file),
+            offset_index_crc=self.offset_index.checksum(),
+            time_index_crc=self.time_index.checksum(),
+            min_timestamp=self.min_timestamp,
+            data_max_timestamp=self.data_max_timestamp,
+        )
+        return self._facts
+
+    def coverage(self) -> Coverage:
+        """What the seal of a side file has to say."""
+        return Coverage(self.size, self.next_offset, self.max_timestamp)
+
+    def remember_measured(
+        self, records: int, min_timestamp: int, data_max_timestamp: int
+    ) -> SegmentFacts:
+        """Take in the statistics of `storage.log.segment_stats`; the facts including them."""
+        assert self._facts is not None, f"{self.log.path} was measured before it was closed"
+        self.records, self.min_timestamp = records, min_timestamp
+        self.data_max_timestamp = data_max_timestamp
+        self._facts = replace(
+            self._facts,
+            records=records,
+            min_timestamp=min_timestamp,
+            data_max_timestamp=data_max_timestamp,
+        )
+        return self._facts
+
+    def matches(self, facts: SegmentFacts) -> bool:
+        """Whether the files still have the sizes that `facts` remembers."""
+        return (
+            facts.size_bytes == self.size
+            and facts.offset_index_bytes == _size(self.offset_index.file)
+            and facts.time_index_bytes == _size(self.time_index.file)
+            and facts.txn_index_bytes == _size(self.txn_index.file)
+        )
+
+    @property
+    def is_as_remembered(self) -> bool:
+        """Whether what `seal` or `adopt` saw last is still all there is."""
+        return self._facts is not None and self.matches(self._facts)
+
+    def adopt(self, facts: SegmentFacts) -> None:
+        """Take over what was remembered of the segment; the indexes are yet to be verified."""
+        assert facts.base_offset == self.base_offset
+        assert facts.next_offset >= self.base_offset
+        self.next_offset = facts.next_offset
+        self.max_timestamp = facts.max_timestamp
+        self.max_timestamp_offset = facts.max_timestamp_offset
+        self.min_timestamp = facts.min_timestamp
+        self.data_max_timestamp = facts.data_max_timestamp
+        self.appended_ms = facts.appended_ms
+        self.records = facts.records
+        self._first_timestamp = None if self.is_empty else facts.first_timestamp
+        self._facts = facts
+        self.indexes_verified = False
+
+    def adopt_indexes(self, *, appended_ms: int) -> None:
+        """Believe indexes that were found in order, for want of facts; the log's end is read.
+
+        The last entry of each is looked up in the log, and all heads from that of the time index
+        on are read. `find_index_damage` then knows what an index lacks, or has too much.
+
+        Raises OSError, or CorruptLog when there are no whole entries where an index points.
+        """
+        self.appended_ms = appended_ms
+        self.records = UNKNOWN
+        walk = self.walk()
+        offset, position = self.offset_index.last()
+        if self.offset_index.count and walk.head(position).last_offset != offset:
+            raise walk.corrupt(position, f"the entry that ends at offset {offset}", "another")
+        timestamp, at_offset = self.time_index.last()
+        start, self.max_timestamp, self.max_timestamp_offset = 0, NO_TIMESTAMP, self.base_offset
+        if self.time_index.count:
+            head = walk.find(self.offset_index.floor(at_offset).position, offset=at_offset)
+            if head is None or head.max_timestamp != timestamp:
+                raise walk.corrupt(
+                    self.size if head is None else head.position,
+                    f"timestamp {timestamp} at offset {at_offset}, as {self.time_index.path} ends",
+                    "none" if head is None else str(head.max_timestamp),
+                )
+            start, self.max_timestamp, self.max_timestamp_offset = (
+                head.position,
+                timestamp,
+                at_offset,
+            )
+        self.next_offset = self.base_offset
+        for head in walk.heads(start):
+            if head.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = head.max_timestamp, head.last_offset
+            self.next_offset = head.last_offset + 1
+
+    def all_files(self) -> Iterator[File]:
+        """The files that exist, log first."""
+        for file in (
+            self.log,
+            self.offset_index.file,
+            self.time_index.file,
+            self.txn_index.file,
+            None if self.density is None else self.density.stored.file,
+        ):
+            if file is not None:
+                yield file
+
+    def close(self) -> None:
+        """Give all descriptors back; index entries not written out are gone."""
+        self.log.close()
+        self.offset_index.close()
+        self.time_index.close()
+        self.txn_index.close()
+        if self.density is not None:
+            self.density.stored.close()
+
+    def move_to(self, stage: str, kinds: Iterable[str]) -> None:
+        """Rename the files of these kinds to another stage; they stay open. Raises OSError."""
+        for kind in kinds:
+            target = segment_file_path(self.directory, self.base_offset, kind) + stage
+            if kind == LOG_SUFFIX:
+                self.files.rename_open(self.log, target)
+                continue
+            index = self._indexes().get(kind)
+            if index is None:
+                continue
+            index.path = target
+            if index.file is not None:
+                self.files.rename_open(index.file, target)
+        self.stage = stage
+
+    def _indexes(self) -> "dict[str, OffsetIndex | TimeIndex | TxnIndex | DensityFile | None]":
+        return {
+            OFFSET_INDEX_SUFFIX: self.offset_index,
+            TIME_INDEX_SUFFIX: self.time_index,
+            TXN_INDEX_SUFFIX: self.txn_index,
+            DENSITY_SUFFIX: None if self.density is None else self.density.stored,
+        }
+
+    def discard(self) -> None:
+        """Close and unlink the files of a segment that nobody has seen. Raises OSError."""
+        self.close()
+        for suffix in SEGMENT_SUFFIXES:
+            if self.files.exists(self.path(suffix)):
+                self.files.unlink(self.path(suffix))
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files away, to be unlinked later by their new names, which are returned."""
+        self.close()
+        renamed = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            if self.files.exists(path):
+                self.files.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
+
+def _size(file: File | None) -> int:
+    return 0 if file is None else file.size

@@ -1,0 +1,137 @@
+"""The segments of one log in order, found by offset or by time without looking at each.
+
+Owns the order: bases strictly rise, the last segment is the active one. Keeps beside it, for the
+closed segments, the *prefix maxima* of their timestamps: entry i is the largest timestamp in
+segments 0 to i. These never fall, so "the oldest segment that has a timestamp of T or later" is a
+binary search however much the segments' times overlap.
+
+    max timestamp   10  40  20  70  50
+    prefix maximum  10  40  40  70  70      T = 41: the first prefix maximum >= 41 is segment 3
+
+The active segment's maximum moves with every append and is therefore looked at directly.
+
+Source: Kafka `LogSegments` for the order; Kafka searches by time linearly.
+Read next: `storage.log.lookup`, `storage.log.reader`.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from storage.segment.segment import Segment
+
+
+class SegmentList:
+    """The ordered segments of a log, never empty. One writer, which also reads."""
+
+    __slots__ = ("_bases", "_prefix_maxima", "_segments")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        """Take the segments, in order of their bases; the last one is active."""
+        assert segments, "a log has an active segment at least"
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._prefix_maxima: list[int] = []
+        self._recount()
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is appended to."""
+        return self._segments[-1]
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    def __len__(self) -> int:
+        """How many segments there are, the active one included."""
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        """The segments, oldest first, as they are at this moment."""
+        return iter(tuple(self._segments))
+
+    def __getitem__(self, index: int) -> Segment:
+        """Segment number `index`, the oldest being 0."""
+        return self._segments[index]
+
+    def index_of(self, offset: int) -> int:
+        """Number of the segment whose range holds `offset`: the last base not above it.
+
+        0 for an offset below all segments.
+        """
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def floor(self, offset: int) -> Segment:
+        """The segment whose range holds `offset`; the first one for an offset below all."""
+        return self._segments[self.index_of(offset)]
+
+    def after(self, segment: Segment) -> Segment | None:
+        """The next newer segment, or None for the active one."""
+        index = bisect_right(self._bases, segment.base_offset)
+        return self._segments[index] if index < len(self._segments) else None
+
+    def first_reaching(self, timestamp: int, start: int = 0) -> int | None:
+        """Number of the oldest segment from `start` on with a timestamp of `timestamp` or later.
+
+        None when there is none. A binary search when `start` is 0 or no older segment reaches the
+        timestamp; otherwise the segments from `start` on are looked at one by one.
+        """
+        index = bisect_left(self._prefix_maxima, timestamp)
+        if index < start:
+            index = start
+            while index < len(self._prefix_maxima):
+                if self._segments[index].max_timestamp >= timestamp:
+                    break
+                index += 1
+        if index < len(self._prefix_maxima):
+            return index
+        return index if self.active.max_timestamp >= timestamp else None
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of all segments, or NO_TIMESTAMP."""
+        active = self.active.max_timestamp
+        return max(active, self._prefix_maxima[-1]) if self._prefix_maxima else active
+
+    def add(self, segment: Segment) -> None:
+        """Append a new active segment; the one before it is closed and its maximum final."""
+        closed = self.active
+        assert segment.base_offset > closed.base_offset, "bases of segments must rise"
+        last = self._prefix_maxima[-1] if self._prefix_maxima else closed.max_timestamp
+        self._prefix_maxima.append(max(last, closed.max_timestamp))
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def remove_first(self, count: int) -> list[Segment]:
+        """Take the oldest `count` segments out; the active one has to stay."""
+        assert 0 <= count < len(self._segments), f"cannot remove {count} of {len(self)} segments"
+        removed = self._segments[:count]
+        del self._segments[:count], self._bases[:count]
+        self._recount()
+        return removed
+
+    def holds(self, segments: list[Segment]) -> bool:
+        """Whether these very segments, in this order and adjacent, are closed segments here."""
+        index = bisect_left(self._bases, segments[0].base_offset)
+        end = index + len(segments)
+        if end >= len(self._segments):
+            return False
+        pairs = zip(self._segments[index:end], segments, strict=True)
+        return all(here is there for here, there in pairs)
+
+    def replace_closed(self, old: list[Segment], new: list[Segment]) -> None:
+        """Put rewritten segments in place of adjacent closed ones."""
+        assert self.holds(old), "not adjacent closed segments of this log"
+        index = self._bases.index(old[0].base_offset)
+        self._segments[index : index + len(old)] = new
+        self._bases = [segment.base_offset for segment in self._segments]
+        assert self._bases == sorted(set(self._bases)), "bases of segments must rise"
+        self._recount()
+
+    def _recount(self) -> None:
+        maxima: list[int] = []
+        for segment in self._segments[:-1]:
+            timestamp = segment.max_timestamp
+            maxima.append(max(maxima[-1], timestamp) if maxima else timestamp)
+        self._prefix_maxima = maxima

@@ -1,0 +1,218 @@
+"""A file of fixed-size pairs in ascending order, searched by floor: the base of two index kinds.
+
+Owns the bytes of one index file: `count` entries of two big-endian integers, nothing before,
+between or after them. What an entry means is the subclass's business (`OffsetIndex`, `TimeIndex`).
+
+    file:    |key|value|key|value| ... |key|value|         entries [0, written)
+    memory:                              key, value, ...   entries [written, count): the tail
+
+New entries gather in memory and are written out some hundreds at a time, so that an append costs no
+second system call and an idle partition keeps no index in memory. Searches look at the tail first
+and into the file otherwise: a binary search by positioned reads that ends with one block.
+
+An index is a cache of its log: it carries no checksum and no promise. Whoever opens one that he did
+not write in this run calls `find_disorder` first, and rebuilds it from the log when the answer is
+not None. A crash may lose the tail, and a file written in part; both are found that way or rebuilt
+by recovery without looking.
+
+Differs from Kafka: files hold exactly their entries while in use (Kafka pads them to
+`segment.index.bytes` until the segment is closed). Kafka reads such files.
+
+Source: Kafka `AbstractIndex`. Read next: `storage.segment.offset_index`,
+`storage.segment.time_index`.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from struct import Struct
+from typing import ClassVar, Final
+
+from protocol.records.checksums import crc32c
+from storage.disk.files import File, Files
+
+TAIL_ENTRIES_MAX: Final = 512
+"""Entries kept in memory before they are written out together."""
+
+_BLOCK_ENTRIES: Final = 512
+"""A search in the file stops halving at this many entries and reads them at once."""
+
+_CHECK_BYTES: Final = 1 << 16
+
+
+class SparseIndex:
+    """Ascending pairs in a file; one writer, which also reads.
+
+    Lifecycle: `Segment` opens, writes out and closes it. Without a file on disk it starts empty and
+    creates the file when there is something to write. Nothing in the tail survives a crash.
+    """
+
+    __slots__ = ("_file", "_files", "_first", "_last", "_second", "_written", "base_offset", "path")
+
+    ENTRY: ClassVar[Struct]
+    FIRST_TYPE: ClassVar[str]
+
+    def __init__(self, files: Files, path: str, base_offset: int) -> None:
+        """Use the index file at `path` if it exists; whole entries in it count, rests do not."""
+        self.path = path
+        self.base_offset = base_offset
+        self._files = files
+        self._file: File | None = files.open(path) if files.exists(path) else None
+        self._written = 0 if self._file is None else self._file.size // self.ENTRY.size
+        self._first = array(self.FIRST_TYPE)
+        self._second = array("i")
+        self._last: tuple[int, int] | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of entries, written out or not."""
+        return self._written + len(self._first)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all entries, written out or not."""
+        return self.count * self.ENTRY.size
+
+    @property
+    def file(self) -> File | None:
+        """The file, for syncing; None while nothing was written out."""
+        return self._file
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file on disk."""
+        return self._file is not None
+
+    @property
+    def wants_writing(self) -> bool:
+        """Whether the tail is long enough to be written out."""
+        return len(self._first) >= TAIL_ENTRIES_MAX
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """The two integers of entry `slot` (0 up to `count`, exclusive) as they are in the file."""
+        assert 0 <= slot < self.count, f"slot {slot} of {self.count}"
+        if slot >= self._written:
+            tail_slot = slot - self._written
+            return self._first[tail_slot], self._second[tail_slot]
+        size = self.ENTRY.size
+        first, second = self.ENTRY.unpack(self._pread(size, slot * size))
+        return first, second
+
+    def entries(self) -> Iterator[tuple[int, int]]:
+        """All entries as they are in the file, in order, read in blocks. Raises OSError."""
+        size = self.ENTRY.size
+        for slot in range(0, self._written, _BLOCK_ENTRIES):
+            count = min(_BLOCK_ENTRIES, self._written - slot)
+            yield from self.ENTRY.iter_unpack(self._pread(count * size, slot * size))
+        yield from zip(self._first, self._second, strict=True)
+
+    def load_last(self) -> tuple[int, int] | None:
+        """The last entry as it is in the file, or None; kept in memory from the first call on.
+
+        Called before the first append, so that no append has to read. Raises OSError.
+        """
+        if self._last is None and self.count:
+            self._last = self.entry(self.count - 1)
+        return self._last
+
+    def write_out(self) -> None:
+        """Write the tail to the file, which is created if need be, also when there is no entry.
+
+        Raises OSError; the tail is still in memory then, and the next call tries again.
+        """
+        if self._file is None:
+            self._file = self._files.create(self.path)
+        end = self._written * self.ENTRY.size
+        if self._file.size != end:
+            # A rest from before, or from an attempt that failed half-way.
+            self._file.truncate(end)
+        if not self._first:
+            return
+        self._file.append(self._encode_tail())
+        self._written += len(self._first)
+        del self._first[:], self._second[:]
+
+    def clear(self) -> None:
+        """Forget all entries, also in the file."""
+        self._last = None
+        del self._first[:], self._second[:]
+        if self._written:
+            assert self._file is not None, "entries are written to a file"
+            self._written = 0
+            self._file.truncate(0)
+
+    def close(self) -> None:
+        """Give the descriptor back; what was not written out is gone."""
+        if self._file is not None:
+            self._file.close()
+
+    def checksum(self) -> int:
+        """CRC-32C of the file. The tail has to be written out."""
+        assert not self._first, "checksum of an index with a tail in memory"
+        crc = 0
+        end = self._written * self.ENTRY.size
+        for position in range(0, end, _CHECK_BYTES):
+            crc = crc32c(self._pread(min(_CHECK_BYTES, end - position), position), crc)
+        return crc
+
+    def find_disorder(self) -> str | None:
+        """What is out of order in the file, in words, or None. Reads all of it.
+
+        The first integers must strictly rise; the second ones of this entry kind must not fall.
+        """
+        if self._file is not None and self._file.size % self.ENTRY.size:
+            return f"its size {self._file.size} is not a multiple of {self.ENTRY.size}"
+        last_first, last_second = self._floor_of_first(), 0
+        size = self.ENTRY.size
+        step = _CHECK_BYTES // size * size
+        for position in range(0, self._written * size, step):
+            block = self._pread(min(step, self._written * size - position), position)
+            for first, second in self.ENTRY.iter_unpack(block):
+                if first <= last_first or second < last_second:
+                    return (
+                        f"entry ({first}, {second}) follows ({last_first}, {last_second}) "
+                        f"in the block at byte {position}"
+                    )
+                last_first, last_second = first, second
+        return None
+
+    def _floor_of_first(self) -> int:
+        """A value below every legal first integer."""
+        return -1
+
+    def _append(self, first: int, second: int) -> None:
+        self._first.append(first)
+        self._second.append(second)
+        self._last = (first, second)
+
+    def _encode_tail(self) -> bytes:
+        pairs: list[int] = [0] * (2 * len(self._first))
+        pairs[0::2] = self._first
+        pairs[1::2] = self._second
+        return Struct(">" + self.ENTRY.format[1:] * len(self._first)).pack(*pairs)
+
+    def _pread(self, size: int, position: int) -> bytes:
+        assert self._file is not None, "read from an index that has no file"
+        data = self._file.pread(size, position)
+        if len(data) != size:
+            raise OSError(f"{self.path} ends at byte {position + len(data)}, but has entries after")
+        return data
+
+    def _count_up_to(self, bound: int) -> int:
+        """How many entries have a first integer of at most `bound`: the floor is the last."""
+        tail = self._first
+        if not self._written or (tail and tail[0] <= bound):
+            return self._written + bisect_right(tail, bound)
+        size = self.ENTRY.size
+        low, high = 0, self._written
+        while high - low > _BLOCK_ENTRIES:
+            middle = (low + high) // 2
+            if self.ENTRY.unpack(self._pread(size, middle * size))[0] <= bound:
+                low = middle + 1
+            else:
+                high = middle
+        block = self._pread((high - low) * size, low * size)
+        unpack_from = self.ENTRY.unpack_from
+        return low + bisect_right(
+            range(high - low), bound, key=lambda slot: unpack_from(block, slot * size)[0]
+        )

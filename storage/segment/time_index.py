@@ -1,0 +1,83 @@
+"""The `.timeindex` file: from a timestamp to an offset before which nothing is newer.
+
+| at | size | type  | meaning                                                              |
+|----|------|-------|----------------------------------------------------------------------|
+| 0  | 8    | int64 | the largest timestamp seen in the segment so far, milliseconds       |
+| 8  | 4    | int32 | last offset of the first batch that reached it, minus the base offset |
+
+Timestamps rise strictly, offsets do not fall. The theorem, which everything that asks by time rests
+on: **every record of the segment with a larger timestamp than an entry's lies after the entry's
+offset.** Hence the first record with a timestamp of at least T lies after the offset of the last
+entry below T, or in its batch; a walk from there over the log finds it.
+
+Records without timestamp (magic 0) leave no trace: an index without entries is legal, and says
+nothing. Closing a segment adds an entry for its maximum, so that the last entry of a closed
+segment is the segment's largest timestamp: retention reads it there.
+
+Source: KIP-33, as shipped; Kafka `TimeIndex`. Read next: `storage.log.lookup`.
+"""
+
+from struct import Struct
+from typing import ClassVar, Final, NamedTuple
+
+from protocol.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP
+from storage.segment.sparse_index import SparseIndex
+
+ENTRY_SIZE: Final = 12
+
+
+class TimestampedOffset(NamedTuple):
+    """A running maximum of timestamps and the last offset of the batch that set it."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(SparseIndex):
+    """The sparse map from timestamps to offsets; see `SparseIndex` for its life."""
+
+    __slots__ = ()
+
+    ENTRY: ClassVar[Struct] = Struct(">qi")
+    FIRST_TYPE: ClassVar[str] = "q"
+
+    def maybe_append(self, timestamp: int, offset: int) -> bool:
+        """Add an entry if `timestamp` is a new maximum; whether it was added.
+
+        Neither may fall below the last entry's. NO_TIMESTAMP is never stored.
+        """
+        relative = offset - self.base_offset
+        last_timestamp, last_relative = self.load_last() or (NO_TIMESTAMP, 0)
+        assert 0 <= relative <= INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
+        assert relative >= last_relative, f"offset {offset} is below the last entry's"
+        assert timestamp >= last_timestamp, f"timestamp {timestamp} is below {last_timestamp}"
+        if timestamp <= last_timestamp:
+            return False
+        self._append(timestamp, relative)
+        return True
+
+    def is_full(self, max_bytes: int) -> bool:
+        """Whether an index file of `max_bytes` could take no more but the closing entry."""
+        return self.count >= max_bytes // ENTRY_SIZE - 1
+
+    def floor(self, timestamp: int) -> TimestampedOffset:
+        """The last entry whose timestamp is not above `timestamp`, or (NO_TIMESTAMP, base offset).
+
+        Every record newer than the entry's timestamp lies after its offset. Cost: one binary
+        search, in memory for the newest entries, otherwise by a few positioned reads.
+        Source: KIP-33; Kafka `TimeIndex.lookup`.
+        """
+        count = self._count_up_to(min(timestamp, INT64_MAX))
+        return self.entry_at(count - 1) if count else self._nothing()
+
+    def entry_at(self, slot: int) -> TimestampedOffset:
+        """Entry number `slot`, with its offset made absolute."""
+        timestamp, relative = self.entry(slot)
+        return TimestampedOffset(timestamp, self.base_offset + relative)
+
+    def last(self) -> TimestampedOffset:
+        """The last entry, or (NO_TIMESTAMP, base offset) when there is none."""
+        return self.entry_at(self.count - 1) if self.count else self._nothing()
+
+    def _nothing(self) -> TimestampedOffset:
+        return TimestampedOffset(NO_TIMESTAMP, self.base_offset)

@@ -1,0 +1,308 @@
+"""The command line as a user meets it: a process, its output and its exit code."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.exit_codes import ExitCode
+from tests.support.cli import environment, ok, tidelog
+from tidelog.testing import BrokerDidNotStart, RunningBroker, running_broker
+
+ROOT = Path(__file__).resolve().parents[3]
+NOON = "2013-07-04T12:00-04:00"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningBroker]:
+    """One broker for this file; each test has topics of its own."""
+    with running_broker(settings={"num.partitions": "2"}) as running:
+        yield running
+
+
+def parsed(*words: str, server: RunningBroker) -> Any:
+    return json.loads(ok(*words, "--json", server=server))
+
+
+def test_lines_go_in_and_come_out_with_their_times(server: RunningBroker) -> None:
+    ok("produce", "lines", "-q", "-K", ":", "--timestamp", NOON, server=server, given="a:1\na:2\n")
+    shown = ok("consume", "lines", "--from", "earliest", "--exit-at-end", server=server)
+    lines = [line.split("  ") for line in shown.splitlines()]
+    assert [line[0] for line in lines] == ["2013-07-04T12:00:00.000-04:00"] * 2
+    assert [line[2:] for line in lines] == [["a", "1"], ["a", "2"]]
+
+
+def test_offsets_of_a_partition_that_is_not_there_are_refused_at_once(
+    server: RunningBroker,
+) -> None:
+    ok("topic", "create", "narrow", "-p", "2", server=server)
+    started = time.monotonic()
+    done = tidelog("offsets", "narrow", "-p", "7", "--at", NOON, server=server)
+    assert done.returncode == ExitCode.NOT_FOUND
+    assert done.stderr == "tidelog: narrow has no partition 7: it has 0 to 1\n"
+    assert time.monotonic() - started < 10
+
+
+def test_the_readmes_commands_show_their_record(server: RunningBroker) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^ {4}((?:echo .* \| )?tidelog .*)$", text, re.M)
+    assert len(commands) == 3
+    directory = Path(sys.executable).parent
+    shown = [
+        subprocess.run(
+            ["bash", "-c", f"PATH={directory}:$PATH; {command}"],
+            capture_output=True,
+            env=environment(server),
+            timeout=60,
+            check=True,
+        ).stdout.decode()
+        for command in commands
+    ]
+    assert "1h 0m" in shown[1] or "59m" in shown[1]
+    assert shown[2].endswith("high water\n")
+
+
+def test_the_readmes_snippet_shows_its_record(server: RunningBroker) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    snippet = text.partition("```python\n")[2].partition("```")[0]
+    assert "127.0.0.1:9092" in snippet
+    snippet = snippet.replace("127.0.0.1:9092", server.bootstrap).replace("harbour", "snippet")
+    done = subprocess.run(
+        [sys.executable, "-c", snippet],
+        capture_output=True,
+        env=environment(server),
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(rb"\d{13} b'low water'\n", done.stdout)
+
+
+def test_json_output_is_json_input(server: RunningBroker) -> None:
+    first = (
+        '{"key":"k","value":"v","timestamp_ms":1372953600000,"headers":[["h","1"]]}\n'
+        '{"key":null,"value":{"base64":"/wA="},"time":"2013-07-04T12:00:01-04:00"}\n'
+    )
+    ok("produce", "one", "-q", "--format", "json", "-p", "0", server=server, given=first)
+    dump = ok("consume", "one", "-f", "earliest", "-e", "--json", server=server)
+    ok("produce", "two", "-q", "--format", "json", server=server, given=dump)
+    again = ok("consume", "two", "-f", "earliest", "-e", "--json", server=server)
+    kept = ("partition", "timestamp_ms", "key", "value", "headers")
+    for before, after in zip(dump.splitlines(), again.splitlines(), strict=True):
+        old, new = json.loads(before), json.loads(after)
+        assert [old[name] for name in kept] == [new[name] for name in kept]
+    assert json.loads(again.splitlines()[1])["value"] == {"base64": "/wA="}
+
+
+def test_times_and_keys_may_come_from_fields(server: RunningBroker) -> None:
+    given = '{"at":{"t":"2013-07-04T12:00:00-04:00"},"user":7}\n'
+    words = ("--timestamp-field", "at.t", "--key-field", "user")
+    ok("produce", "fields", "-q", *words, server=server, given=given)
+    shown = ok("consume", "fields", "-f", "0", "-e", "--format", "{key} {time}", server=server)
+    assert shown == "7 2013-07-04T12:00:00.000-04:00\n"
+
+
+def test_a_window_of_time_is_exact_over_records_out_of_order(server: RunningBroker) -> None:
+    minutes = [5, 50, 10, 61, 20, 70, 30, 0]
+    given = "".join(
+        f'{{"value":"{m}","timestamp_ms":{1_372_953_600_000 + m * 60_000}}}\n' for m in minutes
+    )
+    ok("produce", "window", "-q", "--format", "json", "-p", "0", server=server, given=given)
+    window = ("--from", "2013-07-04T12:10", "--until", "2013-07-04T13:00")
+    shown = ok("consume", "window", *window, "--format", "{value}", server=server)
+    assert shown.split() == ["50", "10", "20", "30"]
+
+
+def test_offsets_at_a_time(server: RunningBroker) -> None:
+    for minute in ("00", "30"):
+        stamp = ("--timestamp", f"2013-07-04T12:{minute}", "-p", "1")
+        ok("produce", "at", "-q", *stamp, server=server, given="x\n")
+    document = parsed("offsets", "at", "--at", "2013-07-04T12:10", server=server)
+    assert document["at_ms"] == 1_372_954_200_000
+    empty, found = document["partitions"]
+    assert (empty["offset"], empty["timestamp_ms"]) == (None, None)
+    assert (found["offset"], found["time"]) == (1, "2013-07-04T12:30:00.000-04:00")
+    table = ok("offsets", "at", "--at", "2013-07-04T12:10", server=server)
+    assert "no such record" in table
+    assert table.splitlines()[-1].split() == ["1", "1", "2013-07-04T12:30:00.000-04:00", "20m"]
+
+
+def test_the_ends_of_partitions(server: RunningBroker) -> None:
+    ok("produce", "ends", "-q", "-p", "0", server=server, given="x\ny\n")
+    document = parsed("offsets", "ends", server=server)
+    assert document["partitions"][0] == {
+        "partition": 0,
+        "earliest_offset": 0,
+        "latest_offset": 2,
+    }
+    assert parsed("offsets", "ends", "--latest", server=server)["partitions"][0]["offset"] == 2
+
+
+def test_a_topic_from_creation_to_deletion(server: RunningBroker) -> None:
+    ok("topic", "create", "life", "-p", "3", "--set", "retention.ms=-1", server=server)
+    ok("topic", "alter", "life", "--set", "segment.bytes=2000000", server=server)
+    ok("topic", "partitions", "life", "4", server=server)
+    facts = parsed("topic", "describe", "life", server=server)
+    assert [p["partition"] for p in facts["partitions"]] == [0, 1, 2, 3]
+    assert facts["configs"] == {"retention.ms": "-1", "segment.bytes": "2000000"}
+    assert "life" in [topic["topic"] for topic in parsed("topic", "list", server=server)]
+    refused = tidelog("topic", "delete", "life", server=server)
+    assert refused.returncode == ExitCode.USAGE
+    ok("topic", "delete", "life", "--yes", server=server)
+    gone = tidelog("topic", "describe", "life", server=server)
+    assert gone.returncode == ExitCode.NOT_FOUND
+
+
+def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> None:
+    ok("produce", "grouped", "-q", "-p", "0", "--timestamp", NOON, server=server, given="a\nb\n")
+    words = ("--group", "g", "--from", "earliest", "--max", "2", "--format", "{value}")
+    assert ok("consume", "grouped", *words, server=server) == "a\nb\n"
+    position = parsed("group", "describe", "g", server=server)["positions"][0]
+    assert (position["position"], position["end"], position["lag"]) == (2, 2, 0)
+    move = ("group", "reset", "g", "--to-time", "2013-07-04")
+    moved = parsed(*move, "--dry-run", server=server)["positions"][0]
+    assert (moved["from"], moved["to"]) == (2, 0)
+    shown = tidelog(*move, server=server)
+    assert shown.stderr == "Nothing was changed; add --execute to do it.\n"
+    assert parsed("group", "describe", "g", server=server)["positions"][0]["lag"] == 0
+    ok(*move, "--execute", server=server)
+    assert parsed("group", "describe", "g", server=server)["positions"][0]["lag"] == 2
+    ok("group", "delete", "g", "-y", server=server)
+    assert tidelog("group", "describe", "g", server=server).returncode == ExitCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["offsets", "t", "--at", "1372953600"], ExitCode.USAGE, "looks like seconds"),
+        (["offsets", "nope", "--at", "now"], ExitCode.NOT_FOUND, "create the topic first"),
+        (["consume", "t", "-f", "1372953600"], ExitCode.USAGE, "write offset:1372953600"),
+        (["consume", "t", "--format", "{x}"], ExitCode.USAGE, "no field {x}"),
+        (["topic", "create", "a b"], ExitCode.FAILED, "INVALID_TOPIC"),
+        (["group", "describe", "nope"], ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND"),
+        (["topic", "list", "-b", "127.0.0.1:1"], ExitCode.UNREACHABLE, "nobody listens"),
+        (["topic", "list", "-b", "h:x"], ExitCode.USAGE, "write host:port"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_an_exit_code(
+    server: RunningBroker, words: list[str], code: ExitCode, sentence: str
+) -> None:
+    done = tidelog(*words, server=server)
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert done.stderr.startswith("tidelog: ")
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bad_line_is_named_and_what_came_before_is_kept(server: RunningBroker) -> None:
+    given = '{"value":"1"}\nnonsense\n'
+    done = tidelog("produce", "bad", "--format", "json", server=server, given=given)
+    assert done.returncode == ExitCode.FAILED
+    assert "stdin, line 2: not JSON" in done.stderr
+    shown = ok("consume", "bad", "-f", "earliest", "-e", "--format", "{value}", server=server)
+    assert shown == "1\n"
+
+
+def test_following_shows_new_records_and_ends_cleanly_with_ctrl_c(server: RunningBroker) -> None:
+    ok("topic", "create", "follow", server=server)
+    words = [sys.executable, "-m", "tidelog", "consume", "follow", "--format", "{value}"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    # A test run in the background of a shell ignores SIGINT, and its children inherit that.
+    pipes["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with (
+        subprocess.Popen(words, env=environment(server), bufsize=0, **pipes) as process,
+        contextlib.ExitStack() as at_last,
+    ):
+        at_last.callback(process.kill)
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        seen = b""
+        deadline = time.monotonic() + 30
+        while b"hello" not in seen and time.monotonic() < deadline:
+            ok("produce", "follow", "-q", server=server, given="hello\n")
+            seen += process.stdout.read() or b""
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        errors = process.stderr.read()
+        process.wait(30)
+    assert b"hello\n" in seen
+    assert (process.returncode, errors) == (ExitCode.INTERRUPTED, b"")
+
+
+def test_a_reader_that_goes_away_is_no_error(server: RunningBroker) -> None:
+    lines = "".join(f"{n}\n" for n in range(50_000))
+    ok("produce", "pipe", "-q", server=server, given=lines)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidelog", "consume", "pipe", "-f", "earliest", "-e"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(server),
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=20), errors) == (ExitCode.BROKEN_PIPE, b"")
+
+
+def test_a_stopped_directory_is_sound_and_its_segments_too(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as server:
+        ok("produce", "t", "-q", "-z", "lz4", server=server, given="1\n2\n3\n")
+        assert server.stop() == 0
+    assert tidelog("fsck", str(tmp_path)).returncode == 0
+    log = tmp_path / "t-0" / f"{0:020}.log"
+    done = tidelog("dump-segment", str(log), "--records")
+    assert done.returncode == 0
+    assert "3 records, no problem found" in done.stdout
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    damaged = tidelog("dump-segment", "--json", str(log))
+    assert damaged.returncode == ExitCode.DAMAGED
+    assert json.loads(damaged.stdout.splitlines()[-1])["problems"]
+    assert tidelog("fsck", "--json", str(tmp_path)).returncode == ExitCode.DAMAGED
+
+
+def test_all_problems_of_a_configuration_are_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text("num.partitons=3\nlog.retention.ms=abc\n")
+    for words in (["config", "check", str(file)], ["serve", "--config", str(file)]):
+        done = tidelog(*words)
+        assert done.returncode == ExitCode.CONFIG
+        assert "did you mean num.partitions?" in done.stderr
+        assert "log.retention.ms = 'abc'" in done.stderr
+
+
+def test_a_second_broker_on_a_directory_is_told_who_has_it(tmp_path: Path) -> None:
+    with (
+        running_broker(tmp_path) as first,
+        pytest.raises(BrokerDidNotStart, match=f"process {first.process.pid}"),
+        running_broker(tmp_path),
+    ):
+        pass
+
+
+def test_a_taken_port_is_told(server: RunningBroker, tmp_path: Path) -> None:
+    done = tidelog("serve", "--data-dir", str(tmp_path), "--listen", server.bootstrap)
+    assert done.returncode == ExitCode.FAILED
+    assert f"{server.bootstrap} is taken" in done.stderr
+
+
+def test_records_older_than_the_retention_are_warned_of(server: RunningBroker) -> None:
+    old = ("produce", "old", "--timestamp", NOON)
+    assert "retention.ms=-1" in tidelog(*old, server=server, given="1\n").stderr
+    ok("topic", "alter", "old", "--set", "retention.ms=-1", server=server)
+    assert "Warning" not in tidelog(*old, server=server, given="2\n").stderr
+    assert "Warning" not in tidelog("produce", "new", server=server, given="3\n").stderr

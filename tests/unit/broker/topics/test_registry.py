@@ -1,0 +1,201 @@
+"""Topic names, lookup, and the one place that decides about leadership."""
+
+from collections.abc import Generator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.clocks.clock import FrozenClock
+from broker.errors import (
+    InvalidPartitions,
+    InvalidTopicName,
+    LeaderEpochFenced,
+    LeaderEpochUnknown,
+    NotLeader,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from broker.topics.registry import TopicRegistry, check_topic_name, is_internal
+from config import load
+
+
+class FakeDataDir:
+    """Topics in memory."""
+
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        self.node_id = 1
+        self.path = "/data"
+        self.broker_config = load()
+        self.topics: dict[str, Any] = {}
+        for name in names:
+            list(self.create_topic_steps(name, 1, {}, 0))
+
+    def group_overrides(self) -> dict[str, dict[str, str]]:
+        return {}
+
+    def create_topic_steps(
+        self, name: str, count: int, overrides: dict[str, str], now_ms: int
+    ) -> Generator[None, None, Any]:
+        yield None
+        logs = [
+            SimpleNamespace(topic=name, partition=index, leader_epoch=3) for index in range(count)
+        ]
+        topic_id = name.encode().ljust(16, b"_")
+        self.topics[name] = SimpleNamespace(
+            name=name, topic_id=topic_id, partitions=logs, overrides=overrides
+        )
+        return self.topics[name]
+
+    def delete_topic(self, name: str, now_ms: int) -> None:
+        del self.topics[name]
+
+
+def registry(names: tuple[str, ...] = (), **settings: str) -> TopicRegistry:
+    config = load(command_line={k.replace("_", "."): v for k, v in settings.items()})
+    return TopicRegistry(cast(Any, FakeDataDir(names)), config=config, clock=FrozenClock())
+
+
+@pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 249, "...", "__consumer_offsets"])
+def test_good_name_is_accepted(name: str) -> None:
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", "empty"),
+        (".", "directory"),
+        ("..", "directory"),
+        ("x" * 250, "250 characters"),
+        ("a/b", "'/'"),
+        ("a b", "' '"),
+        ("tab\t", "'\\t'"),
+        ("nul\0", "'\\x00'"),
+        ("newline\n", "'\\n'"),
+        ("é", "'é'"),
+    ],
+)
+def test_bad_name_is_refused_with_what_is_wrong(name: str, says: str) -> None:
+    with pytest.raises(InvalidTopicName, match="Topic name") as caught:
+        check_topic_name(name)
+    assert says in str(caught.value)
+
+
+def test_internal_topics_are_kafkas() -> None:
+    assert is_internal("__consumer_offsets")
+    assert is_internal("__transaction_state")
+    assert is_internal("__share_group_state")
+    assert not is_internal("__other")
+
+
+async def test_name_and_id_find_the_same_topic() -> None:
+    topics = registry()
+    made = await topics.create("t", 2)
+    assert topics.find("t") is made
+    assert topics.find_by_id(made.topic_id) is made
+    assert topics.get_by_id(made.topic_id) is made
+
+
+def test_unknown_id_is_refused() -> None:
+    with pytest.raises(UnknownTopicId):
+        registry().get_by_id(b"\1" * 16)
+
+
+@pytest.mark.parametrize(("name", "partition"), [("t", 2), ("t", -1), ("u", 0)])
+async def test_unknown_partition_is_refused(name: str, partition: int) -> None:
+    topics = registry()
+    await topics.create("t", 2)
+    with pytest.raises(UnknownTopicOrPartition):
+        topics.led_log(name, partition)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"), [(-1, None), (3, None), (2, LeaderEpochFenced), (4, LeaderEpochUnknown)]
+)
+async def test_leader_epoch(epoch: int, error: type[Exception] | None) -> None:
+    topics = registry()
+    await topics.create("t", 1)
+    if error is None:
+        assert topics.led_log("t", 0, epoch).partition == 0
+    else:
+        with pytest.raises(error):
+            topics.led_log("t", 0, epoch)
+
+
+async def test_partition_of_another_leader_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = registry()
+    await topics.create("t", 1)
+    monkeypatch.setattr(topics, "leader_id", lambda *_: 2)
+    with pytest.raises(NotLeader, match="broker 2"):
+        topics.led_log("t", 0)
+
+
+async def test_existing_name_is_refused() -> None:
+    topics = registry()
+    await topics.create("t", 1)
+    with pytest.raises(TopicAlreadyExists):
+        await topics.create("t", 1)
+
+
+async def test_names_that_differ_in_dots_and_underscores_only_are_refused() -> None:
+    topics = registry()
+    await topics.create("a.b_c", 1)
+    await topics.create("ab", 1)
+    for name in ("a_b_c", "a.b.c", "a_b.c"):
+        with pytest.raises(InvalidTopicName, match="collides"):
+            await topics.create(name, 1)
+    with pytest.raises(TopicAlreadyExists):
+        await topics.create("a.b_c", 1)
+    await topics.delete("a.b_c")
+    await topics.create("a_b.c", 1)
+
+
+async def test_names_that_collided_before_are_served_until_they_are_deleted() -> None:
+    """A directory of an old Kafka may have both."""
+    topics = registry(names=("a.b", "a_b"))
+    await topics.delete("a_b")
+    with pytest.raises(InvalidTopicName):
+        await topics.create("a_b", 1)
+    await topics.delete("a.b")
+    await topics.create("a_b", 1)
+
+
+@pytest.mark.parametrize("count", [0, -1, 11])
+async def test_partition_count_is_bounded(count: int) -> None:
+    with pytest.raises(InvalidPartitions):
+        await registry(max_partitions="10").create("t", count)
+
+
+async def test_partitions_of_all_topics_count_together() -> None:
+    topics = registry(max_partitions="10")
+    await topics.create("t", 6)
+    with pytest.raises(InvalidPartitions, match=r"max\.partitions"):
+        await topics.create("u", 5)
+
+
+@pytest.mark.parametrize(("total", "says"), [(2, "already has"), (1, "cannot shrink")])
+async def test_growth_has_to_grow(total: int, says: str) -> None:
+    topics = registry()
+    await topics.create("t", 2)
+    with pytest.raises(InvalidPartitions, match=says):
+        await topics.add_partitions("t", total)
+
+
+async def test_deletion_is_announced_and_forgets_the_id() -> None:
+    topics = registry()
+    made = await topics.create("t", 1)
+    gone: list[str] = []
+    topics.when_deleted(lambda topic: gone.append(topic.name))
+    await topics.delete("t")
+    assert gone == ["t"]
+    assert topics.find_by_id(made.topic_id) is None
+
+
+async def test_internal_topic_is_not_deleted() -> None:
+    topics = registry()
+    await topics.create("__consumer_offsets", 1)
+    with pytest.raises(PolicyViolation):
+        await topics.delete("__consumer_offsets")

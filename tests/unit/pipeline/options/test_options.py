@@ -1,0 +1,205 @@
+"""Good options are understood as Kafka's source understands them; bad ones name their cure."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import BadOptions
+from pipeline.options.options import (
+    _SINK_NAMES,
+    _SOURCE_NAMES,
+    SourceOptions,
+    parse_sink_options,
+    parse_source_options,
+)
+
+BASE = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}
+
+
+def parse(*, is_stream: bool = False, **options: Any) -> SourceOptions:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    return parse_source_options({**BASE, **named}, is_stream=is_stream)
+
+
+def problems(*, is_stream: bool = False, **options: Any) -> str:
+    with pytest.raises(BadOptions) as caught:
+        parse(is_stream=is_stream, **options)
+    return str(caught.value)
+
+
+def test_names_are_matched_without_case() -> None:
+    assert parse(MINPARTITIONS="4").min_partitions == 4
+    assert parse(minpartitions="4").min_partitions == 4
+
+
+def test_batch_reads_everything_by_default_and_a_stream_what_is_new() -> None:
+    assert (parse().starting.place, parse().ending.place) == ("earliest", "latest")
+    assert parse(is_stream=True).starting.place == "latest"
+
+
+def test_a_global_time_wins_over_times_and_times_over_offsets() -> None:
+    """Spark: 'preferences on offset related options'."""
+    everything: dict[str, Any] = {
+        "startingTimestamp": "1700000000000",
+        "startingOffsetsByTimestamp": '{"t":{"0":1700000000001}}',
+        "startingOffsets": '{"t":{"0":3}}',
+    }
+    assert parse(**everything).starting.timestamp_text == "1700000000000"
+    del everything["startingTimestamp"]
+    assert parse(**everything).starting.timestamps == {("t", 0): 1_700_000_000_001}
+    del everything["startingOffsetsByTimestamp"]
+    assert parse(**everything).starting.offsets == {("t", 0): 3}
+
+
+@pytest.mark.parametrize("text", ["1700000000000", "2013-07-04T12:00Z", "-15m", "today"])
+def test_times_may_be_milliseconds_iso_or_relative(text: str) -> None:
+    assert parse(startingTimestamp=text).starting.timestamp_text == text
+
+
+def test_times_per_partition_may_be_iso_but_not_relative() -> None:
+    parsed = parse(startingOffsetsByTimestamp='{"t":{"0":"2013-07-04T12:00Z","1":1372939200000}}')
+    assert set(parsed.starting.timestamps.values()) == {1_372_939_200_000}
+    assert "is relative" in problems(startingOffsetsByTimestamp='{"t":{"0":"-15m"}}')
+
+
+def test_long_max_is_a_time_that_nothing_matches() -> None:
+    text = json.dumps({"t": {"0": 2**63 - 1}})
+    assert parse(startingOffsetsByTimestamp=text).starting.timestamps == {("t", 0): 2**63 - 1}
+
+
+def test_a_whole_topic_can_start_at_a_place() -> None:
+    assert parse(startingOffsets='{"t":"earliest"}').starting.topics == {"t": "earliest"}
+
+
+def test_only_explicit_offsets_are_the_same_tomorrow() -> None:
+    assert parse(startingOffsets='{"t":{"0":5}}').starting.is_fixed
+    assert not parse(startingOffsets='{"t":{"0":-2}}').starting.is_fixed
+    assert not parse(startingTimestamp="1700000000000").starting.is_fixed
+
+
+def test_all_problems_come_at_once_each_with_option_value_form_and_cure() -> None:
+    with pytest.raises(BadOptions) as caught:
+        parse_source_options(
+            {
+                "kafka.bootstrap.servers": "nowhere",
+                "subscrib": "t",
+                "failOnDataLoss": "maybe",
+                "maxBytesPerTrigger": "lots",
+            },
+            is_stream=True,
+        )
+    text = "\n".join(caught.value.problems)
+    assert len(caught.value.problems) == 5
+    assert "did you mean subscribe?" in text
+    assert "kafka.bootstrap.servers='nowhere': write host:port" in text
+    assert "failOnDataLoss='maybe': write true or false" in text
+    assert "maxBytesPerTrigger='lots': write a size such as 64m" in text
+    assert "exactly one of subscribe, subscribePattern and assign" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingTimestamp": "1700000000"}, "looks like seconds"),
+        ({"startingTimestamp": "-1"}, "lacks a unit"),
+        ({"startingOffsets": "newest"}, "write earliest, latest, or JSON"),
+        ({"endingOffsets": "earliest"}, "cannot end before it starts"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "write latest, or JSON"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "-2 earliest, -1 latest"),
+        ({"assign": '{"t":[0]}'}, "found subscribe and assign"),
+        ({"columns": "key,valu"}, "valu is none of key, value"),
+        ({"readFrom": "hybrid"}, "needs segments.path"),
+        ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        ({"kafka.bootstrap.server": "a:1"}, "did you mean kafka.bootstrap.servers?"),
+        ({"kafka.ssl.truststore.location": "/x/trust.jks"}, "give a PEM file"),
+        ({"timeWindow": "strict", "startingOffsets": '{"t":{"0":1}}'}, "startingTimestamp instead"),
+        ({"minPartitions": "0"}, "at least 1"),
+        ({"kafka.security.protocol": "SASL_SSL"}, 'required username="NAME"'),
+    ],
+)
+def test_a_bad_option_is_answered_with_its_cure(options: dict[str, Any], expected: str) -> None:
+    named: dict[str, Any] = {name.replace(".", "__"): text for name, text in options.items()}
+    assert expected in problems(**named)
+
+
+def test_a_stream_has_no_end() -> None:
+    assert "a stream has no end" in problems(is_stream=True, endingOffsets="latest")
+
+
+def test_settings_of_the_java_client_pass_unused() -> None:
+    parse(kafka__max__poll__records="10000", kafka__group__id="g", groupIdPrefix="x")
+
+
+def test_secrets_are_in_no_message_and_in_no_repr() -> None:
+    jaas = 'org.apache.kafka.X required username="u" password="hush";'
+    parsed = parse(kafka__security__protocol="SASL_PLAINTEXT", kafka__sasl__jaas__config=jaas)
+    assert parsed.connection.sasl_password == "hush"
+    assert "hush" not in repr(parsed)
+    broken = problems(
+        kafka__security__protocol="SASL_SSL", kafka__sasl__jaas__config='password="hush"'
+    )
+    assert "hush" not in broken
+    for name in ("kafka__ssl__keystore__key", "kafka__ssl__keystore__certificate__chain"):
+        given: dict[str, Any] = {name: "-----BEGIN PRIVATE KEY----- hush"}
+        assert "hush" not in problems(**given)
+
+
+def test_exactly_once_needs_a_name_that_stays() -> None:
+    with pytest.raises(BadOptions, match="transactionalIdPrefix"):
+        parse_sink_options({**BASE_SINK, "delivery": "exactly-once"})
+
+
+BASE_SINK = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
+
+
+def test_the_sink_knows_kafkas_names_for_acks_and_compression() -> None:
+    parsed = parse_sink_options({**BASE_SINK, "kafka.acks": "1", "kafka.compression.type": "zstd"})
+    assert (parsed.acks, parsed.compression) == (1, "zstd")
+
+
+def test_the_documentation_has_every_option_and_no_other() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "spark.md").read_text(encoding="utf-8")
+    reading, writing = page.split("## Writing", 1)
+    writing = writing.split("## Jobs", 1)[0]
+    for section, known in ((reading, _SOURCE_NAMES), (writing, _SINK_NAMES)):
+        lines = [line for line in section.splitlines() if line.startswith("| `")]
+        told = {name for line in lines for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
+        # A copying query may leave the source's word in the sink's options.
+        assert {name for name in told if not name.startswith("kafka.")} == (
+            set(known) - {"includeHeaders"} if known is _SINK_NAMES else set(known)
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"kafka.acks": "0"}, "option kafka.acks='0': write all or -1 or 1"),
+        ({"kafka.compression.type": "best"}, "option kafka.compression.type='best': write none"),
+        (
+            {"acks": "1", "delivery": "exactly-once", "transactionalIdPrefix": "p"},
+            "option acks='1': exactly-once needs all",
+        ),
+        ({"kafka.ssl.keystore.key": "-----BEGIN"}, "give a file by kafka.ssl.keystore.location"),
+    ],
+)
+def test_a_sinks_option_is_named_as_it_was_given(options: dict[str, str], expected: str) -> None:
+    with pytest.raises(BadOptions) as caught:
+        parse_sink_options({"kafka.bootstrap.servers": "a:1", "topic": "t", **options})
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'x.PlainLoginModule required username="a\"b" password="c\\d";',
+        r"""x.PlainLoginModule required username='a"b' password='c\\d';""",
+    ],
+    ids=["double quotes", "single quotes"],
+)
+def test_users_and_passwords_are_read_as_java_reads_them(text: str) -> None:
+    named = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.jaas.config": text}
+    connection = parse_source_options({**BASE, **named}, is_stream=False).connection
+    assert (connection.sasl_username, connection.sasl_password) == ('a"b', "c\\d")

@@ -1,0 +1,162 @@
+"""The shortcut of an append: what takes it, and that it plans what the general way plans."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.records.builder import build_batch, build_message_set
+from protocol.records.checksums import crc32c
+from protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BASE_SEQUENCE_AT,
+    CONTROL_BIT,
+    CRC_AT,
+    INT16,
+    INT32,
+    INT64_MAX,
+    MAX_TIMESTAMP_AT,
+    OFFSET_AT,
+    UINT32,
+    Codec,
+    TimestampType,
+)
+from protocol.records.record import Record
+from storage.append import plan as append
+from storage.append.opening import Opening
+from storage.append.plain import plan_plain
+from storage.append.plan import AppendPlan, AppendRules, plan_append
+from storage.errors import AppendRejected
+
+NOW_MS = 1_700_000_000_000
+RULES = AppendRules(decompressed_bytes_max=1 << 20)
+RECORDS = [Record(i, NOW_MS + i * 7 % 5, b"k%d" % i, b"value" * i) for i in range(9)]
+
+
+def plain(data: bytes, rules: AppendRules = RULES) -> AppendPlan | None:
+    return plan_plain(memoryview(bytearray(data)), rules, NOW_MS, 1_000, 3, Opening(INT64_MAX))
+
+
+def general(data: bytes, rules: AppendRules, monkeypatch: pytest.MonkeyPatch) -> AppendPlan:
+    with monkeypatch.context() as patch:
+        patch.setattr(append, "plan_plain", lambda *_: None)
+        return plan_append(data, rules=rules, now_ms=NOW_MS, next_offset=1_000, leader_epoch=3)
+
+
+def with_right_crc(data: bytearray) -> bytes:
+    UINT32.pack_into(data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("producer_id", [-1, 77])
+@pytest.mark.parametrize("count", [1, 9])
+def test_a_usual_batch_takes_the_shortcut_to_the_same_plan(
+    codec: Codec, producer_id: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = build_batch(
+        RECORDS[:count],
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=2**31 - 3 if producer_id >= 0 else -1,
+        is_transactional=producer_id >= 0,
+    )
+    found = plain(data)
+    expected = general(data, RULES, monkeypatch)
+    assert found == expected
+    assert found is not None
+    assert bytes(found.buffer) == bytes(expected.buffer)
+
+
+def unusual_batches() -> dict[str, bytes]:
+    usual = build_batch(RECORDS)
+    made = {
+        "nothing": b"",
+        "a header and no more": usual[:61],
+        "cut off": usual[:-1],
+        "bytes behind it": usual + b"\0",
+        "two batches": usual + usual,
+        "magic 1": build_message_set(RECORDS, 1, Codec.NONE),
+        "a broken record": with_right_crc(bytearray(usual[:70] + b"\xff" + usual[71:])),
+        "a broken checksum": usual[:-1] + b"\xff",
+        "compressed rubbish": with_right_crc(bytearray(usual[:22] + b"\x03" + usual[23:])),
+    }
+    for name, position, value in (
+        ("a base offset", OFFSET_AT + 4, INT32.pack(5)),
+        ("another maximum", MAX_TIMESTAMP_AT + 4, INT32.pack(1)),
+        ("a control batch", ATTRIBUTES_AT, INT16.pack(CONTROL_BIT)),
+        ("no such codec", ATTRIBUTES_AT, INT16.pack(6)),
+        ("an unknown bit", ATTRIBUTES_AT, INT16.pack(0x100)),
+        ("flagged LogAppendTime", ATTRIBUTES_AT, INT16.pack(8)),
+        ("another count", 57, INT32.pack(8)),
+        ("no records", 57, INT32.pack(0)),
+        ("another last offset", 23, INT32.pack(4)),
+    ):
+        changed = bytearray(usual)
+        changed[position : position + len(value)] = value
+        made[name] = with_right_crc(changed)
+    idempotent = bytearray(build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=0))
+    INT32.pack_into(idempotent, BASE_SEQUENCE_AT, -1)
+    made["idempotent without a sequence"] = with_right_crc(idempotent)
+    return made
+
+
+@pytest.mark.parametrize("name", unusual_batches())
+def test_what_is_unusual_is_left_to_the_general_way_untouched(name: str) -> None:
+    data = bytearray(unusual_batches()[name])
+    before = bytes(data)
+    assert plan_plain(memoryview(data), RULES, NOW_MS, 1_000, 3, Opening(INT64_MAX)) is None
+    assert bytes(data) == before
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME),
+        replace(RULES, codec=Codec.ZSTD),
+        replace(RULES, max_message_bytes=100),
+        replace(RULES, segment_bytes=100),
+        replace(RULES, target_magic=1),
+        replace(RULES, timestamp_after_max_ms=1),
+        replace(RULES, timestamp_before_max_ms=-4),
+    ],
+)
+def test_a_topic_that_changes_or_refuses_it_goes_the_general_way(rules: AppendRules) -> None:
+    assert plain(build_batch(RECORDS), rules) is None
+
+
+def test_a_compacted_topic_sends_keyless_records_the_general_way() -> None:
+    rules = replace(RULES, compacted=True)
+    assert plain(build_batch(RECORDS), rules) is not None
+    assert plain(build_batch([Record(0, NOW_MS, None, b"v")]), rules) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    damage=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
+    codec=st.sampled_from(Codec),
+    repairs_crc=st.booleans(),
+    window=st.sampled_from([0, 3, INT64_MAX]),
+)
+def test_damaged_bytes_are_planned_the_same_or_left_alone(
+    damage: list[tuple[int, int]], codec: Codec, repairs_crc: bool, window: int
+) -> None:
+    data = bytearray(build_batch(RECORDS, codec=codec))
+    for position, value in damage:
+        data[position % len(data)] = value
+    stored = with_right_crc(data) if repairs_crc else bytes(data)
+    rules = replace(RULES, timestamp_after_max_ms=window, timestamp_before_max_ms=window)
+    found = plain(stored, rules)
+    if found is None:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            expected = general(stored, rules, patch)
+        except AppendRejected as error:
+            raise AssertionError(
+                f"the general way refuses what the shortcut took: {error}"
+            ) from error
+    assert found == expected
+    assert bytes(found.buffer) == bytes(expected.buffer)

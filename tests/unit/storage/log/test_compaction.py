@@ -1,0 +1,646 @@
+"""What one round of compaction leaves of a log, and how it puts it in place."""
+
+import gzip
+from collections.abc import Sequence
+
+import pytest
+
+from protocol.records.batch import RecordBatch
+from protocol.records.builder import build_batch, build_message_set
+from protocol.records.layout import MAGIC_V0, MAGIC_V1, Codec, TimestampType
+from protocol.records.record import Record
+from protocol.records.scan import Entry, iter_records, scan_entries
+from storage.audit.partition import PartitionAudit
+from storage.disk.power_loss import Survival
+from storage.disk.simulated_disk import Fault, Operation
+from storage.disk.steps import run_steps
+from storage.errors import CorruptLog, LogOffline
+from storage.log import compaction_filter
+from storage.log.compaction import CompactionResult
+from storage.log.flush import FlushTicket
+from storage.log.log import Isolation, Origin
+from tests.support.logs import LogHarness, marker
+
+ONE_MB = 1 << 20
+LAG = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
+
+Pair = tuple[str, str | None]
+
+
+def opened(**settings: object) -> LogHarness:
+    merged: dict[str, object] = {**LAG, **settings}
+    return LogHarness(None, **merged)
+
+
+def put(log: LogHarness, *pairs: Pair, at: int = 100, **options: object) -> int:
+    """Append one batch of keys and values, all with timestamp `at`; its first offset."""
+    records = [
+        Record(0, at, key.encode(), None if value is None else value.encode())
+        for key, value in pairs
+    ]
+    return log.write(build_batch(records, **options)).first_offset  # type: ignore[arg-type]
+
+
+def compact(log: LogHarness, *, map_bytes: int = ONE_MB) -> CompactionResult | None:
+    return run_steps(log.log.compact(now_ms=log.now_ms, map_bytes=map_bytes))
+
+
+def roll_and_compact(log: LogHarness, **options: int) -> CompactionResult | None:
+    log.log.roll(log.now_ms)
+    return compact(log, **options)
+
+
+def content(log: LogHarness) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(record.offset, record.key, record.value) for record in log.records()]
+
+
+def entries(log: LogHarness) -> list[Entry]:
+    found: list[Entry] = []
+    for segment in log.log.segments:
+        found += scan_entries(segment.log.pread(segment.size, 0))
+    return found
+
+
+def findings(log: LogHarness) -> list[str]:
+    log.log.close(log.now_ms)
+    audit = PartitionAudit(log.path, log.files, stopped_cleanly=True, is_compacted=True)
+    audit.run()
+    log.open(is_clean=True)
+    return [str(finding) for finding in audit.findings]
+
+
+def test_the_last_value_of_each_key_stays_at_its_offset() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("b", "1"), ("a", "2"))
+    put(log, ("b", "2"))
+    put(log, ("c", "1"))
+    result = roll_and_compact(log)
+    assert content(log) == [(2, b"a", b"2"), (3, b"b", b"2"), (4, b"c", b"1")]
+    assert result is not None
+    assert (result.records_kept, result.records_dropped, result.end) == (3, 2, 5)
+    assert log.log.log_end_offset == 5
+    assert findings(log) == []
+
+
+def test_the_active_segment_is_not_touched() -> None:
+    log = opened()
+    put(log, ("a", "1"))
+    log.log.roll(log.now_ms)
+    put(log, ("a", "2"), ("a", "3"))
+    compact(log)
+    # The map ends where the active segment begins, so its newer values are not known.
+    assert content(log) == [(0, b"a", b"1"), (1, b"a", b"2"), (2, b"a", b"3")]
+
+
+def test_a_log_without_dirty_segments_is_left_alone() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("a", "2"))
+    assert compact(log) is None
+    roll_and_compact(log)
+    assert compact(log) is None
+    names = log.names()
+    assert log.reopen().cleaned_offset == 2
+    assert [name for name in names if name.endswith((".cleaned", ".swap"))] == []
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_compressed_batches_are_compressed_again(codec: Codec) -> None:
+    log = opened()
+    put(log, *((f"k{i % 3}", "v" * 50) for i in range(20)), codec=codec)
+    roll_and_compact(log)
+    assert [offset for offset, _, _ in content(log)] == [17, 18, 19]
+    kept = entries(log)[0]
+    assert (kept.codec, kept.base_offset, kept.last_offset) == (codec, 0, 19)
+    assert findings(log) == []
+
+
+def test_an_untouched_batch_stays_byte_for_byte() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("b", "1"), codec=Codec.GZIP)
+    put(log, ("c", "1"))
+    put(log, ("c", "2"))
+    first = log.log.segments.first
+    before = first.log.pread(first.size, 0)[: entries(log)[0].size]
+    roll_and_compact(log)
+    first = log.log.segments.first
+    assert first.log.pread(len(before), 0) == before
+
+
+def test_segments_are_merged_while_they_fit() -> None:
+    log = opened(segment_bytes=2000)
+    for number in range(12):
+        put(log, ("k", "x" * 300), (f"own-{number}", "y" * 20))
+    assert len(log.log.segments) > 2
+    roll_and_compact(log)
+    roll_and_compact(log)
+    # The first round shrinks each; what is left of them fits into one with the next.
+    put(log, ("k", "z"))
+    roll_and_compact(log)
+    assert len(log.log.segments) <= 3
+    assert len(content(log)) == 13
+    assert findings(log) == []
+
+
+def test_offsets_in_the_gaps_lead_to_the_next_record() -> None:
+    log = opened()
+    for number in range(10):
+        put(log, ("k", f"{number}"))
+    log.log.roll(log.now_ms)
+    put(log, ("z", "end"))
+    compact(log)
+    for offset in range(10):
+        result = log.log.read(offset, max_bytes=ONE_MB, isolation=Isolation.READ_UNCOMMITTED)
+        assert next(scan_entries(result.records)).last_offset == 9
+        assert result.next_offset == 10
+
+
+def test_a_rewritten_segment_ends_where_the_old_ones_did() -> None:
+    log = opened()
+    put(log, ("a", "1"))
+    put(log, ("b", "1"))
+    log.log.roll(log.now_ms)
+    put(log, ("a", "2"), ("b", "2"))
+    roll_and_compact(log)
+    bare = [entry for entry in entries(log) if not entry.records_count]
+    ends = [segment.next_offset for segment in log.log.segments]
+    assert ends == [4, 4]
+    assert [(entry.base_offset, entry.size) for entry in bare] == []
+    log.log.roll(log.now_ms)
+    put(log, ("a", "3"), ("b", "3"))
+    roll_and_compact(log)
+    assert log.log.segments.first.next_offset == log.log.segments[1].base_offset
+    assert findings(log) == []
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def test_the_largest_timestamp_may_fall_and_lookups_stay_exact() -> None:
+    log = opened(index_interval_bytes=0)
+    put(log, ("a", "1"), at=500)
+    put(log, ("b", "1"), at=100)
+    put(log, ("a", "2"), at=200)
+    put(log, ("c", "1"), at=50)
+    roll_and_compact(log)
+    assert log.log.segments.first.max_timestamp == 200
+    newest = log.log.offset_for_max_timestamp()
+    assert newest is not None
+    assert newest[:2] == (200, 2)
+    assert log.log.offset_for_timestamp(201) is None
+    hit = log.log.offset_for_timestamp(150)
+    assert hit is not None
+    assert hit.offset == 2
+    assert findings(log) == []
+
+
+def test_a_batch_without_records_has_no_timestamp_for_lookups() -> None:
+    """Its head keeps the largest time it ever had; nothing of that time is left."""
+    log = opened(index_interval_bytes=0, segment_bytes=400)
+    put(log, ("a", "1"), at=900, producer_id=7, producer_epoch=0, base_sequence=0)
+    put(log, ("a", "2"), ("b", "x" * 300), at=100)
+    put(log, ("b", "2"), at=150)
+    roll_and_compact(log)
+    bare = next(entry for entry in entries(log) if not entry.records_count)
+    assert (bare.max_timestamp, bare.producer_id, bare.base_sequence) == (900, 7, 0)
+    for again in (log.log, log.reopen(), log.crash()):
+        newest = again.offset_for_max_timestamp()
+        assert newest is not None
+        assert newest.timestamp == 150
+        assert again.offset_for_timestamp(151) is None
+
+
+def test_log_append_time_stays_the_batches_time() -> None:
+    log = opened(message_timestamp_type="LogAppendTime", delete_retention_ms=10)
+    put(log, ("a", "1"), ("b", None), ("a", "2"))
+    stamp = entries(log)[0].max_timestamp
+    roll_and_compact(log)
+    kept = entries(log)[0]
+    assert kept.max_timestamp == stamp == 1000
+    assert kept.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert {record.timestamp for record in log.records()} == {stamp}
+
+
+def test_young_segments_wait_for_min_compaction_lag() -> None:
+    log = opened(min_compaction_lag_ms=500)
+    put(log, ("a", "1"), ("a", "2"), at=100)
+    log.log.roll(log.now_ms)
+    put(log, ("b", "1"), ("b", "2"), at=900)
+    roll_and_compact(log)
+    assert [offset for offset, _, _ in content(log)] == [1, 2, 3]
+    log.now_ms = 1401
+    compact(log)
+    assert [offset for offset, _, _ in content(log)] == [1, 3]
+
+
+def test_a_log_is_due_by_its_dirty_share_or_by_max_compaction_lag() -> None:
+    log = opened(min_cleanable_dirty_ratio=0.5, max_compaction_lag_ms=5000)
+    for number in range(4):
+        put(log, (f"k{number}", "v" * 100), at=1000)
+    roll_and_compact(log)
+    put(log, ("k", "v"), at=1000)
+    log.log.roll(log.now_ms)
+    plan = log.log.cleanable(log.now_ms)
+    assert plan is not None
+    assert 0 < plan.ratio < 0.5
+    assert not plan.is_due
+    overdue = log.log.cleanable(6001)
+    assert overdue is not None
+    assert overdue.is_due
+
+
+# --- tombstones -----------------------------------------------------------------------------------
+
+
+def test_a_tombstone_stays_until_its_horizon() -> None:
+    log = opened(delete_retention_ms=100)
+    put(log, ("a", "1"), ("b", "1"))
+    put(log, ("a", None), at=150)
+    roll_and_compact(log)
+    assert content(log) == [(1, b"b", b"1"), (2, b"a", None)]
+    data = log.log.read(2, max_bytes=ONE_MB, isolation=Isolation.READ_UNCOMMITTED).records
+    batch = RecordBatch(data)
+    assert batch.delete_horizon_ms == 1100
+    assert [record.timestamp for record in log.records()] == [100, 150]
+    log.now_ms = 1099
+    put(log, ("z", "1"))
+    roll_and_compact(log)
+    assert (2, b"a", None) in content(log)
+    log.now_ms = 1100
+    put(log, ("z", "2"))
+    roll_and_compact(log)
+    assert [key for _, key, _ in content(log)] == [b"b", b"z"]
+    assert findings(log) == []
+
+
+def start_with(log: LogHarness, data: bytes) -> None:
+    """Let the log begin with entries that this broker would not write any more."""
+    log.log.abandon()
+    log.files.unlink(f"{log.path}/{0:020d}.log")
+    log.place(0, data)
+    log.open(is_clean=False)
+
+
+def test_old_tombstones_go_by_the_age_of_their_segment() -> None:
+    """Kept until the newest clean segment is younger than theirs by delete.retention.ms."""
+    log = opened(delete_retention_ms=100, segment_bytes=160)
+    old = [Record(0, 100, b"a", b"1"), Record(1, 100, b"b", b"1"), Record(2, 100, b"a", None)]
+    log.now_ms = log.files.now_ms
+    start_with(log, build_message_set(old, MAGIC_V1))
+    keys = []
+    for number in range(3):
+        log.now_ms += 500
+        put(log, (f"own-{number}", "v" * 80))
+        roll_and_compact(log)
+        keys.append([key for _, key, _ in content(log) if key in (b"a", b"b")])
+    assert keys == [[b"b", b"a"], [b"b"], [b"b"]]
+
+
+@pytest.mark.parametrize("magic", [MAGIC_V0, MAGIC_V1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.LZ4])
+def test_old_formats_are_compacted_in_their_own_format(magic: int, codec: Codec) -> None:
+    log = opened()
+    pairs = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (None, b"no key"), (b"b", b"2")]
+    old = [Record(i, 100 + i, key, value) for i, (key, value) in enumerate(pairs)]
+    start_with(log, build_message_set(old, magic, codec))
+    roll_and_compact(log)
+    assert content(log) == [(2, b"a", b"2"), (4, b"b", b"2")]
+    assert {entry.magic for entry in entries(log)} == {magic}
+    put(log, ("a", "3"), ("b", "3"))
+    roll_and_compact(log)
+    assert content(log) == [(5, b"a", b"3"), (6, b"b", b"3")]
+
+
+# --- producers and transactions -------------------------------------------------------------------
+
+
+def test_the_last_batch_of_a_producer_is_kept_as_a_header() -> None:
+    log = opened()
+    own = {"producer_id": 7, "producer_epoch": 0}
+    put(log, ("a", "1"), base_sequence=0, **own)
+    put(log, ("a", "2"), base_sequence=1, **own)
+    put(log, ("a", "3"))
+    roll_and_compact(log)
+    assert [(e.producer_id, e.base_sequence, e.records_count) for e in entries(log)] == [
+        (7, 1, 0),
+        (-1, -1, 1),
+    ]
+    # Without any snapshot the sequence is still known.
+    for name in [name for name in log.names() if name.endswith(".snapshot")]:
+        log.files.unlink(f"{log.path}/{name}")
+    log.crash()
+    again = put(log, ("a", "2"), base_sequence=1, **own)
+    assert again == 1
+    assert findings(log) == []
+
+
+def transaction(log: LogHarness, *pairs: Pair, producer_id: int = 5, commit: bool) -> None:
+    known = log.log.producers.state.find(producer_id)
+    put(
+        log,
+        *pairs,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0 if known is None else known.last_sequence + 1,
+        is_transactional=True,
+    )
+    log.write(
+        marker(commit=commit, producer_id=producer_id, timestamp_ms=200), origin=Origin.COORDINATOR
+    )
+
+
+def committed(log: LogHarness) -> list[tuple[int, bytes | None]]:
+    """Keys that a read_committed consumer gets, by what the broker tells it."""
+    found: list[tuple[int, bytes | None]] = []
+    offset = log.log.log_start_offset
+    while offset < log.log.last_stable_offset:
+        result = log.log.read(offset, max_bytes=ONE_MB, isolation=Isolation.READ_COMMITTED)
+        aborted: Sequence[tuple[int, int, int, int]] = result.aborted_transactions or ()
+        for entry in scan_entries(result.records):
+            if entry.is_control:
+                continue
+            dead = any(
+                entry.producer_id == txn[0] and txn[1] <= entry.base_offset <= txn[2]
+                for txn in aborted
+            )
+            if not dead:
+                records = iter_records(result.records, entry.position)
+                found += [(record.offset, record.key) for record in records]
+        offset = result.next_offset
+    return found
+
+
+def test_aborted_records_go_and_do_not_supersede() -> None:
+    log = opened()
+    put(log, ("a", "kept"))
+    transaction(log, ("a", "aborted"), ("b", "aborted"), commit=False)
+    transaction(log, ("c", "committed"), commit=True)
+    roll_and_compact(log)
+    assert committed(log) == [(0, b"a"), (4, b"c")]
+    assert [r.key for r in log.records() if r.key in (b"a", b"b", b"c")] == [b"a", b"c"]
+    assert findings(log) == []
+
+
+def test_markers_go_after_their_transaction_is_empty_and_the_horizon_past() -> None:
+    log = opened(delete_retention_ms=100)
+    transaction(log, ("a", "1"), producer_id=5, commit=False)
+    transaction(log, ("a", "2"), producer_id=6, commit=True)
+    put(log, ("a", "3"))
+    for producer in (5, 6):
+        put(log, (f"p{producer}", "x"), producer_id=producer, producer_epoch=1, base_sequence=0)
+    markers = []
+    for _ in range(4):
+        put(log, ("z", "1"))
+        roll_and_compact(log)
+        markers.append(sum(1 for entry in entries(log) if entry.is_control))
+        log.now_ms += 60
+        assert committed(log)[0] == (4, b"a")
+        assert findings(log) == []
+    # Emptied in the first round, given a horizon in the second, gone when that is past.
+    assert markers == [2, 2, 2, 0]
+
+
+def test_an_open_transaction_bounds_the_round() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("a", "2"))
+    log.log.roll(log.now_ms)
+    put(
+        log,
+        ("a", "3"),
+        producer_id=5,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    log.log.roll(log.now_ms)
+    put(log, ("a", "4"))
+    roll_and_compact(log)
+    assert [offset for offset, _, _ in content(log)] == [1, 2, 3]
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_a_small_map_takes_several_rounds_and_gets_there() -> None:
+    log = opened()
+    for number in range(40):
+        put(log, (f"key-{number % 20}", f"{number}"))
+    log.log.roll(log.now_ms)
+    rounds = 0
+    while True:
+        result = compact(log, map_bytes=1000)
+        if result is None:
+            break
+        rounds += 1
+        assert rounds < 30
+    assert rounds > 1
+    assert [offset for offset, _, _ in content(log)] == list(range(20, 40))
+
+
+# --- what happens meanwhile, and what goes wrong --------------------------------------------------
+
+
+def test_retention_may_take_the_segments_that_a_round_works_on() -> None:
+    log = opened(cleanup_policy="compact,delete", segment_bytes=150)
+    for number in range(6):
+        put(log, ("k", f"{number}" * 40))
+    steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+    call = next(steps)
+    while call is None or not any(name.endswith(".swap") for name in log.names()):
+        if call is not None:
+            call.run()
+        call = next(steps)
+    log.log.delete_before(4)
+    log.log.delete_expired(log.now_ms)
+    if call is not None:
+        call.run()
+    for call in steps:
+        if call is not None:
+            call.run()
+    assert [offset for offset, _, _ in content(log)][-1] == 5
+    assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
+    assert findings(log) == []
+
+
+def test_appends_and_reads_go_on_between_the_steps() -> None:
+    log = opened(index_interval_bytes=0)
+    for number in range(8):
+        put(log, ("k", f"{number}"))
+    log.log.roll(log.now_ms)
+    for call in log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB):
+        put(log, ("own", "v"))
+        assert content(log)[-1][1] == b"own"
+        hit = log.log.offset_for_timestamp(100)
+        assert hit is not None
+        if call is not None:
+            call.run()
+    assert [o for o, key, _ in content(log) if key == b"k"] == [7]
+
+
+def flush_across_a_roll(log: LogHarness) -> FlushTicket:
+    """A flush that has run while the log was rolled and appended to, and is not complete yet."""
+    log.log.local.unsynced.add_created()
+    ticket = log.log.begin_flush()
+    assert ticket is not None
+    log.log.roll(log.now_ms)
+    log.write(build_batch([Record(0, 100, b"z", b"last")]), flush=False)
+    ticket.run()
+    return ticket
+
+
+@pytest.mark.parametrize("segment_bytes", [200, 100_000])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_flush_that_ends_after_a_roll_leaves_all_readable(
+    segment_bytes: int, is_late: bool
+) -> None:
+    log = opened(segment_bytes=segment_bytes)
+    for value in "12345":
+        put(log, ("a", value))
+    ticket = flush_across_a_roll(log)
+    if not is_late:
+        log.log.complete_flush(ticket)
+    compact(log)
+    if is_late:
+        log.log.complete_flush(ticket)
+    assert log.log.high_watermark == 5
+    assert content(log) == [(4, b"a", b"5")]
+    log.log.flush()
+    assert content(log) == [(4, b"a", b"5"), (5, b"z", b"last")]
+
+
+def test_a_rewrite_that_grows_a_segment_cuts_no_batch_in_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = opened()
+    put(log, ("a", "old"), ("b", "b" * 900), codec=Codec.GZIP)
+    put(log, ("a", "new"))
+    size = log.log.segments.first.size
+    ticket = flush_across_a_roll(log)
+    log.log.complete_flush(ticket)
+    monkeypatch.setattr(compaction_filter, "compress", lambda _, clear: gzip.compress(clear, 0))
+    compact(log)
+    assert log.log.segments.first.size > size
+    assert content(log) == [(1, b"b", b"b" * 900), (2, b"a", b"new")]
+
+
+def test_damage_is_not_rewritten() -> None:
+    log = opened()
+    put(log, ("a", "1"))
+    put(log, ("a", "2"))
+    log.log.roll(log.now_ms)
+    path = log.log.segments.first.log.path
+    log.files.damage(path, 65, b"\xff")
+    with pytest.raises(CorruptLog, match="at byte 0"):
+        compact(log)
+    assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
+    assert log.log.offline_reason is None
+
+
+def test_a_full_disk_leaves_the_log_as_it_was() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("a", "2"))
+    log.log.roll(log.now_ms)
+    log.files.fault = Fault(at=0, errno=28, kinds=frozenset({Operation.CREATE}))
+    with pytest.raises(Exception, match="compact failed"):
+        compact(log)
+    log.files.fault = None
+    assert len(content(log)) == 2
+    compact(log)
+    assert len(content(log)) == 1
+
+
+def test_a_failed_swap_stops_the_log_until_a_restart() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("a", "2"))
+    log.log.roll(log.now_ms)
+    log.files.fault = Fault(at=1, errno=5, kinds=frozenset({Operation.SYNC_DIRECTORY}))
+    with pytest.raises(LogOffline):
+        compact(log)
+    log.files.fault = None
+    log.crash()
+    assert log.log.offline_reason is None
+    assert content(log)[-1] == (1, b"a", b"2")
+
+
+def test_a_swap_that_was_overtaken_is_durable_before_the_next_round() -> None:
+    """Else a start might take the names it left for those of that round, and remove them."""
+    log = opened()
+    put(log, ("a", "1"), ("a", "2"))
+    log.log.roll(log.now_ms)
+    steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+    while not any(name.endswith(".swap") for name in log.names()):
+        call = next(steps)
+        if call is not None:
+            call.run()
+    steps.close()
+    next(log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB), None)
+    survivor = log.files.power_cut(1, Survival.LOST)
+    assert not [name for name in survivor.list_directory(log.log.path) if ".swap" in name]
+
+
+def test_retention_in_the_middle_of_a_swap_takes_no_more_than_it_planned() -> None:
+    """What it counted as its segments, the swap replaces by one."""
+    policy = {"cleanup_policy": "compact,delete", "retention_ms": 1000}
+    for steps_before in range(1, 40):
+        log = opened(**policy)
+        log.now_ms = 10_000
+        put(log, ("a", "1"), ("dup", "1"), at=5_000)
+        log.log.roll(log.now_ms)
+        put(log, ("b", "1"), at=9_500)
+        log.log.roll(log.now_ms)
+        put(log, ("c", "1"), ("dup", "2"), at=9_600)
+        log.log.roll(log.now_ms)
+        steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+        for _, call in zip(range(steps_before), steps, strict=False):
+            if call is not None:
+                call.run()
+        log.log.delete_expired(log.now_ms)
+        run_steps(steps)
+        kept = [(offset, key) for offset, key, _ in content(log) if offset >= 2]
+        assert kept == [(2, b"b"), (3, b"c"), (4, b"dup")], f"after {steps_before} steps"
+
+
+def test_a_compaction_ends_with_its_log_and_touches_nothing_of_the_next_one() -> None:
+    """A topic may be deleted and made anew between two steps."""
+    for steps_before in range(1, 40):
+        log = opened()
+        put(log, ("a", "1"), ("dup", "1"))
+        put(log, ("dup", "2"))
+        log.log.roll(log.now_ms)
+        steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+        for _, call in zip(range(steps_before), steps, strict=False):
+            if call is not None:
+                call.run()
+        log.log.abandon()
+        log.files.rename(log.path, f"{log.path}.gone-delete")
+        log.files.make_directory(log.path)
+        log.open(is_clean=True)
+        put(log, ("new", "1"))
+        names = log.names()
+        assert run_steps(steps) is None
+        assert log.names() == names
+        log.crash()
+        assert content(log) == [(0, b"new", b"1")]
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_swap_that_retention_cannot_finish_stops_the_log_as_it_is(at: int) -> None:
+    log = opened(cleanup_policy="compact,delete", retention_ms=10_000)
+    put(log, ("a", "1"), ("dup", "1"))
+    log.log.roll(log.now_ms)
+    put(log, ("b", "1"), ("dup", "2"))
+    log.log.roll(log.now_ms)
+    steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+    while log.log.local.swap is None:
+        call = next(steps)
+        if call is not None:
+            call.run()
+    before = content(log)
+    log.files.fault = Fault(at=at, errno=5, kinds=frozenset({Operation.RENAME}))
+    with pytest.raises(LogOffline):
+        log.log.delete_expired(log.now_ms)
+    log.files.fault = None
+    with pytest.raises(LogOffline):
+        run_steps(steps)
+    assert content(log) in (before, before[:1] + before[2:])
+    log.crash()
+    assert content(log) in (before, before[:1] + before[2:])

@@ -1,0 +1,472 @@
+"""What was durable and is gone: every start notices, names it, and gives no offset out twice.
+
+One partition of 60 records, one record in a batch, three batches in a segment, everything durable
+and the checkpoints written. A start that found nothing wrong here would lose acknowledged records
+without a word, so each way of losing a segment is tried after each kind of stop, on a directory as
+it was and as the start before has left it.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config import load
+from storage.audit.accept_loss import accept_loss
+from storage.audit.fsck import audit_directory
+from storage.directory.data_dir import DataDir
+from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, MANIFEST_NAME, segment_file_path
+from storage.disk.files import RealFiles
+from storage.disk.power_loss import Survival
+from storage.disk.simulated_disk import SimulatedDisk
+from storage.errors import LogQuarantined, QuarantineKind
+from storage.log.log import Isolation, Log
+from storage.recovery import loss, recovery
+from tests.support.logs import batch, read_all
+
+ROOT = "/data"
+DIRECTORY = f"{ROOT}/t-0"
+NOW_MS = 1_700_000_000_000
+RECORDS = 60
+PER_SEGMENT = 3
+BATCH_BYTES = 100
+SETTINGS = {"segment.bytes": str(PER_SEGMENT * BATCH_BYTES), "index.interval.bytes": "0"}
+FIRST, MIDDLE, ACTIVE = 0, 27, 57
+
+
+def opened(disk: SimulatedDisk) -> DataDir:
+    return DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW_MS)
+
+
+def one(number: int) -> memoryview:
+    """The batch of one record with a key, for compacted topics."""
+    return memoryview(batch(NOW_MS + number, size=BATCH_BYTES, key=b"%d" % number))
+
+
+def log_of(data_dir: DataDir, topic: str = "t") -> Log:
+    return data_dir.topics[topic].partitions[0]
+
+
+def fill(log: Log, records: int = RECORDS) -> None:
+    for number in range(records):
+        log.append(one(number), now_ms=NOW_MS)
+        log.flush()
+
+
+def stopped(*, is_clean: bool, **settings: str) -> SimulatedDisk:
+    """The directory of a broker with two topics, after a clean stop or a kill."""
+    disk = SimulatedDisk()
+    data_dir = opened(disk)
+    for topic in ("t", "other"):
+        fill(log_of_new(data_dir, topic, settings))
+    data_dir.checkpoint()
+    if is_clean:
+        data_dir.close(NOW_MS)
+    return kill(disk)
+
+
+def log_of_new(data_dir: DataDir, topic: str, settings: dict[str, str]) -> Log:
+    return data_dir.create_topic(topic, 1, {**SETTINGS, **settings}, NOW_MS).partitions[0]
+
+
+def kill(disk: SimulatedDisk) -> SimulatedDisk:
+    return disk.power_cut(0, Survival.KEPT)
+
+
+def path(base: int, suffix: str = LOG_SUFFIX) -> str:
+    return segment_file_path(DIRECTORY, base, suffix)
+
+
+def remove(disk: SimulatedDisk, base: int) -> None:
+    """The segment with its indexes: what an `rm` of the wrong files leaves."""
+    for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+        if disk.exists(path(base, suffix)):
+            disk.unlink(path(base, suffix))
+
+
+def remove_log(disk: SimulatedDisk, base: int) -> None:
+    disk.unlink(path(base))
+
+
+def truncate(size: int) -> Callable[[SimulatedDisk, int], None]:
+    def cut(disk: SimulatedDisk, base: int) -> None:
+        disk.open(path(base)).truncate(size)
+
+    return cut
+
+
+DAMAGES: dict[str, tuple[Callable[[SimulatedDisk, int], None], int]] = {
+    "removed": (remove, 0),
+    "its log removed": (remove_log, 0),
+    "emptied": (truncate(0), 0),
+    "cut between batches": (truncate(2 * BATCH_BYTES), 2),
+    "cut between batches, early": (truncate(BATCH_BYTES), 1),
+    "cut inside of a batch": (truncate(BATCH_BYTES + 30), 1),
+    "cut inside of a head": (truncate(2 * BATCH_BYTES + 5), 2),
+}
+"""How a segment is lost, and how many of its records are left."""
+
+SEGMENTS = {"first": FIRST, "middle": MIDDLE, "active": ACTIVE}
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+@pytest.mark.parametrize("segment", SEGMENTS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_every_lost_segment_is_noticed(
+    damage: str, segment: str, is_clean: bool, policy: str
+) -> None:
+    disk = stopped(is_clean=is_clean, **{"cleanup.policy": policy})
+    base = SEGMENTS[segment]
+    lose, left = DAMAGES[damage]
+    lose(disk, base)
+    good_until = base + left
+    # Found again by the next start, and by one after a stop that could not be clean.
+    for _ in range(2):
+        data_dir = opened(disk)
+        log = log_of(data_dir)
+        check_quarantined(log, good_until)
+        assert any(f"t-0: {log.offline_reason}" == notice for notice in data_dir.notices)
+        assert serves(log_of(data_dir, "other"))
+        data_dir.checkpoint()
+        disk = kill(disk)
+    check_accepted(disk, good_until, base)
+
+
+def check_quarantined(log: Log, good_until: int) -> None:
+    found = log.quarantine
+    assert found is not None
+    assert found.good_until == good_until
+    assert log.offline_reason is not None
+    assert "tidelog fsck --accept-loss t-0 /data" in log.offline_reason
+    assert [record.offset for record in read_all(log)] == list(range(good_until))
+    asked: list[Callable[[], object]] = [
+        lambda: log.append(one(0), now_ms=NOW_MS),
+        lambda: log.read(good_until, max_bytes=1, isolation=Isolation.READ_UNCOMMITTED),
+        lambda: log.read(RECORDS, max_bytes=1, isolation=Isolation.READ_UNCOMMITTED),
+        lambda: log.offset_for_timestamp(NOW_MS + RECORDS - 1),
+        log.offset_for_max_timestamp,
+        log.check_end,
+        lambda: log.end_offset_for_epoch(0),
+    ]
+    for ask in asked:
+        with pytest.raises(LogQuarantined):
+            ask()
+
+
+def serves(log: Log) -> bool:
+    first = log.append(one(0), now_ms=NOW_MS).first_offset
+    log.flush()
+    return log.offline_reason is None and first >= RECORDS
+
+
+def check_accepted(disk: SimulatedDisk, good_until: int, base: int) -> None:
+    """The loss is given up: all the rest is there, and no offset comes twice."""
+    end = RECORDS if base == ACTIVE else base + PER_SEGMENT
+    report = accept_loss(ROOT, "t", 0, disk)
+    assert (report.lost[0].first_offset, report.lost[-1].next_offset) == (good_until, end)
+    assert report.log_end_offset == RECORDS
+    data_dir = opened(disk)
+    log = log_of(data_dir)
+    assert log.offline_reason is None
+    expected = [*range(good_until), *range(end, RECORDS)]
+    assert [record.offset for record in read_all(log, max_bytes=10_000)] == expected
+    assert log.append(one(0), now_ms=NOW_MS).first_offset == RECORDS
+    data_dir.close(NOW_MS)
+    assert [str(finding) for finding in audit_directory(ROOT, disk).findings] == []
+    assert log_of(opened(kill(disk))).offline_reason is None
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+def test_what_is_gone_is_named(is_clean: bool) -> None:
+    disk = stopped(is_clean=is_clean)
+    remove(disk, MIDDLE)
+    reason = log_of(opened(disk)).offline_reason
+    assert reason is not None
+    assert "offsets 27 to 29 were durable and are gone" in reason
+    assert f"{path(MIDDLE)} is missing" in reason
+    assert "between 2023-11-14T22:13:20.027+00:00 and 2023-11-14T22:13:20.029+00:00" in reason
+    assert "offsets below 27 can still be read" in reason
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+def test_several_lost_segments_are_one_loss(is_clean: bool) -> None:
+    disk = stopped(is_clean=is_clean)
+    for base in (30, 33, 36):
+        remove(disk, base)
+    reason = log_of(opened(disk)).offline_reason
+    assert reason is not None
+    assert f"offsets 30 to 38 were durable and are gone: 3 segments from {path(30)}" in reason
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+@pytest.mark.parametrize("keeps_directory", [True, False])
+def test_a_log_of_which_nothing_is_left(keeps_directory: bool, is_clean: bool) -> None:
+    disk = stopped(is_clean=is_clean)
+    disk.remove_tree(DIRECTORY)
+    if keeps_directory:
+        disk.make_directory(DIRECTORY)
+    for _ in range(2):
+        data_dir = opened(disk)
+        found = log_of(data_dir).quarantine
+        assert found is not None
+        assert found.kind is QuarantineKind.LOST
+        assert serves(log_of(data_dir, "other"))
+        data_dir.checkpoint()
+        disk = kill(disk)
+    report = accept_loss(ROOT, "t", 0, disk)
+    assert [(lost.first_offset, lost.next_offset) for lost in report.lost] == [(0, RECORDS)]
+    log = log_of(opened(disk))
+    assert log.offline_reason is None
+    assert log.append(one(0), now_ms=NOW_MS).first_offset == RECORDS
+
+
+def test_a_segment_that_comes_back_ends_the_quarantine() -> None:
+    disk = stopped(is_clean=True)
+    content = disk.read_all(path(MIDDLE))
+    remove(disk, MIDDLE)
+    assert log_of(opened(disk)).offline_reason is not None
+    disk = kill(disk)
+    disk.replace_atomically(path(MIDDLE), content)
+    log = log_of(opened(disk))
+    assert log.offline_reason is None
+    assert [record.offset for record in read_all(log)] == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "manifest"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_after_a_clean_stop_either_fact_tells_where_the_log_ended(damage: str, what: str) -> None:
+    disk = stopped(is_clean=True)
+    disk.unlink(
+        f"{DIRECTORY}/{MANIFEST_NAME}"
+        if what == "manifest"
+        else f"{ROOT}/recovery-point-offset-checkpoint"
+    )
+    lose, left = DAMAGES[damage]
+    lose(disk, ACTIVE)
+    check_quarantined(log_of(opened(disk)), ACTIVE + left)
+
+
+def test_the_line_lies_at_the_recovery_point() -> None:
+    """The one exception: after a kill, what no fact on disk says to have been durable.
+
+    The recovery point is the higher one of its checkpoint and of the last `durable` line, which
+    every roll writes. Here no checkpoint was written, and the last roll was at offset 57.
+    """
+    disk = SimulatedDisk()
+    fill(log_of_new(opened(disk), "t", {}))
+    disk = kill(disk)
+    beyond, below = kill(disk), kill(disk)
+    truncate(2 * BATCH_BYTES)(beyond, ACTIVE)
+    log = log_of(opened(beyond))
+    assert (log.offline_reason, log.log_end_offset) == (None, ACTIVE + 2)
+    truncate(2 * BATCH_BYTES)(below, ACTIVE - PER_SEGMENT)
+    check_quarantined(log_of(opened(below)), ACTIVE - 1)
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+def test_what_was_removed_on_purpose_is_not_missing(is_clean: bool) -> None:
+    """The first segment after a start that was moved is."""
+    disk = SimulatedDisk()
+    data_dir = opened(disk)
+    log = log_of_new(data_dir, "t", {})
+    fill(log)
+    log.delete_before(31)
+    log.delete_expired(NOW_MS)
+    data_dir.checkpoint()
+    if is_clean:
+        data_dir.close(NOW_MS)
+    disk = kill(disk)
+    log = log_of(opened(kill(disk)))
+    assert (log.offline_reason, log.log_start_offset, log.log_end_offset) == (None, 31, RECORDS)
+    remove(disk, 30)
+    found = log_of(opened(disk)).quarantine
+    assert found is not None
+    assert found.good_until == 31
+    assert "offsets 31 to 32 were durable and are gone" in found.reason
+
+
+def test_damage_that_only_a_crash_has_shown_is_found_again_by_every_start() -> None:
+    """The checkpoint of a quarantined log must not come down to what is left of it."""
+    disk = stopped(is_clean=False)
+    disk.unlink(f"{DIRECTORY}/{MANIFEST_NAME}")
+    disk.damage(path(ACTIVE), BATCH_BYTES + 70, b"\xff")
+    for _ in range(3):
+        data_dir = opened(disk)
+        log = log_of(data_dir)
+        assert log.quarantine is not None
+        assert (log.quarantine.kind, log.quarantine.good_until) == (QuarantineKind.DAMAGED, 58)
+        data_dir.checkpoint()
+        disk = kill(disk)
+    assert disk.size(path(ACTIVE)) == PER_SEGMENT * BATCH_BYTES
+
+
+def test_a_real_directory(tmp_path: Path) -> None:
+    files, root = RealFiles(), str(tmp_path / "data")
+
+    def start() -> DataDir:
+        return DataDir.open(root, files=files, broker_config=load(), now_ms=NOW_MS)
+
+    data_dir = start()
+    fill(log_of_new(data_dir, "t", {}))
+    data_dir.close(NOW_MS)
+    (tmp_path / "data" / "t-0" / f"{MIDDLE:020d}.log").unlink()
+    log = log_of(start())
+    assert log.offline_reason is not None
+    assert [record.offset for record in read_all(log)] == list(range(MIDDLE))
+
+
+# --- what the sentence says -----------------------------------------------------------------------
+
+
+def reason_after(records: list[bytearray], *lost: int, **settings: str) -> str:
+    """Why the log is quarantined when the segments `lost` of three records each are removed."""
+    disk = SimulatedDisk()
+    data_dir = opened(disk)
+    log = log_of_new(data_dir, "t", settings)
+    for record in records:
+        log.append(memoryview(record), now_ms=NOW_MS)
+        log.flush()
+    data_dir.close(NOW_MS)
+    disk = kill(disk)
+    for base in lost:
+        remove(disk, base)
+    found = log_of(opened(disk)).quarantine
+    assert found is not None
+    return found.reason.partition("; offsets below ")[0]
+
+
+def timed(*timestamps: int) -> list[bytearray]:
+    return [batch(timestamp, size=BATCH_BYTES) for timestamp in timestamps]
+
+
+def test_the_times_of_a_loss_are_those_of_what_is_gone() -> None:
+    reason = reason_after(timed(1, 2, 3, 6000, 4000, 5000, 7000, 9000, 8000, 10_000), 3)
+    assert reason == (
+        f"offsets 3 to 5 were durable and are gone: {path(3)} is missing; their timestamps lie "
+        "between 1970-01-01T00:00:04.000+00:00 and 1970-01-01T00:00:06.000+00:00"
+    )
+
+
+def test_the_times_of_several_segments_span_all_of_them() -> None:
+    reason = reason_after(timed(1, 1, 1, 7000, 8000, 9000, 4000, 5000, 6000, 10_000), 3, 6)
+    assert reason == (
+        f"offsets 3 to 8 were durable and are gone: 2 segments from {path(3)} on are missing; "
+        "their timestamps lie between 1970-01-01T00:00:04.000+00:00 and "
+        "1970-01-01T00:00:09.000+00:00"
+    )
+
+
+def test_a_loss_at_time_zero_has_a_time() -> None:
+    assert reason_after(timed(0, 0, 0, 1), 0).endswith(
+        "lie between 1970-01-01T00:00:00.000+00:00 and 1970-01-01T00:00:00.000+00:00"
+    )
+
+
+def test_a_loss_of_records_without_timestamps_names_no_time() -> None:
+    reason = reason_after(timed(-1, -1, -1, 1), 0)
+    assert reason == f"offsets 0 to 2 were durable and are gone: {path(0)} is missing"
+
+
+def test_a_time_beyond_the_calendar_is_named_in_milliseconds() -> None:
+    far = 9_000_000_000_000_000
+    settings = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    reason = reason_after(timed(far, far, far, 1), 0, **settings)
+    assert f"between {far} ms and {far} ms" in reason
+
+
+@pytest.mark.parametrize("base", [MIDDLE, ACTIVE])
+@pytest.mark.parametrize("left", [1, 2])
+def test_a_segment_that_was_cut_is_named_with_both_its_sizes(base: int, left: int) -> None:
+    disk = stopped(is_clean=True)
+    truncate(left * BATCH_BYTES)(disk, base)
+    found = log_of(opened(disk)).quarantine
+    assert found is not None
+    end = base + PER_SEGMENT
+    assert (
+        f"offsets {base + left} to {end - 1} were durable and are gone: {path(base)} has "
+        f"{left}00 bytes and ends at offset {base + left}, it had 300 and ended at {end}; "
+    ) in found.reason
+
+
+def test_what_no_file_ever_held_is_named_so() -> None:
+    """Only the checkpoint remembers: no line of the manifest speaks of the active segment."""
+    disk = stopped(is_clean=False)
+    truncate(BATCH_BYTES)(disk, ACTIVE)
+    found = log_of(opened(disk)).quarantine
+    assert found is not None
+    assert found.reason.startswith(
+        "offsets 58 to 59 were durable and are gone: no file has them; offsets below"
+    )
+
+
+def test_the_report_of_the_start_repeats_the_reason() -> None:
+    disk = stopped(is_clean=True)
+    remove(disk, MIDDLE)
+    log = log_of(opened(disk))
+    assert log.quarantine is not None
+    assert log.recovery_report.notes == [log.quarantine.reason]
+    assert log.quarantine.kind is QuarantineKind.LOST
+
+
+# --- negative controls ----------------------------------------------------------------------------
+
+Patch = pytest.MonkeyPatch
+
+
+def _never(*_arguments: Any) -> None:
+    """Never a loss."""
+
+
+RULES: dict[str, Callable[[Patch], None]] = {
+    "the start": lambda patch: patch.setattr(loss.Remembered, "find_missing_start", _never),
+    "a gap": lambda patch: patch.setattr(loss.Remembered, "find_gap", _never),
+    "a cut": lambda patch: patch.setattr(loss.Remembered, "find_cut", _never),
+    "the end": lambda patch: patch.setattr(loss.Remembered, "find_missing_end", _never),
+    "after what was read": lambda patch: patch.setattr(loss.Remembered, "find_loss_after", _never),
+    "below the recovery point": lambda patch: patch.setattr(recovery, "_was_durable", _never),
+}
+"""Each rule, left out."""
+
+
+@cache
+def _states() -> dict[str, SimulatedDisk]:
+    """Every way of losing a segment, after either stop, with and without the manifest."""
+    states = {}
+    for is_clean in (True, False):
+        whole = stopped(is_clean=is_clean)
+        for segment, base in SEGMENTS.items():
+            for damage, (lose, _) in DAMAGES.items():
+                for has_manifest in (True, False):
+                    disk = kill(whole)
+                    if not has_manifest:
+                        disk.unlink(f"{DIRECTORY}/{MANIFEST_NAME}")
+                    lose(disk, base)
+                    states[f"{damage}, {segment}, {is_clean=}, {has_manifest=}"] = disk
+    return states
+
+
+def _noticed() -> set[str]:
+    """The states that the second start after the loss notices."""
+    noticed = set()
+    for name, state in _states().items():
+        disk = kill(state)
+        opened(disk)
+        disk = kill(disk)
+        if log_of(opened(disk)).offline_reason is not None:
+            noticed.add(name)
+    return noticed
+
+
+@cache
+def _noticed_by_all_rules() -> set[str]:
+    return _noticed()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_is_needed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _noticed_by_all_rules()
+    RULES[rule](monkeypatch)
+    assert before - _noticed()
