@@ -1,0 +1,37 @@
+"""The import graph stays a plan that one can read: no circles, few floors, folders of a size."""
+
+from tests.tidy.imports import children, circles, floors, import_graph, modules_per_folder
+
+STORAGE_FLOORS_MAX = 7
+MODULES_MAX = 16
+CROWDED = {  # one module for each API or command, and the client, which is to be divided
+    "protocol/api": 60,
+    "broker/handlers": 60,
+    "client": 28,
+    "cli": 30,
+}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert circles(import_graph()) == []
+
+
+def test_no_sub_package_of_storage_imports_itself_and_floors_are_few() -> None:
+    inner = children(import_graph(), "storage")
+    assert circles(inner) == []
+    assert floors(inner) <= STORAGE_FLOORS_MAX
+
+
+def test_a_circle_would_be_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
+    assert circles(graph) == [["a", "b", "c"]]
+    assert floors({"a": {"b"}, "b": set(), "c": {"a"}}) == 3
+
+
+def test_folders_can_be_taken_in_at_a_glance() -> None:
+    crowded = {
+        folder: count
+        for folder, count in modules_per_folder().items()
+        if count > CROWDED.get(folder, MODULES_MAX)
+    }
+    assert crowded == {}
