@@ -618,3 +618,17 @@ async def test_what_is_appended_before_the_start_is_synced_after_it() -> None:
     bench.commits.start()
     await bench.commits.stop()
     assert (bench.acks, log.syncs) == (["a"], [1])
+
+
+async def test_syncs_run_by_themselves_after_a_drain() -> None:
+    bench, log, other = Bench(), FakeLog(), FakeLog()
+    bench.append(log, "a")
+    await bench.commits.drain()
+    bench.append(log, "b")
+    bench.append(other, "c")
+    log.durable_offset = log.high_watermark = 2
+    async with asyncio.timeout(10):
+        while len(bench.acks) < 3:
+            await asyncio.sleep(0.001)
+    assert bench.acks == ["a", "b", "c"]
+    await bench.commits.stop()
