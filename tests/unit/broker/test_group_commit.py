@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -73,6 +74,15 @@ class Bench:
             self.acks.append(name if error is None else (name, error))
 
         self.commits.when_durable(cast(Any, log), next_offset, ack)
+
+
+@pytest.fixture(autouse=True)
+async def no_callback_fails() -> AsyncIterator[None]:
+    """The loop only logs what a callback raises."""
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
+    yield
+    assert failures == []
 
 
 async def test_ack_comes_after_the_sync() -> None:
@@ -358,12 +368,13 @@ async def test_flush_messages_counts_what_is_not_durable_yet() -> None:
 
 
 async def test_what_became_durable_by_other_means_is_acked_without_a_sync() -> None:
-    bench, log = Bench(), FakeLog()
+    bench, log, other = Bench(), FakeLog(), FakeLog()
     woken = parked(bench, log, 100)
     bench.append(log, "a")
+    bench.append(other, "b")
     log.durable_offset = log.high_watermark = 1
-    await bench.commits.stop()
-    assert (bench.acks, log.syncs, woken) == (["a"], [], [False])
+    await asyncio.wait_for(bench.commits.stop(), 10)
+    assert (bench.acks, log.syncs, other.syncs, woken) == (["a", "b"], [], [1], [False])
 
 
 async def test_a_sync_that_cannot_begin_fails_and_the_others_run() -> None:
@@ -596,3 +607,28 @@ async def test_logs_that_become_dirty_in_one_loop_turn_are_handed_out_together()
     pump()
     await bench.commits.stop()
     assert [log.syncs for log in logs] == [[1], [1], [1]]
+
+
+async def test_what_is_appended_before_the_start_is_synced_after_it() -> None:
+    bench, log = Bench(), FakeLog()
+    bench.commits = GroupCommit(bench.waiters, bench.metrics)
+    bench.append(log, "a")
+    await asyncio.sleep(0)
+    assert bench.acks == []
+    bench.commits.start()
+    await bench.commits.stop()
+    assert (bench.acks, log.syncs) == (["a"], [1])
+
+
+async def test_syncs_run_by_themselves_after_a_drain() -> None:
+    bench, log, other = Bench(), FakeLog(), FakeLog()
+    bench.append(log, "a")
+    await bench.commits.drain()
+    bench.append(log, "b")
+    bench.append(other, "c")
+    log.durable_offset = log.high_watermark = 2
+    async with asyncio.timeout(10):
+        while len(bench.acks) < 3:
+            await asyncio.sleep(0.001)
+    assert bench.acks == ["a", "b", "c"]
+    await bench.commits.stop()
