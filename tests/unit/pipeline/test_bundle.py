@@ -22,7 +22,7 @@ import pyarrow
 for name in ("cramjam", "lz4", "zstandard", "xxhash", "crc32c", "cython", "click", "uvloop"):
     sys.modules[name] = None
 sys.path.insert(0, bundle)
-from pipeline import arrow_loops
+from pipeline.records import arrow_loops
 from pipeline.records.batches import DecodeRules, PartitionDecoder
 from pipeline.options.options import parse_source_options
 from pipeline.net.wire import Connection
@@ -61,14 +61,16 @@ def test_the_launcher_runs_a_job_out_of_the_zip(tmp_path: Path) -> None:
     bundle = str(tmp_path / "b.zip")
     write_bundle(bundle)
     launcher = write_launcher(bundle)
+    closed = "127.0.0.1:1"
+    job = ("translate-offsets", "--group", "g", "-b", closed, "--to-bootstrap", closed)
     assert launcher == str(tmp_path / "b-job.py")
     answer = subprocess.run(
-        [sys.executable, launcher, "skew", "--topic", "t", "--option", "nonsense=1"],
+        [sys.executable, launcher, *job],
         capture_output=True, text=True, cwd=tmp_path, check=False,
         env={**os.environ, "PYTHONPATH": bundle},
     )  # fmt: skip
-    assert answer.returncode == 2
-    assert "option nonsense is not known" in answer.stderr
+    assert answer.returncode == 3, answer.stderr
+    assert f"cannot connect to {closed}" in answer.stderr
 
 
 def test_the_spark_demo_needs_no_tools_of_development() -> None:
