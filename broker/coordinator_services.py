@@ -1,9 +1,8 @@
-"""What the group and transaction coordinators are built from, before a `Context` exists.
+"""The collaborators of the group and transaction coordinators, before a `Context` exists.
 
-The coordinators are members of `Context`, so they cannot be given one.  They get this smaller
-bundle at construction and are driven by the server: `start()` once the logs are open and before
-any client is accepted, `tick()` about once a second from housekeeping, `stop()` when no request
-is left.
+The coordinators are members of `Context`, so they cannot receive one. They get this smaller bundle
+at construction. The server drives them: `start()` once the logs are open and before it accepts any
+client, `tick()` about once a second from housekeeping, `stop()` when no request is left.
 """
 
 import random
@@ -38,7 +37,7 @@ class Coordinator(Protocol):
         """Load state from the internal topics; runs before the first connection."""
 
     def tick(self) -> None:
-        """Do what is due by the clock: expire offsets, transactions, tombstones."""
+        """Run the work due by the clock: expire offsets, transactions, tombstones."""
 
     async def stop(self) -> None:
         """Release every parked request; runs after the last connection has gone."""

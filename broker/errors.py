@@ -1,9 +1,9 @@
 """The broker's own refusals: requests that are well formed but cannot be granted.
 
-Storage and protocol have error families of their own; this one covers what only the composed
-broker can know (which topics exist, who leads a partition, what an operator may change) and the
-start-up errors an operator reads.  Like theirs, these exceptions carry fields and a finished
-sentence, and know no wire codes: `broker.requests.error_mapping` is the only translator.
+Storage and protocol have error families of their own. This one covers facts that only the composed
+broker has: existing topics, partition leaders, changeable settings. It also has the start-up errors
+for operators. Like theirs, these exceptions carry fields and a finished sentence, and know no wire
+codes: `broker.requests.error_mapping` is the only translator.
 """
 
 
@@ -15,7 +15,7 @@ class UnknownTopicOrPartition(BrokerError):
     """No such topic, or the topic has no such partition."""
 
     def __init__(self, topic: str, partition: int | None = None) -> None:
-        """Name what was asked for."""
+        """Name the requested topic, or one partition of it."""
         self.topic = topic
         self.partition = partition
         what = topic if partition is None else f"{topic}-{partition}"
@@ -26,7 +26,7 @@ class UnknownTopicId(BrokerError):
     """No topic has this id."""
 
     def __init__(self, topic_id: bytes) -> None:
-        """Name the id that was asked for."""
+        """Name the requested id."""
         self.topic_id = topic_id
         super().__init__(f"No topic has the id {topic_id.hex()}.")
 
@@ -39,7 +39,7 @@ class NotLeader(BrokerError):
     """The partition exists, but another broker leads it."""
 
     def __init__(self, topic: str, partition: int, leader_id: int) -> None:
-        """Name the partition and who leads it."""
+        """Name the partition and its leader."""
         self.topic = topic
         self.partition = partition
         self.leader_id = leader_id
@@ -67,7 +67,7 @@ class InvalidPartitions(BrokerError):
 
 
 class InvalidReplicationFactor(BrokerError):
-    """More replicas were asked for than there are brokers."""
+    """The request wants more replicas than there are brokers."""
 
 
 class InvalidReplicaAssignment(BrokerError):
@@ -79,22 +79,22 @@ class InvalidConfig(BrokerError):
 
 
 class InvalidRequest(BrokerError):
-    """The request contradicts itself or asks for something undefined."""
+    """The request contradicts itself or is undefined."""
 
 
 class UnsupportedByVersion(BrokerError):
-    """The request's version has no way to say or receive this."""
+    """The request's version cannot express or receive this."""
 
 
 class UnsupportedForClient(BrokerError):
-    """The data is compressed with a codec that came after the request's version."""
+    """The data is compressed with a codec newer than the request's version."""
 
 
 class NoTimeLeft(BrokerError):
     """The request leaves the broker no time for it, so nothing was done."""
 
     def __init__(self, timeout_ms: int) -> None:
-        """Name the time that was given."""
+        """Name the given time."""
         super().__init__(f"timeout_ms is {timeout_ms}, which leaves no time; give 1 or more.")
 
 
@@ -122,7 +122,7 @@ class StartError(BrokerError):
     """The broker cannot start; the message is one sentence with its cure, for an operator."""
 
     def __init__(self, problem: str, cure: str) -> None:
-        """Join what is wrong and what to do about it (empty when the problem says both)."""
+        """Join the problem and its cure (empty when the problem includes it)."""
         self.problem = problem
         self.cure = cure
         super().__init__(f"{problem}; {cure}" if cure else problem)
@@ -133,4 +133,4 @@ class AddressUnavailable(StartError):
 
 
 class DataDirUnusable(StartError):
-    """The data directory is locked, not writable, somebody else's or half-written."""
+    """The data directory is locked, not writable, another cluster's or half-written."""

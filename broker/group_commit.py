@@ -1,10 +1,9 @@
-"""Natural group commit: who waits for the disk, and when the disk is asked.
+"""Natural group commit: which requests wait for the disk, and when a log is synced.
 
-An append makes its log *dirty*.  Dirty logs queue in the order they became dirty; a free sync
-thread takes the first, everything appended to it until that moment goes to disk in one
-`fdatasync`, and whatever arrives meanwhile makes the log dirty again and joins the next one.
-There is no linger timer: under light load a batch waits for its own sync only, under heavy load
-the batches per sync grow by themselves.
+An append makes its log *dirty*. Dirty logs queue in the order they became dirty, and a free sync
+thread takes the first. Everything appended to that log until then goes to disk in one `fdatasync`;
+later appends make the log dirty again and join the next sync. There is no linger timer: under light
+load a batch waits for its own sync only, under heavy load the batches per sync grow by themselves.
 
 Fairness and bounds: at most `THREADS` syncs run at once, one per log; the queue is first come,
 first served, so a busy partition cannot starve a quiet one.
@@ -12,12 +11,12 @@ first served, so a busy partition cannot starve a quiet one.
 Order on completion, all in the loop thread: durable offset and high watermark move, the waiting
 acks of that log are completed in offset order, then parked fetches are woken.
 
-What was acknowledged without waiting (acks=0 and 1) is remembered per log until it is durable, so
-that later requests can wait for it: see `broker.requests.commit_wait`.
+Appends acknowledged without waiting (acks=0 and 1) are recorded per log until they are durable, so
+that later requests can wait for them: see `broker.requests.commit_wait`.
 
-A failed sync is never retried (the kernel may have dropped the dirty pages and report success
-next time): the log goes offline, everyone who waits for it is told so, one ERROR line says what
-to do.  This module owns the threads and knows nothing about requests.
+A failed sync is never retried (the kernel may have dropped the dirty pages and report success next
+time): the log goes offline, every waiting request fails, and one ERROR line gives the cure. This
+module owns the threads and knows nothing about requests.
 
 Source: our own; the nearest in Kafka is `log.flush.interval.messages=1`, which syncs under the
 lock of one partition for each append.
@@ -40,8 +39,11 @@ if TYPE_CHECKING:
     from storage.log.log import FlushTicket, Log
 
 THREADS = 8
-"""Syncs that may run at once.  Measured on a virtual disk: 64 partitions take 20 ms one after the
-other, 7 ms with 8 threads and 6 ms with 32, while each thread costs memory and switches."""
+"""Syncs that may run at once.
+
+Measured on a virtual disk: 64 partitions take 20 ms one after the other, 7 ms with 8 threads and 6
+ms with 32, while each thread costs memory and switches.
+"""
 
 logger = logging.getLogger("tidelog.broker.group_commit")
 
@@ -49,7 +51,7 @@ DurableCallback: TypeAlias = "Callable[[StorageError | None], object]"
 
 
 class _Sync:
-    """One sync on its way through a thread; the ticket keeps what the thread found out."""
+    """One sync on its way through a thread; the ticket keeps its outcome."""
 
     __slots__ = ("is_wanted", "log", "size_bytes", "started_ns", "ticket")
 
@@ -64,7 +66,7 @@ class _Sync:
 class GroupCommit:
     """The queue of dirty logs, the sync threads and the acks that wait for them.
 
-    Built in the loop thread, which is also the only caller of every public method.  `start` opens
+    Built in the loop thread, which is also the only caller of every public method. `start` opens
     the threads, `stop` drains the queue and closes them.
     """
 
@@ -89,11 +91,11 @@ class GroupCommit:
         self._idle: asyncio.Event | None = None
 
     def start(self) -> None:
-        """Bind to the running loop; threads are started when there is work for them."""
+        """Bind to the running loop; threads start when there is work for them."""
         self._loop = asyncio.get_running_loop()
 
     async def stop(self) -> None:
-        """Sync what is dirty, complete what waits, end the threads."""
+        """Sync the dirty logs, complete the waiting acks, end the threads."""
         await self.drain()
         for _ in self._threads:
             self._tasks.put(None)
@@ -111,9 +113,9 @@ class GroupCommit:
     def appended(self, log: "Log", size_bytes: int) -> None:
         """`size_bytes` were appended to `log`: make them durable or visible as its policy says.
 
-        Under `flush.policy=batch` the log joins the queue.  Under `os` the high watermark has
-        moved with the append already, so parked fetches are woken at once, and a sync is due only
-        by `flush.messages`, or when a segment was closed.
+        Under `flush.policy=batch` the log joins the queue. Under `os` the high watermark has
+        already moved with the append, so parked fetches wake at once. Then a sync is due only by
+        `flush.messages`, or when a segment was closed.
         """
         config = log.config
         if self._failing:
@@ -127,7 +129,7 @@ class GroupCommit:
             self.mark_dirty(log)
 
     def append_failed(self, log: "Log", error: StorageError) -> None:
-        """The disk refused an append to `log`: tell the operator once, not once per request."""
+        """The disk refused an append to `log`: log it once, not once per request."""
         if log not in self._failing:
             self._failing.add(log)
             logger.error(
@@ -139,7 +141,7 @@ class GroupCommit:
             )
 
     def mark_dirty(self, log: "Log", size_bytes: int = 0) -> None:
-        """Put `log` into the queue unless it stands there already."""
+        """Put `log` into the queue unless it is already there."""
         dirty_bytes = self._dirty_bytes.get(log)
         if dirty_bytes is None:
             self._dirty_bytes[log] = size_bytes
@@ -155,7 +157,7 @@ class GroupCommit:
             self._acknowledged[log] = next_offset
 
     def acknowledged_end(self, log: "Log") -> int:
-        """The end that some client knows of although it is not shown yet; 0 if there is none."""
+        """The acknowledged end that is not visible yet; 0 if there is none."""
         if not self._acknowledged:
             return 0
         end = self._acknowledged.get(log, 0)
@@ -164,8 +166,8 @@ class GroupCommit:
     def when_durable(self, log: "Log", next_offset: int, callback: DurableCallback) -> None:
         """Call `callback(None)` once everything below `next_offset` is on disk.
 
-        `callback(error)` instead when the log went offline.  Called at once when the answer is
-        known.  Callers append in offset order, so the acks of a log complete in offset order.
+        `callback(error)` instead when the log went offline. The call is immediate when the outcome
+        is known. Callers append in offset order, so the acks of a log complete in offset order.
         """
         if log.durable_offset >= next_offset:
             callback(None)
@@ -174,7 +176,8 @@ class GroupCommit:
         if waiting is None:
             waiting = self._waiting[log] = deque()
         if waiting and waiting[-1][0] > next_offset:
-            # A resent batch: it is older than what others wait for, but its ack keeps its place.
+            # A resent batch: older than the batches that others wait for, but its ack keeps its
+            # place.
             next_offset = waiting[-1][0]
         waiting.append((next_offset, callback))
 
@@ -200,7 +203,7 @@ class GroupCommit:
         await future
 
     def log_closed(self, log: "Log") -> None:
-        """`log` was deleted: tell everyone who waits for it. How its sync ends is no matter."""
+        """`log` was deleted: fail every ack that waits for it, and ignore how its sync ends."""
         if (sync := self._syncing.get(log)) is not None:
             sync.is_wanted = False
         self._failing.discard(log)
@@ -219,7 +222,7 @@ class GroupCommit:
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Hand dirty logs to free threads.  Runs after the requests of this loop turn."""
+        """Hand dirty logs to free threads. Runs after the requests of this loop turn."""
         self._pump_scheduled = False
         while self._queue and len(self._syncing) < self._threads_max:
             log = self._queue.popleft()
@@ -248,7 +251,7 @@ class GroupCommit:
         thread.start()
 
     def _run_thread(self) -> None:
-        """Body of a sync thread: run tickets until told to end."""
+        """Body of a sync thread: run tickets until `stop`."""
         loop = self._loop
         assert loop is not None, "start() comes before the first sync"
         while (sync := self._tasks.get()) is not None:
@@ -275,7 +278,7 @@ class GroupCommit:
         self._pump()
 
     def _give_up(self, log: "Log", error: StorageError) -> None:
-        """A sync of `log` failed: say so to everyone who waits for it, and to the operator."""
+        """A sync of `log` failed: fail every ack that waits for it, and log the cure."""
         logger.error(
             "%s-%d: syncing to disk failed (%s). Nothing acknowledged is lost; check the disk "
             "behind %s, then restart the broker, which recovers the log.",

@@ -1,4 +1,4 @@
-"""What the broker counts: plain integers that the event loop adds to and the scrape reads.
+"""The counters of the broker: plain integers that the event loop adds to and the scrape reads.
 
 Counting costs an addition, not a lock. `broker.operator.exporter` gives the counters their names
 and hands them to `prometheus_client`; nothing here imports another part of the broker.
@@ -36,7 +36,7 @@ class Distribution:
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Iterable[int]) -> None:
-        """Count into the buckets that end at `bounds` (inclusive), and one above the last."""
+        """Use buckets that end at `bounds` (inclusive), and one above the last."""
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
         self.total = 0
@@ -73,7 +73,7 @@ class ApiMetrics:
         self.latency_ns = latency_distribution()
 
     def observe(self, elapsed_ns: int) -> None:
-        """One request was answered `elapsed_ns` after its last byte had arrived."""
+        """Count a request that was answered `elapsed_ns` after its last byte arrived."""
         self.latency_ns.observe(elapsed_ns)
 
 
@@ -90,13 +90,13 @@ class CommitMetrics:
         self.size_bytes = Distribution(SIZE_BOUNDS_BYTES)
 
     def observe_sync(self, elapsed_ns: int, size_bytes: int) -> None:
-        """One sync of `size_bytes` returned after `elapsed_ns`, queueing included."""
+        """Count a sync of `size_bytes` that took `elapsed_ns`, queueing included."""
         self.latency_ns.observe(elapsed_ns)
         self.size_bytes.observe(size_bytes)
 
 
 class Metrics:
-    """The broker's counters.  Written by the loop thread, read by the scrape in the same thread."""
+    """The broker's counters. Written by the loop thread, read by the scrape in the same thread."""
 
     def __init__(self) -> None:
         """Start at zero."""
@@ -130,6 +130,6 @@ class Metrics:
         return iter(sorted(self._apis.items()))
 
     def observe_loop_lag(self, lag_ns: int) -> None:
-        """The event loop ran a timer `lag_ns` late."""
+        """Record that the event loop ran a timer `lag_ns` late."""
         self.loop_lag_ns.observe(lag_ns)
         self.loop_lag_max_ns = max(self.loop_lag_max_ns, lag_ns)

@@ -1,4 +1,4 @@
-"""The composition of a broker: which parts there are, in which order they start and stop.
+"""The composition of a broker: its parts, and the order in which they start and stop.
 
     start                                        stop
     1 listeners are bound, none listens yet      1 close listeners, stop housekeeping
@@ -7,10 +7,10 @@
     4 metrics port                               4 group commit syncs what is dirty
     5 housekeeping; clients are accepted         5 metrics port, data directory: clean marker
 
-Ports come first: a start that fails for a taken one has touched no directory and recovered nothing.
+Ports come first: a start that fails on a taken port has touched no directory.
 
-Every part is made here and handed its collaborators; nothing looks anything up by itself.  A start
-that fails half-way undoes what it did, so the directory is unlocked and no port stays taken.
+This module builds every part and hands it its collaborators; no part looks anything up by itself. A
+start that fails half-way undoes its steps, so the directory is unlocked and no port stays taken.
 
 Read next: `broker.server`, which runs one of these as a process.
 """
@@ -59,14 +59,14 @@ from storage.log.flush import FlushTicket
 logger = logging.getLogger("tidelog.broker.node")
 
 STOP_GRACE_S = 5.0
-"""How long requests may take to finish after the stop has begun."""
+"""The time that requests have to finish once the stop has begun."""
 
 _ANY_HOST = ("", "0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyInfo:
-    """What a started broker can be told by; host and port are where the first listener is bound."""
+    """The identity of a started broker; host and port are those of the first listener."""
 
     host: str
     port: int
@@ -77,7 +77,7 @@ class ReadyInfo:
 
 
 class Broker:
-    """One broker in this process.  `start` once, `stop` once, both in the same event loop."""
+    """One broker in this process. `start` once, `stop` once, both in the same event loop."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Broker:
         files: Files | None = None,
         source: random.Random | None = None,
     ) -> None:
-        """Prepare; nothing is touched before `start`."""
+        """Prepare; `start` is the first to touch anything."""
         self.config = self._given = config
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
@@ -113,7 +113,7 @@ class Broker:
         """Open everything; clients are accepted when this returns.
 
         Raises:
-            StartError: one sentence for the operator, and everything is closed again.
+            StartError: one sentence for the operator; everything is closed again.
         """
         try:
             return await self._start()
@@ -122,10 +122,10 @@ class Broker:
             raise
 
     async def reload(self, fresh: BrokerConfig) -> None:
-        """Take over those settings of `fresh` that may change while the broker runs.
+        """Apply the settings of `fresh` that may change while the broker runs.
 
-        Settings made through the protocol still win. What needs a restart is named in the log, and
-        so is what is not acceptable; then nothing is changed.
+        Settings made through the protocol still win. The log names the settings that need a
+        restart. It also names unacceptable ones; then nothing changes.
         """
         plan = plan_reload(self.topics.broker_config, self._given, fresh)
         if plan.needs_restart:
@@ -139,7 +139,7 @@ class Broker:
         logger.info("the configuration is reloaded: %s", changed)
 
     async def stop(self) -> None:
-        """Finish what was begun, sync, and leave a directory that needs no recovery."""
+        """Finish the requests, sync, and leave a directory that needs no recovery."""
         self._is_ready = False
         logger.info("stopping")
         await self._stack.aclose()
@@ -254,7 +254,7 @@ class Broker:
         )
 
     def _endpoint(self, listener: Listener, bound: socket.socket) -> Endpoint:
-        """What clients of `listener` are told: the advertised address, else where it is bound."""
+        """The address for clients of `listener`: the advertised one, else the bound one."""
         host, port = listener.host, int(bound.getsockname()[1])
         for advertised in self.config.advertised_listeners:
             if advertised.name == listener.name:
@@ -278,7 +278,7 @@ class Broker:
         return bound
 
     async def _listen(self, context: Context, listener: Listener, bound: socket.socket) -> None:
-        """Accept the clients of one listener; each listener tells its own address."""
+        """Accept the clients of one listener; each listener returns its own address."""
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
         dispatcher = Dispatcher(own)
         self._dispatchers.append(dispatcher)
@@ -288,16 +288,16 @@ class Broker:
                 sock=bound,
                 backlog=self.config.socket_listen_backlog_size,
             )
-        except OSError as error:  # another process bound it too and was the first to listen
+        except OSError as error:  # another process bound it too and listened first
             raise _address_error(listener, error) from error
         self._servers.append(server)
 
     def _start_warm_up(self) -> None:
-        """Load in a thread what the first requests will need.
+        """Load the code for the first requests in a thread.
 
-        Imports and code generation are Python, so this takes turns with the event loop and makes
-        the start no longer; without it the first client of each API would wait, and with it
-        everybody else.
+        Imports and code generation are Python, so the thread takes turns with the event loop, and
+        the start takes no longer. Without it the first client of each API would wait, and with it
+        every other client.
         """
         thread = threading.Thread(target=self._warm_up, name="warm-up", daemon=True)
         thread.start()
@@ -312,7 +312,7 @@ class Broker:
             import_exporter()
 
     async def _finish_requests(self) -> None:
-        """Close the listeners, let requests finish, cut what does not."""
+        """Close the listeners, let requests finish, cut those that do not."""
         self._is_ready = False
         for server in self._servers:
             server.close()
@@ -325,9 +325,9 @@ class Broker:
             connection.cut("the broker stops")
 
     def _bind_metrics(self) -> socket.socket | None:
-        """The socket of the metrics port, None when none is wanted.
+        """The socket of the metrics port, None when no port is configured.
 
-        The setting in force is then the address taken: who describes this broker finds the port.
+        The setting in force is then the address taken, so DescribeConfigs returns the port.
         """
         listener = self.config.metrics_listener
         if listener is None:
@@ -406,7 +406,7 @@ def _bound_socket(listener: Listener) -> socket.socket:
     infos = socket.getaddrinfo(
         host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    # An empty host means every interface; the dual-stack socket, where there is one, is both.
+    # An empty host means every interface; a dual-stack socket, if available, covers both families.
     family, kind, protocol, _, address = infos[0]
     bound = socket.socket(family, kind, protocol)
     try:
@@ -420,7 +420,7 @@ def _bound_socket(listener: Listener) -> socket.socket:
 
 
 def _address_error(listener: Listener, error: OSError) -> AddressUnavailable:
-    """The sentence for an address that cannot be had."""
+    """The error for an address that is not available."""
     where = f"{listener.host or '*'}:{listener.port}"
     if isinstance(error, socket.gaierror):
         return AddressUnavailable(f"{where}: the host name is unknown", "correct it")

@@ -1,9 +1,9 @@
 r"""Regular expressions that clients send, matched in time linear in the text.
 
 Clients write RE2 patterns and rely on its promise: no pattern takes forever. Python's `re` tries
-one way after the other, and there are patterns, also without any repetition, that keep it and the
-loop busy for hours. So a pattern is taken apart here into its positions, the places that stand for
-one character, and a text is matched by following all ways at once.
+one way after the other, and some patterns, even without any repetition, would keep it and the loop
+busy for hours. So this module splits a pattern into its positions, each of which matches one
+character. It matches a text by following all ways at once.
 
 ```
  pattern       ( a | b ) *  c        state      the positions where the text so far may have ended
@@ -11,16 +11,16 @@ one character, and a text is matched by following all ways at once.
                                      matching   a state with 3 in it when the text is at its end
 ```
 
-Owns the structure: alternatives, groups, repetition. What one character means, of a class or an
-escape, is asked of `re`, in ASCII as RE2 has it. Refuses to match parts of a text, and what only
-one of `re` and RE2 understands, with a sentence that says where.
+Owns the structure: alternatives, groups, repetition. `re` decides the meaning of one character,
+class or escape, in ASCII as in RE2. Does not match parts of a text. Refuses syntax that only one of
+`re` and RE2 understands, with a sentence that names the position.
 
-Invariant: a step looks at each position once at most, and there are `_POSITIONS_MAX`. Steps are
-kept, so that most of them are one look-up.
+Invariant: a step looks at each position at most once, and there are at most `_POSITIONS_MAX`. Steps
+are cached, so that most of them are one look-up.
 
-Differs from Kafka: a pattern has at most 1,000 characters and stands for at most 500, groups are at
-most 50 deep, and only the flags i and s, no `\b`, no `\p` and no class like `[[:alpha:]]` are
-taken; `^` and `$` stand at an end. RE2/J has no such limits.
+Differs from Kafka: a pattern has at most 1,000 characters and 500 positions, and groups are at most
+50 deep. Only the flags i and s are accepted. `\b`, `\p` and classes like `[[:alpha:]]` are refused;
+`^` and `$` must be at an end. RE2/J has no such limits.
 
 Source: V. Glushkov, "The abstract theory of automata", 1961; RE2's syntax.
 Read next: `broker.groups.consumer.topic_pattern`.
@@ -54,11 +54,11 @@ _TOKEN: Final = re.compile(
 )
 _NO_END: Final = -1
 _BEGIN: Final = 1
-"""The state before the first character: position 0, which stands for no character."""
+"""The state before the first character: position 0, which matches no character."""
 
 
 class PatternRefused(ValueError):
-    """A text that is no regular expression, or one that is not taken; says why."""
+    """A text that is not a regular expression, or one that is not supported; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +71,28 @@ class _One:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """Where the text begins, or ends."""
+    """The beginning or the end of the text."""
 
     is_start: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One after the other."""
+    """A sequence of items."""
 
     items: Sequence[_Node]
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """One of them."""
+    """A choice between alternatives."""
 
     ways: Sequence[_Node]
 
 
 @dataclass(frozen=True, slots=True)
 class _Repeat:
-    """So many times in a row; `most` may be `_NO_END`."""
+    """An item that repeats; `most` may be `_NO_END`."""
 
     item: _Node
     least: int
@@ -107,7 +107,7 @@ def compile_pattern(text: str) -> Pattern:
     """The pattern, ready to match whole texts.
 
     Raises:
-        PatternRefused: it is none, or one that is not taken.
+        PatternRefused: `text` is not a regular expression, or not a supported one.
     """
     if len(text) > _LENGTH_MAX:
         raise PatternRefused(f"it is longer than {_LENGTH_MAX} characters")
@@ -117,10 +117,10 @@ def compile_pattern(text: str) -> Pattern:
 
 
 class Pattern:
-    """A regular expression. Loop thread only: it learns from what it matches."""
+    """A regular expression. Loop thread only: matching fills its caches."""
 
     def __init__(self, tree: _Node) -> None:
-        """Take `tree` apart into positions. Raises: PatternRefused when there are too many."""
+        """Split `tree` into positions. Raises: PatternRefused when there are too many."""
         self._leaves: list[_One] = []
         self._follow = [0]
         is_optional, first, last = self._place(tree)
@@ -131,7 +131,7 @@ class Pattern:
         self._steps: dict[tuple[int, str], int] = {}
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern means this text, from end to end."""
+        """Whether the pattern matches this text, from end to end."""
         state = _BEGIN
         for character in text:
             step = self._steps.get((state, character))
@@ -153,7 +153,7 @@ class Pattern:
         return after
 
     def _accepted_by(self, character: str) -> int:
-        """The positions that stand for `character`."""
+        """The positions that match `character`."""
         found = self._accepting.get(character)
         if found is None:
             if len(self._accepting) >= _STEPS_MAX:
@@ -165,7 +165,7 @@ class Pattern:
             self._accepting[character] = found
         return found
 
-    # -- taking apart: is it optional, which positions may come first, and which last --------------
+    # -- splitting: whether it is optional, its first and its last positions -----------------------
 
     def _place(self, node: _Node) -> tuple[bool, int, int]:
         if isinstance(node, _One):
@@ -196,14 +196,14 @@ class Pattern:
         return is_optional, first, last
 
     def _place_repeat(self, node: _Repeat) -> tuple[bool, int, int]:
-        """As many copies as there may be; the last one can go round when there is no end."""
+        """As many copies as allowed; the last one may loop when there is no upper bound."""
 
         def copies() -> Iterator[tuple[bool, int, int]]:
             count = max(node.least, 1) if node.most == _NO_END else node.most
             for index in range(count):
                 is_optional, first, last = self._place(node.item)
                 if not first:
-                    return  # nothing, however often
+                    return  # it matches nothing, however often
                 if node.most == _NO_END and index == count - 1:
                     self._join(last, first)
                 yield is_optional or index >= node.least, first, last
@@ -233,7 +233,7 @@ class _Reader:
         return tree
 
     def _choice(self, flags: re.RegexFlag) -> _Node:
-        """Up to the end of the group."""
+        """The alternatives up to the end of the group."""
         ways: list[list[_Node]] = [[]]
         may_repeat = False
         while self._at < len(self._text) and self._text[self._at] != ")":
@@ -281,10 +281,11 @@ class _Reader:
 
 
 def _bounds(repeat: re.Match[str]) -> tuple[int, int]:
-    """How often at least and at most.
+    """The bounds of a repetition.
 
     Raises:
-        PatternRefused: less often at most than at least, or more often than there are positions.
+        PatternRefused: the upper bound is below the lower one, or a bound is above
+        `_POSITIONS_MAX`.
     """
     if repeat["least"] is None:
         return {"*": (0, _NO_END), "+": (1, _NO_END), "?": (0, 1)}[repeat["repeat"][0]]
@@ -312,7 +313,7 @@ def _flags(letters: str) -> re.RegexFlag:
 
 
 def _check_edges(node: _Node, *, at_start: bool, at_end: bool) -> None:
-    """Beginning and end of the text may be named there, where they say nothing, but not inside.
+    """Accept `^` and `$` only at the ends of the pattern, where they change nothing.
 
     Raises: PatternRefused.
     """

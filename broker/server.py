@@ -1,19 +1,19 @@
-"""A broker as a process: event loop, signals, limits of the process, and the way out.
+"""A broker as a process: event loop, signals, limits of the process, and the exit.
 
-`run` is what the command line calls.  It blocks until SIGTERM or SIGINT has stopped the broker and
-turns whatever prevents the start into a `StartError`: one sentence and its cure.
+The command line calls `run`. It blocks until SIGTERM or SIGINT has stopped the broker. A problem
+that prevents the start becomes a `StartError`: one sentence and its cure.
 
-SIGHUP has two meanings, and daemons know which by their terminal.  A broker without one (a service,
-a container) reads its configuration again, as ``systemctl reload`` asks for.  One that was started
-in a terminal (``make run``) takes it for the end of that terminal, and stops cleanly.  Under nohup
-the signal stays ignored.
+SIGHUP has two meanings, and the terminal decides which. A broker without one (a service, a
+container) reads its configuration again, for ``systemctl reload``. A broker that was started in a
+terminal (``make run``) takes it for the end of that terminal, and stops cleanly. Under nohup the
+signal stays ignored.
 
-Settings of the interpreter: `gc.freeze` after the start, so that what was allocated by importing
-and opening is never walked again, and rarer collections, because requests free themselves by
-reference counting.  The switch interval is a millisecond: that is how long the loop waits for the
-interpreter lock, in each of its callbacks, while the side thread (`broker.requests.turns`) runs
-Python. To sync threads it makes no difference: one that returns from `fdatasync` gets the lock at
-the loop's next system call, and intervals between 0.1 and 5 ms measured the same.
+Settings of the interpreter: `gc.freeze` after the start, so that no collection walks the objects of
+imports and opening again, and rarer collections, because reference counting frees requests. The
+switch interval is a millisecond: the loop waits that long for the interpreter lock, in each of its
+callbacks, while the side thread (`broker.requests.turns`) runs Python. It makes no difference to
+sync threads. One that returns from `fdatasync` gets the lock at the loop's next system call, and
+intervals between 0.1 and 5 ms measured the same.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ SWITCH_INTERVAL_S = 0.001
 
 
 Reread = Callable[[], BrokerConfig | None]
-"""Reads the configuration again; None if it has problems, which the caller has logged."""
+"""Reads the configuration again; None if it has problems, which are already logged."""
 
 
 def run(
@@ -47,9 +47,9 @@ def run(
     announce: Callable[[ReadyInfo], None],
     reread: Reread = lambda: None,
 ) -> int:
-    """Serve until a signal says stop; the exit status, 0 after a clean stop.
+    """Serve until a stop signal; return the exit status, 0 after a clean stop.
 
-    `announce` is called once, when clients are accepted; `reread` with each SIGHUP.
+    Calls `announce` once, when it accepts clients, and `reread` with each SIGHUP.
 
     Raises:
         StartError: the broker cannot start.
@@ -71,7 +71,7 @@ async def serve(
     announce: Callable[[ReadyInfo], None],
     reread: Reread = lambda: None,
 ) -> None:
-    """Serve in the running loop until a signal says stop.
+    """Serve in the running loop until a stop signal.
 
     Raises:
         StartError: the broker cannot start.
@@ -80,7 +80,7 @@ async def serve(
     hangup = asyncio.Event()
     loop = asyncio.get_running_loop()
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        # Before the start, which may recover for minutes: its default is to end the process.
+        # Before the start, which may recover for minutes: by default the signal ends the process.
         loop.add_signal_handler(signal.SIGHUP, stop.set if _has_terminal() else hangup.set)
     broker = Broker(config)
     ready = await broker.start()
@@ -101,7 +101,7 @@ async def serve(
 
 
 async def _reload_at(hangup: asyncio.Event, broker: Broker, reread: Reread) -> None:
-    """Take over the configuration that `reread` finds, each time that `hangup` is set."""
+    """Apply the configuration of `reread` each time that `hangup` is set."""
     while True:
         await hangup.wait()
         hangup.clear()
@@ -111,7 +111,7 @@ async def _reload_at(hangup: asyncio.Event, broker: Broker, reread: Reread) -> N
 
 
 def _has_terminal() -> bool:
-    """Whether a terminal controls this process, and would send SIGHUP when it goes."""
+    """Whether a terminal controls this process, and would send SIGHUP when it closes."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:
@@ -120,7 +120,7 @@ def _has_terminal() -> bool:
 
 
 def _raise_descriptor_limit() -> None:
-    """Take all the file descriptors the system allows this process."""
+    """Raise the limit of file descriptors to the maximum that the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,18 +1,18 @@
-"""The last bytes of the disk are not for clients: a full disk could not even be emptied.
+"""The last bytes of the disk are reserved: a full disk could not even delete segments.
 
-Owns one decision: whether a client's records may still be appended.  Deleting segments begins with
+Owns one decision: whether a client's records may still be appended. Deleting segments begins with
 writing (the new start of the log, sometimes a new segment), and so do commits, checkpoints and
-topic changes.  With the disk filled to the last byte by appends, retention fails as they do, and
-the broker stands still until somebody makes room by hand.  So appends of clients are refused
-`log.reserved.bytes` earlier, with the error that a full disk gives them, and taken again by
-themselves when there is space.
+topic changes. If appends filled the disk to the last byte, retention would fail as well, and the
+broker would stop until an operator makes room by hand. So the broker refuses appends of clients
+`log.reserved.bytes` earlier, with the error of a full disk. It accepts them again when there is
+space.
 
-It refuses to know what else is on the disk.  Somebody else may fill it, and faster than this looks:
-then appends fail for real, which is handled as well, and only the reserve is gone.
+It knows nothing of other files on the disk. Another process may fill it between two checks. Then
+appends fail for real, which the broker handles as well, and only the reserve is gone.
 
-Cost: the file system is asked once per `LOOK_EVERY_BYTES`, more often near the mark.
+Cost: one query of the file system per `LOOK_EVERY_BYTES`, more often near the limit.
 
-Differs from Kafka: has no such limit; there a full disk ends the broker.  See docs/adr/0018.
+Differs from Kafka: Kafka has no such limit; a full disk ends its broker. See docs/adr/0018.
 """
 
 import errno
@@ -22,11 +22,11 @@ from storage.errors import DiskFull
 
 LOOK_EVERY_BYTES = 4 * 1024 * 1024
 RESERVE_SHARE_MAX = 20
-"""At most one in so many bytes of the file system is reserved, whatever the setting says."""
+"""The reserve is at most 1/RESERVE_SHARE_MAX of the file system, whatever the setting says."""
 
 
 class SpaceGuard:
-    """Watches the file system of the data directory.  Loop thread only."""
+    """Watches the file system of the data directory. Loop thread only."""
 
     __slots__ = ("_credit", "_path", "_reserved_bytes")
 
@@ -37,7 +37,7 @@ class SpaceGuard:
         self._credit = 0
 
     def check(self, path: str, size_bytes: int) -> None:
-        """Let an append of `size_bytes` to the log in `path` pass.
+        """Accept an append of `size_bytes` to the log in `path`.
 
         Raises:
             DiskFull: it would use the reserve.
@@ -50,7 +50,7 @@ class SpaceGuard:
             raise DiskFull(
                 "append", path, f"{os.strerror(errno.ENOSPC)}, what is left is log.reserved.bytes"
             )
-        # Half of what is left, as others write too: the closer, the more often it is looked at.
+        # Half of the space left, as others write too: the closer to the limit, the more queries.
         self._credit = min(LOOK_EVERY_BYTES, left // 2)
 
     def _left(self) -> int:

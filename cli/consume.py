@@ -1,6 +1,6 @@
 """``tidelog consume``: records of a topic from an offset or a time, once or following.
 
-Where reading stops, by what was asked:
+Where reading stops, by option:
 
 =================  =========================================================================
 given              stops
@@ -12,12 +12,12 @@ nothing            never: it follows, until Ctrl-C
 =================  =========================================================================
 
 ``--until`` closes a window: only records from ``--from`` (if that is a time) to before TIME are
-shown. Records lie in the order of their arrival, and CreateTime may be out of order, so an old
-record can still follow a new one: reading goes on to the end that the partition had at the
-start (for a TIME in the future: until that time). Where the broker stamps the records, times
-only rise, and the first record after the window ends a partition.
+shown. Records are in order of arrival, and CreateTime may be out of order, so an old record can
+still follow a new one. Reading therefore continues to the end that the partition had at the start
+(for a TIME in the future: until that time). Where the broker stamps the records, times only rise,
+and the first record after the window ends a partition.
 
-A group (`cli.consume_group`) commits what it was shown, so it must pass over nothing: with
+A group (`cli.consume_group`) commits the records it has shown, so it must skip none: with
 ``--until`` it stops in each partition before the first record of TIME or later.
 """
 
@@ -42,7 +42,7 @@ _HINTS = {
     **dict.fromkeys(("beginning", "begin", "start", "oldest", "first", "smallest"), "earliest"),
     **dict.fromkeys(("end", "newest", "last", "largest", "head", "tail"), "latest"),
 }
-"""What other tools call the ends of a log."""
+"""Other tools' names for the ends of a log."""
 
 
 class StartType(click.ParamType[Start]):
@@ -53,7 +53,7 @@ class StartType(click.ParamType[Start]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Start:
-        """The start that a text means; mistakes are usage errors that say what was meant."""
+        """The start that a text names; a mistake is a usage error that lists the valid forms."""
         if isinstance(value, Start):
             return value
         text = str(value).strip()
@@ -164,5 +164,5 @@ def _check_window(start: Start | None, until_ms: int | None, *, is_group: bool) 
 def _policy(start: Start) -> str | int:
     if start.time_ms is not None:
         return start.time_ms
-    # An offset that has left the log meanwhile is an error, and nothing is read instead.
+    # An offset that has left the log meanwhile is an error; no other offset is read instead.
     return start.word or "none"

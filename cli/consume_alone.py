@@ -1,4 +1,4 @@
-"""``tidelog consume`` without a group: partitions from a place on; `cli.consume` has the rules."""
+"""``tidelog consume`` without a group: partitions from a position on; see `cli.consume`."""
 
 import sys
 
@@ -15,7 +15,7 @@ from protocol.records.layout import TimestampType
 async def read_alone(
     consumer: Consumer, topic: str, numbers: tuple[int, ...], reading: Reading
 ) -> None:
-    """Show what was asked for of all partitions, or of those with the given numbers.
+    """Show the requested records of all partitions, or of those with the given numbers.
 
     Raises:
         NotThere: the topic has no such partition.
@@ -82,7 +82,7 @@ class _Reader:
         self._done: set[TopicPartition] = set()
 
     async def run(self) -> None:
-        """Read until there is nothing more to show."""
+        """Read until there are no more records to show."""
         total = None
         if self._ends is not None:
             total = sum(self._left(tp) for tp in self._ends)

@@ -1,9 +1,9 @@
 """``tidelog consume --group``: a member's share of a topic, for ever or until its backlog is done.
 
 Every record of the group is shown once and committed, by this run or another. So a run that stops
-leaves what it did not show: with ``--exit-at-end`` it reads its share up to the ends that the
-partitions had at the start, with ``--until`` in each partition up to the first record of that time
-or later. What the group gives to other members is theirs to finish.
+leaves the records it did not show. With ``--exit-at-end`` it reads its share up to the ends that
+the partitions had at the start. With ``--until`` it reads each partition up to the first record of
+that time or later. Other members finish the partitions that the group assigns to them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _BATCH_RECORDS = 500
 
 
 async def read_as_group(topic: str, reading: Reading, options: Mapping[str, Any]) -> None:
-    """Show and commit records until what `reading` asks for is done.
+    """Show and commit records until the limits of `reading` are reached.
 
     `options` are those of the `Consumer`.
 
@@ -53,7 +53,7 @@ class _GroupReader:
         self._has_share = False
 
     async def run(self) -> None:
-        """Read until the limit is reached or the backlog is done, and commit what was shown."""
+        """Read until the limit is reached or the backlog is done, and commit the records shown."""
         async with self._consumer:
             await self._read()
             await self._consumer.commit()
@@ -78,7 +78,7 @@ class _GroupReader:
             return True
         if self._ends is None and reading.until_ms is not None and now_ms() > reading.until_ms:
             await self._find_ends()
-        # Before the group has given this member its share, nothing is known to be done.
+        # Before the group has given this member its share, no partition is known to be done.
         if self._ends is None or not self._has_share:
             return False
         return all(self._is_done(partition) for partition in self._consumer.assignment())
@@ -91,7 +91,7 @@ class _GroupReader:
         return position is not None and position >= self._ends.get(partition, 0)
 
     def _show(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
-        """Show records up to where this run stops, and stand there."""
+        """Show records up to this run's end, and leave the position there."""
         until_ms = self._reading.until_ms
         end = None if self._ends is None else self._ends.get(partition, 0)
         wanted = []

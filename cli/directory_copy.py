@@ -1,11 +1,12 @@
 """Copying partition directories between brokers' data directories, for export and import.
 
-Owns the mechanics: which files, whole and durable, modification times kept. On file systems that
-share blocks between files (btrfs, XFS) a copy costs no space: `copy_file_range` asks for that. It
-refuses to know why a file goes along; the plans in `storage` say so by a predicate.
+Owns the mechanics: files are copied whole and durably and keep their modification times. On file
+systems that share blocks between files (btrfs, XFS) a copy costs no space, because it uses
+`copy_file_range`. The plans in `storage` select the files by a predicate; this module does not know
+their reasons.
 
-A target begins as a new or empty directory and is worth nothing until ``meta.properties`` is in it,
-which the commands write last. So what an interruption leaves is refused by both brokers.
+A target begins as a new or empty directory and is not usable until ``meta.properties`` is in it,
+which the commands write last. So both brokers refuse the target of an interrupted copy.
 """
 
 import fcntl
@@ -21,10 +22,10 @@ _CHUNK_BYTES = 64 << 20
 
 
 def check_new(target: Path) -> None:
-    """Refuse a target that exists, unless as an empty directory; nothing is made yet.
+    """Refuse a target that exists, unless as an empty directory; creates no file.
 
     Raises:
-        CommandFailed: something is in it, or it is no directory.
+        CommandFailed: it is not empty, or not a directory.
     """
     if target.exists() and not target.is_dir():
         raise CommandFailed(f"{target} is a file; name a new directory")

@@ -1,8 +1,8 @@
-"""``tidelog doctor``: what is wrong with this machine, before a broker finds out the hard way.
+"""``tidelog doctor``: checks of this machine before a broker runs on it.
 
-Each check is a function that looks at one thing and returns a `Finding`: good, worth a thought, or
-in the way, with what to do about it. Nothing is changed, except for a file of a few kilobytes that
-is written, synced and removed in the data directory to see how long a sync takes.
+Each check is a function that examines one point and returns a `Finding`: good, a warning or an
+obstacle, with its cure. Checks change nothing, except that one writes, syncs and removes a file of
+a few kilobytes in the data directory to time a sync.
 """
 
 import errno
@@ -44,7 +44,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check saw; `cure` is empty where nothing needs to be done."""
+    """The result of one check; `cure` is empty where nothing needs to be done."""
 
     check: str
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""What ``tidelog dump-segment`` says about a density file; rules: `storage.audit.density`."""
+"""The checks of ``tidelog dump-segment`` on a density file; rules: `storage.audit.density`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,10 +11,10 @@ Verdict = tuple[int, dict[str, int], str | None]
 def density_verdicts(
     content: bytes, base_offset: int, maxima: Sequence[tuple[int, int]] | None
 ) -> Iterator[Verdict]:
-    """(slot, entry, what is wrong with it) of every entry.
+    """(slot, entry, its problem) of every entry.
 
     `maxima` are (last offset, largest timestamp up to there) of the log's batches, in order; None
-    when there is no log to judge by. A file that cannot be read is one entry without content.
+    when there is no log to compare with. A file that cannot be read is one entry without content.
     """
     side = read_side_file(content)
     if isinstance(side, Problem):

@@ -1,18 +1,18 @@
-"""``tidelog dump-segment``: what a segment or index file holds, and whether it is true.
+"""``tidelog dump-segment``: the content of a segment or index file, and whether it is correct.
 
-Reads files where they lie, without a broker: a ``.log``, or an index beside one. For a log it
-checks every entry's check sum and order, and then what the indexes beside it say; for an index
-it lists the entries with their verdict. Formats are those of Apache Kafka, so its files can be
-dumped too. The file is mapped, not loaded; a segment of any size takes little memory.
+Reads files in place, without a broker: a ``.log``, or an index next to one. For a log it checks
+every entry's checksum and order, and then the indexes next to it; for an index it lists the entries
+with their verdict. Formats are those of Apache Kafka, so its files can be dumped too. The file is
+mapped, not loaded; a segment of any size takes little memory.
 
 What an index entry must satisfy:
 
 =============  ================================================================================
-offset index   the position starts an entry of the log, which ends with the offset (what points
-               behind a damage is not judged)
+offset index   the position starts an entry of the log, which ends with the offset (entries that
+               point beyond a damage are not judged)
 time index     no record up to the offset is newer than the timestamp; both only rise
-side file      no batch that ends before the offset is as new as the timestamp; for a minute map,
-               none is of a minute behind the newest listed before (docs/density.md)
+density file   no batch that ends before the offset is as new as the timestamp; for a minute map,
+               none is of a minute after the newest listed before (docs/density.md)
 =============  ================================================================================
 """
 
@@ -71,7 +71,7 @@ _LOG_HEADING = _LINES["batch"].format(
 
 @dataclass(slots=True, kw_only=True)
 class LogFacts:
-    """What the walk over a log found; `positions` and `maxima` are what indexes must agree with."""
+    """The result of the walk over a log; indexes must agree with `positions` and `maxima`."""
 
     positions: dict[int, int] = field(default_factory=dict)
     """Position of an entry -> its last offset."""
@@ -79,7 +79,7 @@ class LogFacts:
     """(last offset, largest timestamp up to there), in order."""
     records_count: int = 0
     sound_bytes: int = 0
-    """How far the log could be read; nothing is said about what lies behind."""
+    """How far the log could be read; bytes after it are not judged."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -184,7 +184,7 @@ def _dump_log(file: Path, show: _Show, *, with_records: bool) -> LogFacts:
                 )
             expected = entry.last_offset + 1
             if entry.records_count:
-                # What compaction left without records counts for no lookup.
+                # Batches that compaction left without records count for no lookup.
                 newest = max(newest, entry.max_timestamp)
             facts.positions[entry.position] = entry.last_offset
             facts.sound_bytes = entry.position + entry.size
@@ -197,7 +197,7 @@ def _dump_log(file: Path, show: _Show, *, with_records: bool) -> LogFacts:
 
 
 def _entries(view: memoryview, problems: list[str]) -> Iterator[Entry]:
-    """All sound entries in order; why the file does not end with one is a problem."""
+    """All valid entries in order; a problem if the file does not end with one."""
     position, window = 0, _WINDOW_BYTES
     while position < len(view):
         end = min(position + window, len(view))
@@ -323,7 +323,7 @@ def _dump_index(file: Path, suffix: str, base_offset: int, show: _Show) -> tuple
 def _verdicts(
     file: Path, suffix: str, base_offset: int, facts: LogFacts | None
 ) -> Iterator[tuple[int, dict[str, int], str | None]]:
-    """(slot, entry, what is wrong with it) of every entry of an index file."""
+    """(slot, entry, its problem) of every entry of an index file."""
     with _mapped(file) as view:
         if suffix == TXN_INDEX_SUFFIX:
             names = ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset")

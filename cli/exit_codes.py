@@ -1,20 +1,20 @@
 """The exit codes of every command, which scripts may rely on; docs/cli.md lists the same ones.
 
-The rule: what the words of the command line mean by themselves is checked first (2). What they name
-may be missing (4), hold wrong settings (5) or be damaged (6). The broker that is asked may not
-answer (3), or it refuses, as the disk or the input may (1). The jobs of ``tidelog spark`` have the
-same table (`pipeline.jobs.outcome`, which must not import this).
+The rule: the command line itself is checked first (2). The things it names may be missing (4), hold
+wrong settings (5) or be damaged (6). The broker may not answer (3). The broker may refuse, or the
+disk or the input may fail (1). The jobs of ``tidelog spark`` have the same table
+(`pipeline.jobs.outcome`, which must not import this).
 """
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a finished command says to the shell."""
+    """The exit code of a finished command."""
 
     OK = 0
     FAILED = 1
-    """The broker, the disk or the input refused; the sentence on stderr says which."""
+    """The broker, the disk or the input refused; the message on stderr names it."""
     USAGE = 2
     """The command line itself is wrong: an option, a time, a number, two that contradict."""
     UNREACHABLE = 3

@@ -1,4 +1,4 @@
-"""A lookup by time, told step by step: the text of ``tidelog offsets --at T --explain``."""
+"""A lookup by time, step by step: the text of ``tidelog offsets --at T --explain``."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,11 +9,11 @@ from cli.output import format_count
 from client.times import format_time
 
 SHIPPED_INDEX = "timeindex"
-"""Where a topic without a density variant starts from; brokers before those did not say so."""
+"""The index of a topic without a density variant; older brokers did not report it."""
 
 
 def show_explanations(explanations: Iterable[dict[str, Any]]) -> None:
-    """Print what was done in each partition, and what lies on both sides of the answer."""
+    """Print the steps in each partition, and the records on both sides of the answer."""
     for explanation in explanations:
         for line in lines(explanation):
             click.echo(line)
@@ -46,7 +46,7 @@ def lines(explanation: dict[str, Any]) -> Iterable[str]:
 
 
 def _index_words(index: str, entry: dict[str, int]) -> str:
-    """What the entry of the time index, or of the side file of a density variant, says."""
+    """The meaning of the entry in the time index, or in the density file of a variant."""
     is_shipped = index == SHIPPED_INDEX
     name = "time index" if is_shipped else f"side file ({index})"
     offset, time = entry["offset"], entry["timestamp"]

@@ -2,8 +2,8 @@
 
 The plan and the metadata snapshot are `storage.kafka.kafka_export` and
 `storage.kafka.kraft_metadata`; this command opens the directory once (which recovers it after a
-crash), copies or, with ``--in-place``, converts, and says what did not come along and how to start
-Kafka. docs/adr/0012 has the reasons.
+crash), then copies it or, with ``--in-place``, converts it. It reports what was not exported and
+how to start Kafka. docs/adr/0012 has the reasons.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from storage.kafka.kafka_export import CHECKPOINT_FILES, ExportPlan, is_exported
 from storage.kafka.kraft_metadata import METADATA_DIRECTORY, write_cluster_metadata
 
 EXPORTED_JOURNAL = "metadata.journal.exported"
-"""What the journal is called in a directory that was converted in place."""
+"""The journal's name in a directory that was converted in place."""
 
 _START_KAFKA = """\
 Start Apache Kafka 3.9 or 4.x with these settings:
@@ -85,7 +85,7 @@ def command(*, directory: Path, target: Path | None, in_place: bool, as_json: bo
 
 
 def _plan(directory: Path, files: RealFiles) -> ExportPlan:
-    """Open and close the data directory: what it holds is known, sound and on the medium."""
+    """Open and close the data directory: its content is then verified and on the medium."""
     meta = parse_meta_properties((directory / META_PROPERTIES_FILE).read_bytes())
     config = load(command_line={"log.dirs": str(directory)})
     data_dir = DataDir.open(str(directory), files=files, broker_config=config, now_ms=now_ms())

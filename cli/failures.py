@@ -1,7 +1,7 @@
 """From an exception to one sentence on stderr and an exit code.
 
-The one place that knows which error of which package means what to a shell. It imports the
-packages of the errors only when there is an error, so that a good run pays nothing.
+The only module that maps the packages' errors to exit codes. It imports the packages of the errors
+only when there is an error, so that a successful run pays nothing.
 """
 
 import os
@@ -47,7 +47,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
 
 
 def sentence_of(error: Exception) -> str:
-    """What to print for `error`: its own words, or the system's with the file's name."""
+    """The text to print for `error`: its own message, or the system's with the file's name."""
     from config import ConfigErrors
 
     if isinstance(error, ConfigErrors) and len(error.problems) > 1:
@@ -69,8 +69,8 @@ def complain(sentence: str) -> None:
 def open_standard_streams() -> bool:
     """Give each closed standard stream /dev/null; whether standard output was open.
 
-    Without that the next file or socket would get the free number, and what is meant for the
-    reader would go into it.
+    Without that the next file or socket would get the free number, and output for the reader would
+    go into it.
     """
     was_open = sys.stdout is not None
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
@@ -85,7 +85,7 @@ def open_standard_streams() -> bool:
 
 
 def leave_broken_pipe() -> ExitCode:
-    """Make the interpreter's own flush at exit silent: its reader has gone."""
+    """Make the interpreter's own flush at exit silent, after the reader has closed the pipe."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     return ExitCode.BROKEN_PIPE

@@ -1,8 +1,8 @@
-"""``tidelog fsck``: is everything in a data directory true, and does it agree?
+"""``tidelog fsck``: whether the files of a data directory are correct and consistent.
 
 The rules and the reading are `storage.audit.fsck`; this command shows findings and progress. It
-only reads, unless ``--accept-loss`` says what may be given up (`storage.audit.accept_loss`). On a
-directory that a broker has open it reports what is being written at that moment.
+only reads, unless ``--accept-loss`` names the data to give up (`storage.audit.accept_loss`). On a
+directory that a broker has open it reports writes in progress as findings.
 """
 
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""``tidelog group``: what consumer groups do, how far they are, and moving them in time."""
+"""``tidelog group``: the state and positions of consumer groups, and moving them in time."""
 
 import sys
 from typing import Any
@@ -264,7 +264,7 @@ async def _reset(
 
 
 async def _check_empty(admin: Admin, group_id: str, *, may_be_new: bool) -> None:
-    """Refuse early and clearly what the broker would refuse anyway."""
+    """Refuse early and clearly a request that the broker would refuse anyway."""
     try:
         info = await admin.describe_group(group_id)
     except BrokerRefused as error:

@@ -1,8 +1,9 @@
 """``tidelog import``: take over a directory that Apache Kafka wrote.
 
-The plan is `storage.kafka.kafka_import`; this command copies or, with ``--in-place``, adopts,
-writes the journal that makes the directory Tidelog's, and opens it once, which verifies its indexes
-and recovers it if Kafka's last stop was not clean. What did not come along is said in sentences.
+The plan is `storage.kafka.kafka_import`. This command copies the directory or, with ``--in-place``,
+adopts it, and writes the journal that makes it Tidelog's. Then it opens the directory once, which
+verifies its indexes and recovers it if Kafka's last stop was not clean. It reports what was not
+imported.
 """
 
 import os
@@ -108,7 +109,7 @@ def _adopt(source: Path, plan: ImportPlan, files: RealFiles) -> None:
     _write_journal(source, plan, files)
     metadata = f"{source}/{METADATA_DIRECTORY}"
     if files.exists(metadata):
-        # What it says is out of date from here on. Kafka, too, knows such names and leaves them.
+        # Its content is out of date from here on. Kafka, too, knows such names and leaves them.
         unique = os.urandom(_UNIQUE_BYTES).hex()
         files.rename(metadata, f"{source}/{stray_directory_name(METADATA_DIRECTORY, unique)}")
         files.sync_directory(str(source))
@@ -127,7 +128,7 @@ def _write_journal(directory: Path, plan: ImportPlan, files: RealFiles) -> None:
 
 
 def _open_once(directory: Path, files: RealFiles, *, is_quiet: bool) -> list[str]:
-    """Open and close the result; what the start had to say about it."""
+    """Open and close the result; returns the notes of that start."""
     config = load(command_line={"log.dirs": str(directory)})
     with Progress("opening partitions", None, is_quiet=is_quiet) as progress:
         data_dir = DataDir.open(

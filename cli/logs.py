@@ -1,4 +1,4 @@
-"""How the broker's log lines look and where they go: text or JSON, standard error or a file.
+"""The form and target of the broker's log lines: text or JSON, standard error or a file.
 
 A file is reopened when it was moved or removed, so that logrotate needs no signal (the standard
 library's `WatchedFileHandler`). JSON lines hold time (ISO 8601, UTC, milliseconds), level, logger
@@ -53,7 +53,7 @@ def set_up(*, level: str, form: str, file: str | None) -> None:
 
 
 def _watched(file: str) -> logging.Handler:
-    # Imported only for those who log to a file: it pulls in sockets' servers and pickles.
+    # Imported only to log to a file: it imports socket servers and pickle.
     from logging.handlers import WatchedFileHandler
 
     try:

@@ -46,7 +46,7 @@ class LazyCommands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command itself, imported now; None if there is no such."""
+        """The command itself, imported now; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"{__package__}.{COMMANDS[cmd_name][0]}")
@@ -68,7 +68,7 @@ class LazyCommands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The overview, from the table alone: nothing is imported for it."""
+        """The overview, from the table alone: it needs no import."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 

@@ -120,7 +120,7 @@ async def _ends(bootstrap: str, topic: str, partition: int | None) -> tuple[Hits
 
 
 async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[TopicPartition]:
-    """The partitions asked for.
+    """The requested partitions.
 
     Raises:
         NotThere: the topic has no such partition; the lookup itself would wait for it.
@@ -157,7 +157,7 @@ def _table(hits: Hits, at_ms: int | None) -> tuple[list[str], list[tuple[object,
         else:
             later = None if at_ms is None else format_duration(hit.timestamp_ms - at_ms)
             rows.append((str(tp.partition), hit.offset, format_time(hit.timestamp_ms), later))
-    # Columns that say nothing in this answer are left out.
+    # Columns that are empty in this answer are left out.
     width = (
         4
         if at_ms is not None

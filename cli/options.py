@@ -43,7 +43,7 @@ class TimeType(click.ParamType[int]):
     name = "TIME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Milliseconds; what is no time, or in a wrong unit, is a usage error that says so."""
+        """Milliseconds; text that is not a time, or in a wrong unit, is a usage error."""
         if isinstance(value, int):
             return value
         try:
@@ -53,12 +53,12 @@ class TimeType(click.ParamType[int]):
 
 
 class DirectoryType(click.ParamType[Path]):
-    """A directory that has to be there; click's own type calls a missing one a usage error."""
+    """A directory that must exist; click's own type calls a missing one a usage error."""
 
     name = "DIRECTORY"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path; raises CommandFailed where nothing is, BadParameter where a file is."""
+        """The path; raises CommandFailed if it does not exist, BadParameter if it is a file."""
         path = Path(value)
         if not path.exists():
             raise CommandFailed(f"{path} does not exist", ExitCode.NOT_FOUND)

@@ -1,7 +1,7 @@
-"""How commands speak: tables and sentences for people, JSON for programs.
+"""The output of commands: tables and sentences for people, JSON for programs.
 
-stdout carries the answer and nothing else; progress and notes go to stderr. Colours and
-progress bars appear on terminals only. rich is imported when a table or a bar is drawn.
+stdout carries only the answer; progress and notes go to stderr. Colours and progress bars appear on
+terminals only. rich is imported when a table or a bar is drawn.
 """
 
 import json
@@ -15,7 +15,7 @@ import click
 from client.times import format_time
 
 _WIDE_COLUMNS = 1000
-"""How wide a line may be when nobody looks: what is piped is never cut or wrapped."""
+"""The width of a line without a terminal: piped output is never cut or wrapped."""
 
 RIGHT = ">"
 """A column heading that starts with this is set to the right, as numbers are."""
@@ -53,7 +53,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     console = Console(
         file=sys.stdout, width=None if is_terminal else _WIDE_COLUMNS, highlight=False
     )
-    # Not printed by rich itself: it ends the process with code 1 when the reader has gone.
+    # Not printed by rich itself: it ends the process with code 1 when the reader has closed the
+    # pipe.
     with console.capture() as drawn:
         console.print(table)
     click.echo(drawn.get(), nl=False)
@@ -97,10 +98,10 @@ def format_count(count: int, one: str, many: str = "") -> str:
 
 
 class Progress(AbstractContextManager["Progress"]):
-    """A bar on stderr while something long goes on; silent where stderr is no terminal."""
+    """A bar on stderr during a long operation; silent where stderr is not a terminal."""
 
     def __init__(self, what: str, total: int | None, *, is_quiet: bool = False) -> None:
-        """`total` is what `advance` will add up to, None if nobody knows."""
+        """`total` is the sum of all `advance` calls, None if unknown."""
         self._what = what
         self._total = total
         self._bar: Any = None
@@ -132,11 +133,11 @@ class Progress(AbstractContextManager["Progress"]):
             self._bar.stop()
 
     def advance(self, amount: int, what: str | None = None) -> None:
-        """`amount` more is done; `what` replaces the words beside the bar."""
+        """`amount` more is done; `what` replaces the text next to the bar."""
         if self._bar is not None:
             self._bar.update(self._task, advance=amount, description=what or self._what)
 
     def reach(self, done: int, total: int) -> None:
-        """`done` of `total` are done, when both are told anew each time."""
+        """`done` of `total` are done, for callers that pass both each time."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total)

@@ -28,7 +28,7 @@ _LIMITS = {
     ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
     ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
 }
-"""Refusals whose sentence needs the topic's limit, which the broker does not say."""
+"""Refusals whose message needs the topic's limit, which the broker does not send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class LineRules:
     headers: tuple[tuple[str, bytes], ...]
 
     def record(self, line: bytes) -> Outgoing:
-        """The record that a line stands for.
+        """The record of a line.
 
         Raises:
             InvalidUse: the line is not of the chosen form.
@@ -167,7 +167,7 @@ def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
 async def _produce(
     producer: Producer, topic: str, files: tuple[Path, ...], rules: LineRules, *, is_quiet: bool
 ) -> int | None:
-    """Send everything; the oldest timestamp that the input gave, None where it gave none."""
+    """Send all records; returns the oldest timestamp of the input, None where it had none."""
     started = time.monotonic()
     count = size_bytes = 0
     oldest_ms: int | None = None
@@ -216,7 +216,7 @@ async def _topic_config(bootstrap: str, topic: str, name: str) -> str | None:
 
 
 async def _warn_of_retention(bootstrap: str, topic: str, oldest_ms: int) -> None:
-    """Say so when records were old enough to be deleted: retention runs on their timestamps."""
+    """Warn when records are old enough to be deleted: retention goes by their timestamps."""
     async with Admin(bootstrap) as admin:
         configs = await admin.topic_configs(topic)
     retention_ms = int(configs["retention.ms"].value or -1)
@@ -259,10 +259,10 @@ async def _split_lines(
 
 
 async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """What arrives at a file descriptor, as it arrives; the event loop goes on meanwhile.
+    """The bytes of a file descriptor, as they arrive; the event loop continues meanwhile.
 
-    Without threads, so that Ctrl-C never waits for a line that nobody types. Regular files
-    cannot be waited for and need not be: they are read as they are.
+    Without threads, so that Ctrl-C never waits for a line of input. Regular files cannot be polled
+    and need not be: they are read directly.
     """
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What ``tidelog consume`` was asked for: where to begin, what to show, where to stop."""
+"""The request of ``tidelog consume``: where to begin, what to show, where to stop."""
 
 import sys
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What to show, and how."""
+    """The records to show, and their form."""
 
     start: Start
     until_ms: int | None
@@ -29,7 +29,7 @@ class Reading:
     render: Callable[[ConsumerRecord], str]
 
     def is_shown(self, record: ConsumerRecord) -> bool:
-        """Whether a record lies in the window; without ``--until`` there is none."""
+        """Whether a record is in the window; without ``--until`` there is none."""
         if self.until_ms is None:
             return True
         from_ms = self.start.time_ms or 0

@@ -1,12 +1,12 @@
 """Records as text: the JSON form that `produce` reads and `consume` writes, and line formats.
 
-The JSON form, one object per line; what is null or missing is left to its default when read::
+The JSON form, one object per line; a null or missing field gets its default when read::
 
     {"topic", "partition", "offset", "timestamp_ms", "time", "timestamp_type",
      "key", "value", "headers": [[name, value], ...]}
 
-Keys, values and header values are strings where they are UTF-8, else ``{"base64": "..."}``, so
-that what one command writes another reads back byte for byte.
+Keys, values and header values are strings where they are UTF-8, else ``{"base64": "..."}``, so that
+one command reads back another's output byte for byte.
 """
 
 import base64
@@ -21,14 +21,14 @@ from client.times import format_time, parse_time
 from client.types import ConsumerRecord, Header
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
-"""What a line format may name in braces."""
+"""The fields that a line format may name in braces."""
 
 DEFAULT_FORMAT = "{time}  {partition}:{offset}  {key}  {value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A record to be produced, as the input gives it."""
+    """A record to produce, as the input gives it."""
 
     key: bytes | None
     value: bytes | None
@@ -38,7 +38,7 @@ class Outgoing:
 
 
 def check_format(template: str) -> None:
-    """Refuse a line format that names what records do not have.
+    """Refuse a line format that names fields that records do not have.
 
     Raises:
         InvalidUse: an unknown field, or braces that do not match.
@@ -53,7 +53,7 @@ def check_format(template: str) -> None:
 
 
 def format_line(record: ConsumerRecord, template: str) -> str:
-    """One record by a line format; bytes that are no UTF-8 show as replacement characters."""
+    """One record by a line format; bytes that are not UTF-8 show as replacement characters."""
     return template.format(
         topic=record.topic,
         partition=record.partition,
@@ -86,7 +86,7 @@ def from_json(line: bytes, now_ms: int) -> Outgoing:
     """A record from the JSON form. Objects and numbers as value are taken as JSON text.
 
     Raises:
-        InvalidUse: not that form; the message says what is wrong with it.
+        InvalidUse: not that form; the message names the problem.
     """
     try:
         fields = json.loads(line)
@@ -128,7 +128,7 @@ def field_of(line: bytes, path: str) -> Any:
     """The field at a dotted path of a JSON object, such as ``event.time``.
 
     Raises:
-        InvalidUse: the line is no JSON object, or has no such field.
+        InvalidUse: the line is not a JSON object, or lacks the field.
     """
     try:
         value = json.loads(line)

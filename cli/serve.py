@@ -1,4 +1,4 @@
-"""``tidelog serve``: read the configuration, run the broker, say when and where it is ready.
+"""``tidelog serve``: read the configuration, run the broker, report when and where it is ready.
 
 Composes `config.load` and `broker.server.run` and decides nothing itself. Order of sources:
 defaults, then ``--config FILE``, then the environment (``TIDELOG_...``), then ``--data-dir``,
@@ -131,7 +131,7 @@ def read_config(config_file: str | None) -> str | None:
     """The text of a configuration file, None for no file.
 
     Raises:
-        CommandFailed: it does not exist, cannot be read, or is no text.
+        CommandFailed: it does not exist, cannot be read, or is not text.
     """
     if config_file is None:
         return None
@@ -150,7 +150,7 @@ def read_config(config_file: str | None) -> str | None:
 
 
 def _announce(ready: "ReadyInfo", as_json: bool) -> None:
-    """One line when clients are accepted; on a terminal, what to try next."""
+    """One line when clients are accepted; on a terminal, hints for the next step."""
     if as_json:
         facts = {
             "event": "ready",

@@ -161,7 +161,7 @@ async def _describe(bootstrap: str, name: str) -> dict[str, Any]:
 
 
 def _is_set_for_all(entry: ConfigEntry) -> bool:
-    """Whether the cluster has it for every topic, as brokers say of min.insync.replicas."""
+    """Whether the cluster sets it for every topic, as brokers report of min.insync.replicas."""
     return entry.source is ConfigSource.DYNAMIC_DEFAULT
 
 
@@ -194,7 +194,7 @@ def alter(*, name: str, pairs: tuple[str, ...], names: tuple[str, ...], bootstra
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:
-            # Brokers take it for done, whatever the name.
+            # Brokers treat it as done, whatever the name.
             known = await admin.topic_configs(name) if names else {}
             for unset in names:
                 if unset not in known:

@@ -1,4 +1,4 @@
-"""``tidelog version``: what is installed, for bug reports and for scripts."""
+"""``tidelog version``: the installed versions, for bug reports and for scripts."""
 
 import json
 import platform

@@ -1,5 +1,5 @@
-"""An asyncio client for any broker that speaks Kafka's protocol: producer, consumer, admin.
+"""An asyncio client for any broker with Kafka's protocol: producer, consumer, admin.
 
-Stands on `protocol` alone. Users import these names from the top-level package. Read next:
-`connection` (one socket), `cluster` (who leads what), then `producer`, `consumer`, `admin`.
+Needs only `protocol`. Users import these names from the top-level package. Read next: `connection`
+(one socket), `cluster` (leaders and coordinators), then `producer`, `consumer`, `admin`.
 """

@@ -68,7 +68,7 @@ _SET = 0
 _DELETE = 1
 
 ALL_RECORDS = -1
-"""The offset up to which `delete_records` deletes everything there is."""
+"""The offset that makes `delete_records` delete all records."""
 
 
 class Admin:
@@ -131,14 +131,14 @@ class Admin:
     # Topics.
 
     async def topics(self, *, internal: bool = False) -> dict[str, TopicInfo]:
-        """All topics by name, in order; those of the broker itself only if asked for."""
+        """All topics by name, in order; internal topics only on request."""
         topics = await self._cluster.topics()
         return {
             name: info for name, info in sorted(topics.items()) if internal or not info.is_internal
         }
 
     async def describe_topic(self, name: str) -> TopicInfo:
-        """One topic, asked for now.
+        """One topic, from a fresh request.
 
         Raises:
             BrokerRefused: UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
@@ -219,7 +219,7 @@ class Admin:
             self._cluster.forget_topic(name)
 
     async def create_partitions(self, topic: str, total: int) -> None:
-        """Let a topic have `total` partitions from now on; keys may move to others.
+        """Set a topic's number of partitions to `total`; keys may move to other partitions.
 
         Raises:
             BrokerRefused: the topic does not exist or has as many already.
@@ -240,7 +240,7 @@ class Admin:
         """Every setting of a topic by name.
 
         Raises:
-            BrokerRefused: there is no such topic.
+            BrokerRefused: the topic does not exist.
         """
         return await self._configs(ResourceType.TOPIC, topic)
 
@@ -315,7 +315,7 @@ class Admin:
             _check(f"changing the settings of {name}", result, connection.address)
 
     async def _connection_for(self, kind: ResourceType, name: str) -> Any:
-        """A broker's settings are asked of that broker, a topic's of anyone."""
+        """A broker's settings come from that broker, a topic's from any."""
         if kind is ResourceType.BROKER:
             return await self._cluster.connection(int(name))
         return await self._cluster.any_connection()
@@ -338,15 +338,16 @@ class Admin:
     async def explain_lookup(
         self, partition: TopicPartition, timestamp_ms: int, *, metrics_url: str | None = None
     ) -> dict[str, Any]:
-        """What the leader's lookup of a time does: segments, index entries, bytes, neighbours.
+        """The steps of the leader's lookup of a time: segments, index entries, bytes, neighbours.
 
-        Asked on the leader's metrics port, which is found by its settings unless `metrics_url`
-        (``host:port``) names another way to it. Keys as of `client.explain.explain_lookup`.
+        The leader's metrics port answers; the broker's settings name it unless `metrics_url`
+        (``host:port``) gives another address. Keys as of `client.explain.explain_lookup`.
 
         Raises:
-            BrokerRefused: there is no such partition.
-            BrokerUnreachable: nothing answers on the metrics port.
-            UnsupportedByBroker: it has none, or none that can be reached from here.
+            BrokerRefused: the partition does not exist.
+            BrokerUnreachable: no answer from the metrics port.
+            UnsupportedByBroker: the broker has no metrics port, or none that can be reached from
+                here.
         """
         if metrics_url is None:
             node_id = await self._cluster.leader(partition)
@@ -373,8 +374,8 @@ class Admin:
         `when` is milliseconds, an aware `datetime`, or text as `client.times` reads it.
 
         Raises:
-            InvalidTime: `when` is no time, or in the wrong unit.
-            BrokerRefused: there is no such topic.
+            InvalidTime: `when` is not a time, or in the wrong unit.
+            BrokerRefused: the topic does not exist.
         """
         return await self._offsets_everywhere(topic, to_timestamp(when))
 
@@ -402,7 +403,7 @@ class Admin:
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Delete what lies before an offset (`ALL_RECORDS`: everything); the new earliest offsets.
+        """Delete records before an offset (`ALL_RECORDS`: all); returns the new earliest offsets.
 
         Raises:
             BrokerRefused: an offset out of range, or a topic whose policy forbids it.
@@ -463,7 +464,7 @@ class Admin:
         return await group_admin.describe_group(self._cluster, group_id)
 
     async def delete_group(self, group_id: str) -> None:
-        """Forget a group without members, with its committed offsets.
+        """Delete a group without members, with its committed offsets.
 
         Raises:
             BrokerRefused: it has members, or does not exist.

@@ -1,12 +1,12 @@
 """How the partitions of subscribed topics are shared among the members of a group.
 
-The member that the broker names leader runs one of these for all; every member offers the ones
-it has, and the group uses one that all share. The names are Kafka's, and so is the outcome of
-`range` and `roundrobin`, so that members written in other languages may share a group.
+The member that the broker names leader runs one of these for all. Every member offers those it has,
+and the group uses one that all share. The names are Kafka's, and so is the outcome of `range` and
+`roundrobin`, so that members written in other languages may share a group.
 
-`cooperative-sticky` moves as little as balance allows and takes a partition from its owner in
-one round and gives it to the next in a second one, so that nobody stops reading what it keeps
-(KIP-429).
+`cooperative-sticky` moves as little as balance allows. It takes a partition from its owner in one
+round and gives it to the next in a second one, so that no member stops reading the partitions it
+keeps (KIP-429).
 
 Pure: subscriptions and partition counts in, assignments out. The bytes are `client.subscription`.
 """
@@ -23,9 +23,9 @@ Assignment = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What one member wants and holds.
+    """One member's subscription and its current partitions.
 
-    `generation` is that of the rebalance in which it got `owned`, -1 if it does not say.
+    `generation` is that of the rebalance in which it got `owned`, -1 if unknown.
     """
 
     topics: tuple[str, ...]
@@ -48,7 +48,7 @@ class Assignor(Protocol):
 
 
 class RangeAssignor:
-    """Per topic, neighbouring partitions to one member: equal numbers meet in one place."""
+    """Per topic, neighbouring partitions to one member: equal numbers go to the same member."""
 
     name = "range"
     is_cooperative = False
@@ -103,7 +103,7 @@ class CooperativeStickyAssignor:
     def assign(
         self, members: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
-        """The target, without what still belongs to somebody else: that comes a round later."""
+        """The target without partitions that another member still owns: they come a round later."""
         partitions = list(_all_partitions(members, partition_counts))
         owners = _owners(members, set(partitions))
         target = _balanced(members, partitions, owners)
@@ -145,7 +145,7 @@ def _all_partitions(
 def _owners(
     members: Mapping[str, Subscription], partitions: set[TopicPartition]
 ) -> dict[TopicPartition, str]:
-    """Who holds what; of two that claim a partition the one of the later generation does."""
+    """The owner of each partition; if two claim one, the one of the later generation."""
     owners: dict[TopicPartition, str] = {}
     claims = sorted(members.items(), key=lambda item: (item[1].generation, item[0]))
     for member, subscription in claims:

@@ -1,7 +1,7 @@
-"""Background tasks whose death is heard of: a defect must fail its callers, not hang them.
+"""Background tasks whose failure is reported: a defect must fail its callers, not hang them.
 
-A task that is not awaited keeps its exception to itself, and what waits for the task's work then
-waits for ever. The tasks of producer and consumer are started here, so that theirs is reported.
+The exception of a task that is not awaited is never seen, and callers that wait for its work then
+wait for ever. This module starts the tasks of producer and consumer, so that theirs is reported.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ logger = logging.getLogger("tidelog.client.background")
 def start_watched(
     work: Coroutine[Any, Any, None], name: str, on_defect: Callable[[ClientBroken], None]
 ) -> "asyncio.Task[None]":
-    """Run `work` as a task; should it raise, `on_defect` hears of it, at once and once."""
+    """Run `work` as a task; if it raises, `on_defect` gets the exception, at once and once."""
     task = asyncio.create_task(work, name=name)
 
     def ended(task: "asyncio.Task[None]") -> None:

@@ -20,7 +20,7 @@ from protocol.records.layout import NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP, Timest
 from protocol.records.record import Record
 
 RECORD_OVERHEAD_BYTES = 24
-"""What a record is counted with beside key, value and headers; its varints need fewer."""
+"""Bytes counted for a record besides key, value and headers; its varints need fewer."""
 
 BATCH_OVERHEAD_BYTES = 61
 
@@ -74,14 +74,14 @@ class Batch:
         return self._done.done()
 
     def succeed(self, base_offset: int, log_append_time_ms: int) -> None:
-        """The broker has it, from `base_offset` on (-1: nobody says)."""
+        """The broker has stored it, from `base_offset` on (-1: unknown)."""
         assert not self.is_settled
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self._done.set_result(None)
 
     def fail(self, error: ClientError, record_errors: dict[int, ClientError] | None = None) -> None:
-        """It will not be sent again; `record_errors` say more of single records, by index."""
+        """It will not be sent again; `record_errors` are messages of single records, by index."""
         assert not self.is_settled
         self.error = error
         self.record_errors = record_errors or {}
@@ -93,17 +93,17 @@ class Batch:
             await asyncio.shield(self._done)
 
     def forget_sequence(self) -> None:
-        """Its numbers were never used: it will be numbered and encoded anew."""
+        """Its numbers were never used: it will be numbered and encoded again."""
         self.sequence = NO_SEQUENCE
         self.encoded = None
         self.must_renumber = False
         self.is_in_doubt = False
 
     def metadata(self, index: int) -> RecordMetadata:
-        """Where the record at `index` ended up.
+        """The stored position of the record at `index`.
 
         Raises:
-            ClientError: it was not stored, or nobody knows.
+            ClientError: it was not stored, or its fate is unknown.
         """
         assert self.is_settled
         if self.error is not None:
@@ -121,7 +121,7 @@ class Batch:
 class Delivery:
     """The fate of one record: await it for its `RecordMetadata`, or for the error.
 
-    Need not be awaited: `Producer.flush` reports failures that nobody looked at.
+    Need not be awaited: `Producer.flush` reports failures that no caller awaited.
     """
 
     __slots__ = ("_batch", "_index")
@@ -137,10 +137,10 @@ class Delivery:
         return self._batch.is_settled
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
-        """Wait until the broker has it.
+        """Wait until the broker has stored it.
 
         Raises:
-            ClientError: it was not stored, or nobody knows.
+            ClientError: it was not stored, or its fate is unknown.
         """
         self._batch.is_observed = True
         yield from self._batch.settled().__await__()
@@ -204,7 +204,7 @@ class PartitionQueue:
     def send_again(self, batch: Batch) -> None:
         """The batch waits again, before everything given later than its records.
 
-        Nothing else of this partition is sent until all that is under way came back.
+        No other batch of this partition is sent until all in flight came back.
         """
         self.in_flight.remove(batch)
         if batch.must_renumber:
@@ -220,9 +220,9 @@ class PartitionQueue:
         return all(other.order >= batch.order for other in (*self.in_flight, *numbered))
 
     def renumber_from(self, sequence: int) -> None:
-        """Number from `sequence` again: nothing numbered at or after it can have been stored.
+        """Number from `sequence` again: no batch numbered at or after it can have been stored.
 
-        What is still under way with such numbers is refused by the broker and comes back.
+        The broker refuses batches still in flight with such numbers, and they are sent again.
         """
         self.next_sequence = sequence
         self.is_established = self.is_established and sequence > 0

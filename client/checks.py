@@ -1,8 +1,8 @@
-"""What callers hand in, checked before anything is queued or sent.
+"""Checks of callers' arguments, before anything is queued or sent.
 
-A value of the wrong type that gets as far as the encoder fails far from the call that gave it, in a
-task that others depend on. Each check names the argument, the value, what is allowed and the cure.
-It knows types and ranges, and nothing of brokers.
+A value of the wrong type that reaches the encoder fails far from the call that passed it, in a task
+that others depend on. Each check names the argument, the value, the allowed values and the cure. It
+knows types and ranges, and nothing of brokers.
 """
 
 from collections.abc import Iterable
@@ -20,10 +20,10 @@ _BYTES_LIKE = (bytearray, memoryview)
 
 
 def check_number(name: str, value: object, least: int, most: int = INT32_MAX) -> None:
-    """Refuse what is not a whole number from `least` to `most`.
+    """Refuse values other than whole numbers from `least` to `most`.
 
     Raises:
-        InvalidType: it is no whole number.
+        InvalidType: it is not a whole number.
         InvalidUse: it is out of the range.
     """
     if isinstance(value, bool) or not isinstance(value, int):
@@ -33,13 +33,13 @@ def check_number(name: str, value: object, least: int, most: int = INT32_MAX) ->
 
 
 def check_numbers(least: int, **values: object) -> None:
-    """Each named value is a whole number from `least` to what 32 bits hold, as `check_number`."""
+    """Each named value is a whole number from `least` to the 32-bit maximum, as `check_number`."""
     for name, value in values.items():
         check_number(name, value, least)
 
 
 def check_offset(name: str, value: object) -> None:
-    """Refuse what is no offset; raises as `check_number`."""
+    """Refuse values that are not an offset; raises as `check_number`."""
     check_number(name, value, 0, INT64_MAX)
 
 
@@ -47,7 +47,7 @@ def check_flags(**values: object) -> None:
     """Each named value is True or False.
 
     Raises:
-        InvalidType: one is something else.
+        InvalidType: one is of another type.
     """
     for name, value in values.items():
         if not isinstance(value, bool):
@@ -55,11 +55,11 @@ def check_flags(**values: object) -> None:
 
 
 def check_text(name: str, value: object, *, errors: str = "strict") -> None:
-    """Refuse what a request cannot hold as a name: other types, nothing, too much, no Unicode.
+    """Refuse names that a request cannot hold: other types, empty, too long, not Unicode.
 
     Raises:
-        InvalidType: it is no str.
-        InvalidUse: it is empty, too long, or holds what UTF-8 cannot encode.
+        InvalidType: it is not a str.
+        InvalidUse: it is empty, too long, or has characters that UTF-8 cannot encode.
     """
     if not isinstance(value, str):
         hint = f": decode it, {value!r}.decode()" if isinstance(value, bytes) else ""
@@ -82,10 +82,10 @@ def check_texts(**values: object) -> None:
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse what is not one of `choices`.
+    """Refuse values that are not one of `choices`.
 
     Raises:
-        InvalidUse: it is something else; a str or not.
+        InvalidUse: it is another value; a str or not.
     """
     known = list(choices)
     if value not in known:
@@ -95,11 +95,11 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 def check_sharing(
     topics: Iterable[object], group_id: object, instance_id: object, *, wait_for_topics: bool
 ) -> None:
-    """Refuse what names no topics or no group; a list of topics is the usual slip.
+    """Refuse invalid names of topics or of a group; the usual mistake is a list of topics.
 
     Raises:
-        InvalidType: a name is no str.
-        InvalidUse: a name is no usable text, or what needs a group has none.
+        InvalidType: a name is not a str.
+        InvalidUse: a name is not usable text, or an option needs a group and there is none.
     """
     for topic in topics:
         if isinstance(topic, list | tuple | set | frozenset):
@@ -119,7 +119,7 @@ def partition_of(value: object) -> TopicPartition:
     """A `TopicPartition`, which may be given as any pair of a topic and a number.
 
     Raises:
-        InvalidType: it is no pair, or of other types.
+        InvalidType: it is not a pair, or of other types.
         InvalidUse: the name or the number is out of its range.
     """
     if not isinstance(value, tuple) or len(value) != 2:
@@ -165,8 +165,8 @@ def headers_of(headers: object) -> tuple[Header, ...]:
     """Headers as pairs of a str and bytes; a mapping will do.
 
     Raises:
-        InvalidType: they are no pairs, or of other types.
-        InvalidUse: a name is no usable text.
+        InvalidType: they are not pairs, or of other types.
+        InvalidUse: a name is not usable text.
     """
     pairs = headers.items() if isinstance(headers, dict) else headers
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
@@ -177,14 +177,14 @@ def headers_of(headers: object) -> tuple[Header, ...]:
             raise InvalidType(f"the header {pair!r} is no pair: write ('name', b'value')")
         name, content = pair
         if name != "":
-            # What is no UTF-8 is read with escapes, and may go where it came from.
+            # Bytes that are not UTF-8 are read with escapes, and may be written back unchanged.
             check_text("header name", name, errors="surrogateescape")
         checked.append((name, content_of(f"value of header {name!r}", content)))
     return tuple(checked)
 
 
 def _kind(value: object) -> str:
-    """What a value is, for a sentence, such as ``a str``."""
+    """The kind of a value, for a sentence, such as ``a str``."""
     name = type(value).__name__
     return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 

@@ -1,10 +1,10 @@
 """The cluster as one client sees it: brokers, leaders, coordinators, and connections to them.
 
-Owns the metadata cache and at most one connection per broker and role, so that a fetch that
-waits for data never delays a produce or a heartbeat. It knows how to find who serves something
-and to forget what proved wrong; what is asked of a broker is the business of its callers.
+Owns the metadata cache and at most one connection per broker and role, so that a fetch that waits
+for data never delays a produce or a heartbeat. It finds the broker that serves a partition or a
+key, and drops cache entries that proved wrong. Its callers decide what to request.
 
-Invariant: nothing here is trusted for ever. Metadata is asked again when it is older than
+Invariant: no cache entry is trusted for ever. Metadata is requested again when it is older than
 `metadata_max_age_ms` and whenever a caller reports that a leader or coordinator was wrong.
 
 Source: Kafka ``Metadata``, ``NetworkClient``. Read next: `client.producer`, `client.consumer`.
@@ -45,13 +45,13 @@ NO_LEADER = -1
 
 _CREATION_TIMEOUT_MS = 5000
 
-# Version 12 is the last in which a topic can be asked for by name alone without its id.
+# Version 12 is the last in which a request can name a topic without its id.
 _METADATA_VERSION = 12
 _BATCHED_COORDINATORS_SINCE = 4
 
 
 class Role(Enum):
-    """What a connection is for; each role has its own socket to a broker."""
+    """The purpose of a connection; each role has its own socket to a broker."""
 
     MAIN = "main"
     FETCH = "fetch"
@@ -71,7 +71,7 @@ class ClusterOptions:
     """How to reach and follow a cluster; all times in milliseconds.
 
     `timeout_ms` is how long a call may retry in all. `create_topics` lets the broker create a
-    topic that is asked for and missing, if it is set up to do so.
+    missing topic on request, if it is configured to do so.
     """
 
     client_id: str = "tidelog"
@@ -84,7 +84,7 @@ class ClusterOptions:
 
 @dataclass(slots=True)
 class _Metadata:
-    """The cache: what is known, and when each topic was last heard of (loop time, seconds)."""
+    """The cache, with the time of each topic's last answer (loop time, seconds)."""
 
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, TopicInfo] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Cluster:
     """Shared by the parts of one client. Belongs to one event loop; `close` ends it."""
 
     def __init__(self, bootstrap: str | Iterable[str], options: ClusterOptions) -> None:
-        """Remember where to begin; nothing is connected before the first call.
+        """Keep the bootstrap addresses; no connection is opened before the first call.
 
         Raises:
             InvalidUse: an address or an option that cannot be meant.
@@ -119,12 +119,12 @@ class Cluster:
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """The brokers last heard of, by node id."""
+        """The brokers of the last metadata, by node id."""
         return self._metadata.brokers
 
     @property
     def cluster_id(self) -> str | None:
-        """The id last heard of, None before the first metadata."""
+        """The id in the last metadata, None before the first."""
         return self._metadata.cluster_id
 
     @property
@@ -164,7 +164,7 @@ class Cluster:
         """A connection to some broker: one that is open, else a known one, else bootstrap.
 
         Raises:
-            BrokerUnreachable: none of them can be reached; every attempt is told.
+            BrokerUnreachable: none of them can be reached; the message lists every attempt.
         """
         for task in self._connections.values():
             if task.done() and not task.cancelled() and task.exception() is None:
@@ -196,28 +196,28 @@ class Cluster:
     # Metadata.
 
     async def refresh(self, topics: Iterable[str] | None) -> None:
-        """Ask for brokers and the given topics now; None asks for all topics.
+        """Request brokers and the given topics now; None requests all topics.
 
-        Topics that do not exist leave the cache; nothing is raised for them here.
+        Topics that do not exist leave the cache; they raise no error here.
 
         Raises:
-            BrokerUnreachable: nobody could be asked.
+            BrokerUnreachable: no broker could be reached.
         """
         connection = await self.any_connection()
         names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=names, allow_auto_topic_creation=self.options.create_topics
         )
-        # Version 0 cannot ask for "no topics"; it gets all of them and loses nothing by it.
+        # Version 0 cannot request "no topics"; it gets all of them, which does no harm.
         response = await connection.call(request, max_version=_METADATA_VERSION)
         self._take(response, replace=topics is None)
 
     async def topic(self, name: str) -> TopicInfo:
-        """The topic as last heard of, asked for if unknown or too old.
+        """The topic from the cache, requested again if unknown or too old.
 
         Raises:
             BrokerRefused: the topic does not exist and was not created, or has a bad name.
-            InvalidUse: the name is no text that can be sent.
+            InvalidUse: the name is not text that can be sent.
         """
         if type(name) is not str or not name:
             check_text("topic", name)
@@ -236,13 +236,13 @@ class Cluster:
                 timeout_ms=timeout_ms,
                 except_for=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
             )
-        # Kafka creates it behind its first answer, which says that there is no such topic.
+        # Kafka creates it after its first answer, which says that there is no such topic.
         return await retrying(
             lambda: self._ask_topic(name), timeout_ms=min(timeout_ms, _CREATION_TIMEOUT_MS)
         )
 
     async def topics(self) -> Mapping[str, TopicInfo]:
-        """All topics, asked for now."""
+        """All topics, from a fresh request."""
         await self.retrying(lambda: self.refresh(None))
         return dict(self._metadata.topics)
 
@@ -251,10 +251,10 @@ class Cluster:
         return self._metadata.topics.get(name)
 
     async def leader(self, partition: TopicPartition) -> int:
-        """The node id that leads a partition, by the cache or by asking once.
+        """The node id that leads a partition, from the cache or one request.
 
         Raises:
-            BrokerRefused: there is no such partition, or no leader at present.
+            BrokerRefused: the partition does not exist, or has no leader at present.
         """
         topic = await self.topic(partition.topic)
         info = topic.partitions.get(partition.partition)
@@ -283,7 +283,7 @@ class Cluster:
         return groups
 
     def forget_topic(self, name: str) -> None:
-        """The cached leaders of a topic proved wrong; they are asked for before the next use."""
+        """The cached leaders of a topic proved wrong; they are requested before the next use."""
         self._metadata.heard_at[name] = float("-inf")
 
     async def _ask_topic(self, name: str) -> TopicInfo:
@@ -370,9 +370,9 @@ class Cluster:
     ) -> tuple[Any, str]:
         """One request to the coordinator of `key`: its answer, and its address for messages.
 
-        Versions and timeout are those of `Connection.call`. A lost connection forgets the
-        coordinator. A request that waits for others (joining a group) takes a `role` of its
-        own, because answers come in order.
+        Versions and timeout are those of `Connection.call`. A lost connection drops the cached
+        coordinator. A request that waits for others (joining a group) takes a `role` of its own,
+        because answers come in order.
         """
         node_id = await self.coordinator(kind, key)
         try:
@@ -415,7 +415,7 @@ def parse_bootstrap(bootstrap: str | Iterable[str]) -> list[tuple[str, int]]:
 
     Raises:
         InvalidType: neither a text nor texts.
-        InvalidUse: nothing given, or a port that is no port.
+        InvalidUse: no address given, or an invalid port.
     """
     given: object = bootstrap
     if isinstance(given, str):

@@ -1,15 +1,15 @@
 """One connection to one broker: requests out, answers in, in step.
 
-Owns the socket, the correlation ids, the timeouts and the choice of versions. It refuses to
-know topics, leaders and retries: a failed connection fails everything that waits on it, once,
-and is never reused; `client.cluster` opens another.
+Owns the socket, the correlation ids, the timeouts and the choice of versions. It knows no topics,
+leaders or retries. A failed connection fails every request that waits on it, once, and is never
+reused; `client.cluster` opens another.
 
 Invariant: Kafka answers the requests of a connection in their order, so the oldest waiting
 request owns the next frame. An answer with another correlation id, or a request without an
 answer in time, therefore ends the connection: from there on the two sides may disagree.
 
-Versions: ApiVersions is asked first. A broker that does not know our version of *that* answers
-in the layout of version 0 with error 35 and the range it does know (KIP-511).
+Versions: ApiVersions is the first request. A broker that does not know our version of *that*
+answers in the layout of version 0 with error 35 and the range it knows (KIP-511).
 
 Source: Kafka ``NetworkClient``, ``RequestContext``. Read next: `client.cluster`.
 """
@@ -42,7 +42,7 @@ from protocol.headers import RequestHeader, decode_response_header, encode_reque
 logger = logging.getLogger("tidelog.client.connection")
 
 MAX_FRAME_BYTES = 512 * 1024 * 1024
-"""The largest answer that is accepted; fetches ask for far less."""
+"""The largest answer that is accepted; fetches request far less."""
 
 SOFTWARE_NAME = "tidelog-client"
 SOFTWARE_VERSION = "0.1.0"
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         """A connection whose `versions` are known.
 
         Raises:
-            BrokerUnreachable: nobody listens there, the name is unknown, or no answer came.
+            BrokerUnreachable: no broker listens there, the name is unknown, or no answer came.
         """
         connection = cls(host, port, options)
         try:
@@ -211,23 +211,23 @@ class Connection(asyncio.Protocol):
             raise self._failure
 
     async def drained(self) -> None:
-        """Return once the socket takes more; what waits to be written is bounded by this."""
+        """Return once the socket takes more; this bounds the bytes that wait to be written."""
         await self._writable.wait()
 
     def close(self) -> None:
-        """End the connection; everything that waits fails. May be called twice."""
+        """End the connection; all waiting requests fail. May be called twice."""
         self._fail("the connection was closed by this client")
 
     async def closed(self) -> None:
-        """Return once the socket is gone."""
+        """Return once the socket is closed."""
         if self._transport is not None:
             await self._lost.wait()
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; small requests leave at once."""
-        # Not checked with isinstance: the transports of uvloop are no subclasses.
+        # Not checked with isinstance: the transports of uvloop are not subclasses.
         self._transport = cast(asyncio.Transport, transport)
         raw = transport.get_extra_info("socket")
         if raw is not None:
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
             self._fail(f"the answer cannot be read: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what waits; the reason is the socket's or that the broker hung up."""
+        """Fail every waiting request; the reason is the socket's error or the broker's close."""
         self._fail(f"the connection broke: {exc}" if exc else "the broker closed the connection")
         self._writable.set()
         self._lost.set()
@@ -344,7 +344,7 @@ class Connection(asyncio.Protocol):
 
 
 def _version_of_answer(waiting: _Waiting, view: memoryview, position: int) -> int:
-    """The version the body is written in: the one asked for, but for the refusal of KIP-511."""
+    """The version of the answer's body: that of the request, except for the refusal of KIP-511."""
     if waiting.key != ApiKey.API_VERSIONS:
         return waiting.version
     error_code = int.from_bytes(view[position : position + 2], "big", signed=True)

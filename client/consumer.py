@@ -1,7 +1,7 @@
 """The consumer: records out, from an offset or a time, alone or as a member of a group.
 
-Owns the user's side of consuming: what is read, from where, what is committed. Fetching is
-`client.fetching`, membership is `client.group`, the requests about offsets `client.offsets`.
+Owns the user's side of consuming: partitions, positions and commits. Fetching is `client.fetching`,
+membership is `client.group`, the requests about offsets `client.offsets`.
 
     async with Consumer("flights", start="-15m") as consumer:
         async for record in consumer: ...
@@ -47,8 +47,8 @@ class Consumer:
     all partitions of its topics, or exactly what `assign` names. Opened by ``async with`` (or
     `start`), closed by it (or `close`). Belongs to one event loop and one reading task.
 
-    Auto-commit stores, at intervals and when partitions go, what was handed out before the
-    latest poll: after a crash some records may come again, none is skipped.
+    Auto-commit stores, at intervals and when partitions go, the positions of records handed out
+    before the latest poll. After a crash some records may come again; none is skipped.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Consumer:
         """Set up without connecting.
 
         Args:
-            topics: what to read; none if `assign` will tell.
+            topics: the topics to read; none if `assign` will name partitions.
             bootstrap: ``host:port`` of one or more brokers.
             group_id: the group to be a member of; None reads alone, without commits.
             group_instance_id: a lasting name, so that a restart causes no rebalance.
@@ -89,21 +89,21 @@ class Consumer:
                 ``none`` (an error), or a time as `seek_to_time` takes it.
             isolation: ``read_committed`` hides aborted and unfinished transactions.
             auto_commit: commit every `auto_commit_interval_ms`, if there is a group.
-            wait_for_topics: let topics of a group come to exist later; else `start` fails.
+            wait_for_topics: accept topics of a group that do not exist yet; else `start` fails.
             assignors: how the group may share, in order of preference.
-            session_timeout_ms: silence after which the group goes on without this member.
-            heartbeat_interval_ms: how often the group hears of this member.
+            session_timeout_ms: silence after which the group continues without this member.
+            heartbeat_interval_ms: how often this member sends a heartbeat.
             max_poll_interval_ms: without a poll for so long this member leaves the group.
             fetch_max_wait_ms: how long the broker may wait for `fetch_min_bytes`.
-            fetch_min_bytes: what is worth an answer.
+            fetch_min_bytes: the least that the broker answers without waiting.
             fetch_max_bytes: the most in one answer.
             partition_max_bytes: the most from one partition in one answer.
-            prefetch_bytes: what may wait here to be handed out.
+            prefetch_bytes: how many fetched bytes may wait here to be handed out.
             check_crcs: verify every batch's check sum.
             request_timeout_ms: how long one request may take.
             timeout_ms: how long a call retries in all.
-            on_assigned: hears this member's whole share after each rebalance.
-            on_revoked: hears what is taken away, before it is; time to finish and commit.
+            on_assigned: gets this member's whole share after each rebalance.
+            on_revoked: gets the partitions before they are revoked; time to finish and commit.
             client_id: how the broker's logs and metrics name this client.
 
         Raises:
@@ -160,7 +160,7 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Close. Without an error, what was handed out counts as dealt with for auto-commit."""
+        """Close. Without an error, all records handed out count as processed for auto-commit."""
         if error is None:
             self._mark_consumed()
         await self.close()
@@ -220,7 +220,7 @@ class Consumer:
         fetcher.start()
 
     async def close(self) -> None:
-        """Commit what auto-commit may, leave the group, end every connection."""
+        """Commit what auto-commit may, leave the group, close every connection."""
         fetcher = self._fetcher
         if fetcher is None:
             return
@@ -242,7 +242,7 @@ class Consumer:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Records by partition, as soon as there are any; empty if none come in time.
 
-        Calling it again says that these were dealt with, as far as auto-commit goes.
+        The next call marks these as processed, for auto-commit.
 
         Raises:
             InvalidUse: a negative `timeout_ms`, or `max_records` below 1.
@@ -268,7 +268,7 @@ class Consumer:
                 return found
 
     def _polled(self) -> Fetcher:
-        """Note the sign of life; raise what the background found; open the next auto-commit."""
+        """Note the poll; raise errors of background tasks; open the next auto-commit."""
         fetcher = self._running()
         if self._member is not None:
             self._member.polled()
@@ -281,24 +281,24 @@ class Consumer:
             reader.consumed = reader.position
         self._handed_out.clear()
 
-    # What is read, and from where.
+    # Partitions and positions.
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; not together with a group's topics.
 
         Raises:
-            InvalidUse: this consumer shares topics with a group, or something is no partition.
+            InvalidUse: this consumer shares topics with a group, or a value is not a partition.
         """
         if self._member is not None:
             raise InvalidUse("a group assigns the partitions: give no topics to assign yourself")
         self._running().set_partitions([partition_of(partition) for partition in partitions])
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """What is read now."""
+        """The partitions that are read now."""
         return frozenset(self._running().readers)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these (none given: all) until `resume`."""
+        """Hand out no records of these (none given: all) until `resume`."""
         self._set_paused(partitions, is_paused=True)
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -325,7 +325,7 @@ class Consumer:
         """Hand out from `offset` next.
 
         Raises:
-            InvalidUse: the partition is not read, or `offset` is no offset.
+            InvalidUse: the partition is not read, or `offset` is not an offset.
         """
         check_offset("offset", offset)
         self._reader(partition).seek(offset)
@@ -341,7 +341,7 @@ class Consumer:
         order, so older ones may follow the first.
 
         Raises:
-            InvalidTime: `when` is no time, or in the wrong unit.
+            InvalidTime: `when` is not a time, or in the wrong unit.
             BrokerRefused: the lookup failed.
         """
         readers = self._readers(partitions)
@@ -359,7 +359,7 @@ class Consumer:
         await self._seek_to_end_of(partitions, EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last record (none given: in all partitions)."""
+        """Go to the end, after the last record (none given: in all partitions)."""
         await self._seek_to_end_of(partitions, LATEST)
 
     async def _seek_to_end_of(self, partitions: tuple[TopicPartition, ...], end: int) -> None:
@@ -404,7 +404,7 @@ class Consumer:
         """All partitions of a topic.
 
         Raises:
-            BrokerRefused: there is no such topic.
+            BrokerRefused: the topic does not exist.
         """
         return [TopicPartition(topic, n) for n in (await self._cluster.topic(topic)).partitions]
 
@@ -416,8 +416,8 @@ class Consumer:
         """Store positions for the group: those given, or after everything handed out so far.
 
         Raises:
-            InvalidUse: there is no group, or something is no partition or no offset.
-            BrokerRefused: the group has gone on without this member.
+            InvalidUse: there is no group, or a key is not a partition, or a value not an offset.
+            BrokerRefused: the group has continued without this member.
         """
         group = self._own_group()
         if offsets is None:
@@ -447,12 +447,12 @@ class Consumer:
         return group
 
     def _group(self) -> Membership | None:
-        """In whose name offsets are committed and asked for now."""
+        """The membership under which offsets are now committed and fetched."""
         if self._member is not None:
             return self._member.membership
         return None if self._group_id is None else Membership(group_id=self._group_id)
 
-    # What the group and the fetcher ask of us.
+    # Called by the group and the fetcher.
 
     def _join(self, fetcher: Fetcher) -> None:
         rebalance = Rebalance(

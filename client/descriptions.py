@@ -1,4 +1,4 @@
-"""What the admin client tells: frozen descriptions of topics' settings, groups and sizes."""
+"""The admin client's answers: frozen descriptions of topics' settings, groups and sizes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from client.types import TopicPartition
 
 
 class ResourceType(IntEnum):
-    """What settings belong to, by its number on the wire."""
+    """The kind of resource that has settings, by its number on the wire."""
 
     TOPIC = 2
     BROKER = 4
@@ -26,13 +26,13 @@ class ConfigSource(Enum):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether the value is the default, set nowhere."""
         return self is ConfigSource.DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting as the broker tells it; a secret's value is None."""
+    """One setting as the broker reports it; a secret's value is None."""
 
     name: str
     value: str | None
@@ -54,7 +54,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group as it is listed; state and type are empty where the broker is too old to say."""
+    """A group as it is listed; state and type are empty if the broker does not report them."""
 
     group_id: str
     protocol_type: str

@@ -1,8 +1,8 @@
-"""What can go wrong for a user of the client, in few classes.
+"""The errors that a user of the client may see, in few classes.
 
-Every message says which broker, what was asked and how to help it. `BrokerRefused` carries
-Kafka's error code for programs; all other classes mean that no broker judged the request.
-This module knows the codes and their cures, and nothing about sockets or retries.
+Every message names the broker, the request and the cure. `BrokerRefused` carries Kafka's error code
+for programs; all other classes mean that no broker judged the request. This module knows the codes
+and their cures, and nothing about sockets or retries.
 """
 
 from protocol.error_codes import ErrorCode
@@ -21,15 +21,15 @@ class ClientError(Exception):
 
 
 class InvalidUse(ClientError, ValueError):
-    """The caller asked for something that cannot be meant; nothing was sent."""
+    """The arguments make no valid request; nothing was sent."""
 
 
 class InvalidType(InvalidUse, TypeError):
-    """A value of the wrong type; the message names it, the type and what is wanted."""
+    """A value of the wrong type; the message names it, its type and the expected one."""
 
 
 class InvalidTime(InvalidUse):
-    """A text, number or datetime that is no usable time."""
+    """A text, number or datetime that is not a usable time."""
 
 
 class NotThere(InvalidUse):
@@ -49,7 +49,7 @@ class ClientBroken(ClientError):
 
 
 class ListenerFailed(ClientError):
-    """`on_assigned` or `on_revoked` raised; what it raised is the ``__cause__``."""
+    """`on_assigned` or `on_revoked` raised; its exception is the ``__cause__``."""
 
 
 class BrokerUnreachable(ClientError):
@@ -57,7 +57,7 @@ class BrokerUnreachable(ClientError):
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not offer the request, or no version of it that this client speaks."""
+    """The broker does not serve the request, or no version of it that this client knows."""
 
 
 class BadRecords(ClientError):
@@ -78,7 +78,7 @@ class BrokerRefused(ClientError):
         broker: str | None = None,
         detail: str | None = None,
     ) -> None:
-        """Build the sentence: what was asked, the code, the broker's words, the cure."""
+        """Build the sentence: the request, the code, the broker's message, the cure."""
         self.code = error_code_of(code)
         self.detail = detail or None
         where = f" (broker {broker})" if broker else ""

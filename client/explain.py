@@ -1,7 +1,7 @@
-"""Why a lookup by time answered as it did: asks a broker's metrics port.
+"""The explanation of a lookup by time, from a broker's metrics port.
 
 Kafka's protocol has no such request, so this goes to the HTTP port that also serves the metrics. It
-owns the question and nothing of the answer, which is passed on as the broker gave it.
+owns the request only and passes the broker's answer on unchanged.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import format_address
 
 SETTING: Final = "metrics.listener"
-"""The broker setting that tells the port."""
+"""The broker setting that names the port."""
 
 TIMEOUT_S: Final = 30.0
 
@@ -24,16 +24,16 @@ _ANY_HOST: Final = ("", "0.0.0.0", "::")
 async def explain_lookup(
     metrics_url: str, topic: str, partition: int, timestamp_ms: int
 ) -> dict[str, Any]:
-    """What the lookup of `timestamp_ms` did: segments, index entries, bytes, the neighbours.
+    """The steps of the lookup of `timestamp_ms`: segments, index entries, bytes, the neighbours.
 
     `metrics_url` is `http://host:port` of the broker's metrics port. The keys are those of the
     broker's `LookupExplanation`; times are ms, `found`, `before` and `after` are None or have
     `timestamp`, `offset` and `leader_epoch`.
 
     Raises:
-        BrokerUnreachable: nothing answered there.
-        InvalidUse: the broker refused the question; the sentence says why.
-        UnsupportedByBroker: what answered explains nothing.
+        BrokerUnreachable: no answer from there.
+        InvalidUse: the broker refused the request; the message gives the reason.
+        UnsupportedByBroker: the server that answered explains no lookups.
     """
     url = urlsplit(metrics_url if "//" in metrics_url else f"//{metrics_url}")
     if url.hostname is None or url.port is None:

@@ -1,12 +1,12 @@
-"""Reading: what was fetched and not yet handed out, and the task that keeps it filled.
+"""Reading: the fetched records not handed out yet, and the task that fetches more.
 
-`PartitionReader` holds one partition's bytes as they came and decodes them batch by batch when
-records are asked for, so that what is fetched ahead costs its bytes and no objects. `Fetcher`
-asks each leader for all of its partitions at once, one request at a time per broker, as long as
-less than `prefetch_bytes` wait to be handed out.
+`PartitionReader` holds one partition's bytes as they came and decodes them batch by batch when a
+caller polls, so that prefetched records cost their bytes and no objects. `Fetcher` sends each
+leader one request at a time for all of its partitions, as long as less than `prefetch_bytes` wait
+to be handed out.
 
 Invariant: records are handed out in offset order, each once, from `position` on; a seek bumps
-`epoch`, so that an answer to an older question is dropped.
+`epoch`, so that an answer to an older request is dropped.
 
 Source: Kafka ``Fetcher``, ``CompletedFetch``; KIP-98 for aborted transactions.
 """
@@ -68,7 +68,7 @@ class FetchOptions:
     check_crcs: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant, by the names that users give; raises InvalidUse."""
+        """Refuse invalid values, by the names that users give; raises InvalidUse."""
         check_flags(check_crcs=self.check_crcs)
         check_numbers(0, fetch_max_wait_ms=self.max_wait_ms, fetch_min_bytes=self.min_bytes)
         check_numbers(
@@ -89,12 +89,12 @@ class _Chunk:
 
 
 class PartitionReader:
-    """One partition that is read. Belongs to its consumer.
+    """One partition that is read. Owned by its consumer.
 
     `position` is the next offset to hand out, None until it is known (`is_out_of_range`: because
-    the log has not got the one that was asked for). `consumed` is what may be committed
-    automatically: everything before it was handed out before the latest poll. `committed` is
-    what was committed last.
+    the log lacks the requested offset). `consumed` is the offset that may be committed
+    automatically: all records before it were handed out before the latest poll. `committed` is the
+    last committed offset.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class PartitionReader:
         self._aborted_producers: set[int] = set()
 
     def seek(self, offset: int | None) -> None:
-        """Hand out from `offset` next; None lets the reset policy decide anew."""
+        """Hand out from `offset` next; with None the reset policy decides again."""
         self.epoch += 1
         self.is_out_of_range = False
         self.position = self.consumed = offset
@@ -137,14 +137,14 @@ class PartitionReader:
 
     @property
     def has_data(self) -> bool:
-        """Whether `take` may find something without fetching."""
+        """Whether `take` may find records without fetching."""
         return self._next < len(self._records) or bool(self._chunks)
 
     def add(self, data: Any) -> None:
-        """Keep what a fetch brought; `data` is a `PartitionData` with its records.
+        """Keep the records of a fetch; `data` is a `PartitionData`.
 
         Raises:
-            BadRecords: the bytes are no entries.
+            BadRecords: the bytes are not entries.
         """
         self.high_watermark = data.high_watermark
         self.last_stable_offset = data.last_stable_offset
@@ -171,8 +171,8 @@ class PartitionReader:
         """Up to `limit` records from `position` on; fewer if no more are here.
 
         Raises:
-            BadRecords: a batch fails its check sum or does not parse; reading can go on after
-                a `seek` behind it.
+            BadRecords: a batch fails its checksum or does not parse; reading can continue after a
+                `seek` past it.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < limit and self._fill():
@@ -199,11 +199,11 @@ class PartitionReader:
         if self._next < len(self._records):
             self.position = self._records[self._next].offset
         else:
-            # Behind the whole batch: compaction may have removed its last offsets.
+            # After the whole batch: compaction may have removed its last offsets.
             self.position = self._batch_end
 
     def _fill(self) -> bool:
-        """Decode until a record is at hand; False if everything here is used up."""
+        """Decode until a record is available; False if all fetched bytes are used up."""
         while self._next >= len(self._records):
             if not self._chunks:
                 return False
@@ -282,7 +282,7 @@ def _control_type(view: memoryview) -> int:
 
 
 def fetch_request(readers: Iterable[PartitionReader], options: FetchOptions) -> FetchRequest:
-    """What asks one broker for all that `readers` want next."""
+    """The request to one broker for the next records of all `readers`."""
     topics: dict[str, list[FetchPartition]] = {}
     for reader in readers:
         topics.setdefault(reader.partition.topic, []).append(
@@ -304,7 +304,7 @@ def fetch_request(readers: Iterable[PartitionReader], options: FetchOptions) -> 
 class Fetcher:
     """Keeps the readers of one consumer filled. Started by `start`, ended by `close`.
 
-    `failures` holds what cannot be cured by trying again, for the next poll to raise.
+    `failures` holds the errors that no retry cures, for the next poll to raise.
     """
 
     def __init__(
@@ -344,7 +344,7 @@ class Fetcher:
         self._changed.set()
 
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; readers of partitions that stay keep what they have."""
+        """Read exactly these; readers of partitions that stay keep their records."""
         wanted = set(partitions)
         kept = {tp: reader for tp, reader in self.readers.items() if tp in wanted}
         for partition in sorted(wanted - kept.keys()):
@@ -362,10 +362,10 @@ class Fetcher:
         return None
 
     async def wait(self, deadline: float | None) -> bool:
-        """Wait until something arrives (True) or loop time reaches `deadline` (False).
+        """Wait until records arrive (True) or loop time reaches `deadline` (False).
 
         Raises:
-            ClientError: what cannot be cured by trying again.
+            ClientError: an error that no retry cures.
         """
         self.arrived.clear()
         self.wake()
@@ -378,10 +378,10 @@ class Fetcher:
         return True
 
     def raise_failure(self) -> None:
-        """Raise what cannot be cured by trying again, if there is something.
+        """Raise the next error that no retry cures, if there is one.
 
         Raises:
-            ClientError: the oldest failure that was not raised yet, or a defect, for good.
+            ClientError: the oldest failure that was not raised yet, or a defect, on every call.
         """
         if self._defect is not None:
             raise self._defect
@@ -389,12 +389,12 @@ class Fetcher:
             raise self.failures.popleft()
 
     def break_off(self, defect: ClientBroken) -> None:
-        """A task has died of a defect: this poll and every later one raise it."""
+        """A task has failed with a defect: this poll and every later one raise it."""
         self._defect = self._defect or defect
         self.arrived.set()
 
     def buffered_bytes(self) -> int:
-        """What waits to be handed out, without what is paused."""
+        """The bytes that wait to be handed out, without paused partitions."""
         return sum(r.buffered_bytes for r in self.readers.values() if not r.is_paused)
 
     async def _run(self) -> None:
@@ -501,7 +501,7 @@ class Fetcher:
 
     def report(self, error: ClientError) -> None:
         """Have the next poll raise `error`."""
-        # One is enough until somebody polls: a fault that stays would pile up.
+        # One is enough until the next poll: a lasting fault would pile up.
         if not self.failures:
             self.failures.append(error)
         self.arrived.set()

@@ -1,15 +1,16 @@
 """Being a member of a consumer group: joining, sharing partitions, staying alive, leaving.
 
 Owns the member id, the generation and the one task that talks to the group's coordinator. It
-tells its consumer what to let go and what to take, through two callbacks, and knows nothing of
+reports revoked and assigned partitions to its consumer through two callbacks, and knows nothing of
 positions or records.
 
-One round: let go (all of it, or with a cooperative assignor nothing yet) · JoinGroup, which the
-coordinator answers when everybody is there · the leader shares · SyncGroup brings the share ·
-take it. Heartbeats then tell when the next round is due. A cooperative member that has to let
-go of something does so after SyncGroup and joins once more, so that it can be given away.
+One round: revoke (everything, or with a cooperative assignor nothing yet) · JoinGroup, which the
+coordinator answers when all members have joined · the leader assigns · SyncGroup returns the
+assignment · take it. The answers to heartbeats then report the next round. A cooperative member
+that has to give up partitions does so after SyncGroup. It then joins again, so that other members
+can get them.
 
-Invariant: nothing is taken under a generation other than the current one.
+Invariant: a member takes partitions only under the current generation.
 
 Source: KIP-62, KIP-345 (static members), KIP-394 (member id first), KIP-429 (cooperative).
 """
@@ -76,7 +77,7 @@ class GroupOptions:
     max_poll_interval_ms: int = 300_000
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant; raises InvalidUse."""
+        """Refuse invalid values; raises InvalidUse."""
         check_numbers(
             1,
             session_timeout_ms=self.session_timeout_ms,
@@ -95,7 +96,7 @@ class GroupOptions:
 class GroupMember:
     """One consumer's membership. Started by `start`, ended by `close`, which leaves.
 
-    `failures` gets what cannot be cured by another round.
+    `failures` gets the errors that no further round cures.
     """
 
     def __init__(
@@ -110,8 +111,9 @@ class GroupMember:
     ) -> None:
         """No member yet.
 
-        `on_revoked` returns once the partitions are let go and their positions committed;
-        `on_assigned` hears the whole share; `on_defect` hears that a defect ended the membership.
+        `on_revoked` returns once the partitions are released and their positions committed.
+        `on_assigned` gets the whole share; `on_defect` is called when a defect ended the
+        membership.
         """
         self._cluster = cluster
         self._options = options
@@ -148,13 +150,13 @@ class GroupMember:
         self._task = start_watched(self._run(), "consumer.group", self._on_defect)
 
     def polled(self) -> None:
-        """The consumer is alive and asked for records."""
+        """The consumer is alive and was polled."""
         self._polled_at = self._loop.time()
         if self._must_join:
             self._wake.set()
 
     async def close(self) -> None:
-        """Let go of everything and leave; a static member stays a member until it times out."""
+        """Release all partitions and leave; a static member stays a member until it times out."""
         if self._task is None:
             return
         self._task.cancel()
@@ -201,7 +203,7 @@ class GroupMember:
             return
 
     async def _step_aside(self) -> None:
-        """Nobody polls: leave once, and come back with the next poll."""
+        """The consumer is not polled: leave once, and join again with the next poll."""
         if self._generation == NO_GENERATION:
             return
         logger.warning(
@@ -222,7 +224,7 @@ class GroupMember:
         if error.code in _NEXT_ROUND:
             self._must_join = True
             if error.code != ErrorCode.REBALANCE_IN_PROGRESS:
-                # Others may own these partitions already: nothing may be committed for them.
+                # Others may own these partitions already: this member must not commit for them.
                 self._generation = NO_GENERATION
                 await self._let_go(self._owned)
             if error.code == ErrorCode.UNKNOWN_MEMBER_ID:
@@ -306,7 +308,7 @@ class GroupMember:
         return response
 
     async def _share(self, joined: Any, assignor: Assignor) -> list[SyncGroupRequestAssignment]:
-        """The leader's work: everybody's share, from what everybody wants."""
+        """The leader's work: every member's share, from all subscriptions."""
         members = {
             member.member_id: decode_subscription(member.metadata, member.group_instance_id)
             for member in joined.members
@@ -355,7 +357,7 @@ class GroupMember:
         lost = self._owned - share
         await self._let_go(lost)
         self._owned = share
-        # What was let go can be given to others only in another round.
+        # Released partitions can be given to others only in another round.
         self._must_join = bool(lost) and self._is_cooperative()
         logger.info(
             "group %s: generation %d, %d partitions",
@@ -401,7 +403,7 @@ class GroupMember:
         try:
             await self._call(request)
         except ClientError as error:
-            # The session timeout says the same, only later.
+            # The session timeout has the same effect, only later.
             logger.info("group %s: leaving failed: %s", self._options.group_id, error)
 
     async def _call(

@@ -1,4 +1,4 @@
-"""Questions about consumer groups, and what an operator may do to them from outside.
+"""Queries about consumer groups, and an operator's changes to them from outside.
 
 The coordinator of a group answers for it; the list of groups is the union of all brokers'
 lists. Used through `client.admin`.
@@ -72,7 +72,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupInfo:
 
 
 async def delete_group(cluster: Cluster, group_id: str) -> None:
-    """Forget a group without members, with its committed offsets.
+    """Delete a group without members, with its committed offsets.
 
     Raises:
         BrokerRefused: it has members, or does not exist.

@@ -16,12 +16,12 @@ from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 class ProducerIdentity:
-    """The id and epoch of one producer. Without `acquire` it is nobody, and may still send."""
+    """The id and epoch of one producer. Without `acquire` it has no id, and may still send."""
 
     def __init__(
         self, cluster: Cluster, *, transactional_id: str | None, transaction_timeout_ms: int
     ) -> None:
-        """Nobody yet; a `transactional_id` outlives the process and fences its predecessors."""
+        """No id yet; a `transactional_id` outlives the process and fences its predecessors."""
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.is_stale = False
@@ -35,7 +35,7 @@ class ProducerIdentity:
         return self.producer_id != NO_PRODUCER_ID
 
     async def acquire(self) -> None:
-        """Get an id and epoch that nobody used before; ends what a predecessor left open.
+        """Get an unused id and epoch; ends a transaction that a predecessor left open.
 
         Raises:
             UnsupportedByBroker: the broker has no idempotence (before 0.11).

@@ -1,8 +1,7 @@
-"""Offsets asked of brokers: by time, at the ends, and the positions that groups have committed.
+"""Offsets from brokers: by time, at the ends, and the positions that groups have committed.
 
-Requests and their answers only, for consumer and admin alike; who needs them and when is
-theirs. Everything retries within the cluster's timeout and forgets leaders or coordinators
-that proved wrong.
+Requests and their answers only; consumer and admin decide when to send them. Every call retries
+within the cluster's timeout and drops cached leaders or coordinators that proved wrong.
 
 Source: KIP-79 (ListOffsets by time), KIP-734 (the largest timestamp), KIP-709 (batched
 OffsetFetch).
@@ -35,7 +34,7 @@ from protocol.records.layout import NO_OFFSET
 EARLIEST = -2
 LATEST = -1
 MAX_TIMESTAMP = -3
-"""What may stand for a timestamp in `list_offsets`: the ends, and the newest record by time."""
+"""Special timestamps of `list_offsets`: the ends, and the newest record by time."""
 
 NO_GENERATION = -1
 
@@ -57,7 +56,7 @@ class Isolation(IntEnum):
         """The level that users call ``read_uncommitted`` or ``read_committed``.
 
         Raises:
-            InvalidUse: there is no such level.
+            InvalidUse: the level does not exist.
         """
         check_choice("isolation", name, [level.name.lower() for level in cls])
         return cls[name.upper()]
@@ -65,7 +64,7 @@ class Isolation(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """In whose name a group's offsets are committed; the default is nobody's, from outside."""
+    """The member that commits a group's offsets; by default none, a commit from outside."""
 
     group_id: str
     generation: int = NO_GENERATION
@@ -144,7 +143,7 @@ async def fetch_committed(
     *,
     require_stable: bool = False,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The committed positions of a group; None asks for all. Partitions without one are left out.
+    """The committed positions of a group; None means all. Partitions without one are left out.
 
     Raises:
         BrokerRefused: the group's coordinator is not found, or refuses.

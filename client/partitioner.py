@@ -1,4 +1,4 @@
-"""Which partition a record goes to.
+"""The choice of a record's partition.
 
 Records with a key follow the key: murmur2 of its bytes, as the Java client computes it, so
 that producers in different languages agree and a key's records stay in order. Records without

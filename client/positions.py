@@ -1,7 +1,7 @@
-"""Where a consumer stands: where each partition begins to be read, and what is committed of it.
+"""A consumer's positions: where it starts in each partition, and its committed offsets.
 
-Decides between a group's committed offset and the start policy, and commits automatically what
-was dealt with. The requests are `client.offsets`; who is a member is `client.group`.
+Decides between a group's committed offset and the start policy, and automatically commits the
+offsets of processed records. The requests are `client.offsets`; who is a member is `client.group`.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _COMMIT_LATER = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
     }
 )
-"""Why the group refuses a commit while it is sharing anew: the next round begins from before."""
+"""The errors of a commit during a rebalance: the next round starts at the older offset."""
 
 
 class Positions:
@@ -50,8 +50,8 @@ class Positions:
     ) -> None:
         """`start_at` is a timestamp or end of `client.offsets`, None for an error instead.
 
-        `group` tells in whose name offsets are kept, if there is a group; `on_failure` hears of
-        commits that failed for good.
+        `group` returns the membership for commits, if there is a group; `on_failure` gets the error
+        of a commit that no retry cures.
         """
         self._cluster = cluster
         self._isolation = isolation
@@ -97,7 +97,7 @@ class Positions:
                 reader.seek(found[reader.partition])
 
     def commit_every(self, interval_s: float, fetcher: Fetcher) -> None:
-        """Begin to commit what the readers of `fetcher` have dealt with, at intervals."""
+        """Start to commit the processed offsets of `fetcher`'s readers, at intervals."""
 
         async def commit() -> None:
             while True:
@@ -113,7 +113,7 @@ class Positions:
             await asyncio.gather(self._committer, return_exceptions=True)
 
     async def commit_consumed(self, readers: Iterable[PartitionReader]) -> None:
-        """Commit what was dealt with since the last time."""
+        """Commit the offsets processed since the last commit."""
         group = self._group()
         due = [reader for reader in readers if reader.consumed != reader.committed]
         if group is None or not due:
@@ -147,7 +147,7 @@ async def find_offsets(
 def consumed_positions(
     readers: Iterable[PartitionReader],
 ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-    """What may be committed, by partition."""
+    """The offsets that may be committed, by partition."""
     return {
         reader.partition: OffsetAndMetadata(reader.consumed, "", reader.leader_epoch)
         for reader in readers
@@ -165,7 +165,7 @@ def to_timestamp(when: int | str | datetime) -> int:
 
 
 def start_timestamp(start: str | int | datetime) -> int | None:
-    """What stands for a start policy in a lookup: an end, a time, or None for an error.
+    """The lookup's timestamp for a start policy: an end, a time, or None for an error.
 
     Raises:
         InvalidTime: neither a policy nor a time.

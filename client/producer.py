@@ -55,11 +55,11 @@ RECORD_BYTES_MAX = 2**30
 
 
 class Producer:
-    """Sends records in batches, in order per partition, once each unless told otherwise.
+    """Sends records in batches, in order per partition, by default once each.
 
     Opened by ``async with`` (or `start`) and closed by it (or `close`), which flushes first.
-    Belongs to one event loop; any number of tasks may send. A crash of this process loses what
-    was not acknowledged, which is what awaiting a `Delivery` or `flush` is for.
+    Belongs to one event loop; any number of tasks may send. A crash of this process loses records
+    that were not acknowledged; await a `Delivery` or `flush` to be sure.
     """
 
     def __init__(
@@ -84,22 +84,22 @@ class Producer:
 
         Args:
             bootstrap: ``host:port`` of one or more brokers.
-            acks: ``all`` waits until the record is safe on disk, 1 until it is taken, 0 for
-                nothing.
+            acks: ``all`` waits until the record is safe on disk, 1 until it is appended, 0 does not
+                wait.
             compression: none, gzip, snappy, lz4 or zstd, for whole batches.
             linger_ms: how long a batch that is not full waits for more; less than
                 `delivery_timeout_ms`.
             batch_bytes: when a batch is full, before compression.
-            buffer_bytes: what may be unsettled in all; `send` waits above it.
+            buffer_bytes: how many unsettled bytes there may be in all; `send` waits above it.
             idempotent: let the broker drop repeated batches; None: yes, if acks is ``all``.
             transactional_id: needed for `transaction`; one live producer per id.
             transaction_timeout_ms: after this the broker aborts a silent transaction.
             request_timeout_ms: how long one request may take.
-            delivery_timeout_ms: how long a record is tried in all, and the most that `send` waits
-                for a topic's metadata or for room.
+            delivery_timeout_ms: how long a record is retried in all, and the longest that `send`
+                waits for a topic's metadata or for room.
             check_timestamps: refuse timestamps that look like seconds, micros or nanos.
             client_id: how the broker's logs and metrics name this client.
-            clock_ms: where the timestamp of a record without one comes from.
+            clock_ms: the clock for records without a timestamp.
 
         Raises:
             InvalidUse: values that do not exist, are out of range or do not fit together; the
@@ -166,7 +166,7 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Flush and close; after an error nothing is waited for."""
+        """Flush and close; after an error, close without waiting."""
         await self.close(flush=error is None)
 
     async def start(self) -> None:
@@ -191,7 +191,7 @@ class Producer:
         self._sender.start()
 
     async def close(self, *, flush: bool = True) -> None:
-        """End the producer; with `flush`, after everything was delivered or given up.
+        """End the producer; with `flush`, after every record was delivered or given up.
 
         Raises:
             ClientError: as `flush`.
@@ -221,12 +221,12 @@ class Producer:
         timestamp_ms: int | datetime | None = None,
         headers: Iterable[Header] = (),
     ) -> Delivery:
-        """Queue one record; the returned `Delivery` tells its fate when awaited.
+        """Queue one record; await the returned `Delivery` for its outcome.
 
-        Without a `partition` the key decides, and without a key whatever fills batches best.
+        Without a `partition` the key decides; without a key, the partition that fills batches best.
         `timestamp_ms` is milliseconds since the epoch or an aware `datetime`; without it the record
-        carries the present, with -1 no time at all, as records of the oldest format are read. Waits
-        only for metadata of a new topic and for room in the buffer.
+        carries the present; -1 means no time, as in records of the oldest format. Waits only for
+        metadata of a new topic and for room in the buffer.
 
         Raises:
             InvalidType: an argument of the wrong type.
@@ -297,10 +297,10 @@ class Producer:
         return await delivery
 
     async def flush(self) -> None:
-        """Send everything now and wait until each record is stored or given up.
+        """Send all records now and wait until each is stored or given up.
 
         Raises:
-            ClientError: the first failure since the last flush that nobody awaited.
+            ClientError: the first failure since the last flush that no caller awaited.
             ClientBroken: a defect has ended the sending of records.
         """
         sender = self._running()
@@ -315,10 +315,10 @@ class Producer:
         self.raise_failure()
 
     def raise_failure(self) -> None:
-        """Raise what `flush` would, without waiting; long inputs stop early by it.
+        """Raise what `flush` would, without waiting; lets long inputs stop early.
 
         Raises:
-            ClientError: the first failure since the last one raised that nobody awaited.
+            ClientError: the first failure since the last one raised that no caller awaited.
         """
         failure, self._unseen_failure = self._unseen_failure, None
         if failure is not None:
@@ -358,7 +358,8 @@ class Producer:
         """Commit a group's positions as part of the open transaction.
 
         Raises:
-            InvalidUse: no transaction is open, or something is no partition or no offset.
+            InvalidUse: no transaction is open, or a key is not a partition or a value not an
+                offset.
             BrokerRefused: the group or the transaction is in the way.
         """
         check_text("group_id", group_id)
@@ -382,7 +383,7 @@ class Producer:
         return self._transactions
 
     def _timestamp(self, given: int | str | datetime | None) -> int:
-        """Milliseconds of what `send` was given."""
+        """The `timestamp_ms` argument of `send` in milliseconds."""
         if type(given) is int and given in PLAIN_MS:
             return given
         if given is None:

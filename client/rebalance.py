@@ -1,8 +1,8 @@
-"""What a group's sharing means for one consumer: what is let go and taken, and who hears of it.
+"""A rebalance as one consumer sees it: partitions revoked and assigned, and its listeners.
 
 The bridge between `client.group`, which knows when, and `client.fetching` and `client.positions`,
-which know what is read and how far. A user's listener that fails is reported and keeps no partition
-from the member it goes to.
+which know the partitions and their offsets. A user's listener that fails is reported; the
+partitions still go to their new member.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from client.positions import Positions
 from client.types import TopicPartition
 
 Listener = Callable[[frozenset[TopicPartition]], Awaitable[None] | None]
-"""What a user may want to hear of assignments, as a function or a coroutine function."""
+"""A user's listener for assignments, a function or a coroutine function."""
 
 
 class Rebalance:
@@ -29,7 +29,7 @@ class Rebalance:
         on_revoked: Listener | None,
         is_auto_commit: bool,
     ) -> None:
-        """`is_auto_commit`: what was dealt with is committed before partitions go."""
+        """`is_auto_commit`: processed offsets are committed before partitions are revoked."""
         self._fetcher = fetcher
         self._positions = positions
         self._on_assigned = on_assigned
@@ -40,7 +40,7 @@ class Rebalance:
         """Commit and stop reading these.
 
         Raises:
-            ListenerFailed: `on_revoked` raised; the partitions are gone all the same.
+            ListenerFailed: `on_revoked` raised; the partitions are revoked all the same.
         """
         fetcher = self._fetcher
         readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]

@@ -1,10 +1,10 @@
-"""The first record at or after a time, where a record is something that a consumer is handed.
+"""The first record at or after a time, counting only records that a consumer gets.
 
 ListOffsets counts the markers that end transactions, as in Kafka, and stamps them with the broker's
 clock. In a topic of transactions whose records have times of their own, the answer for a moment of
-2013 is the first marker. So the answer is looked at: it is a bound, nothing before it is as young,
-and where no such record is at it, reading goes on from there to the first one. What is read is
-batches by their heads; only one that is young enough is decoded.
+2013 is the first marker. So the answer is only a bound: no record before it is as young. Where
+there is no such record at it, reading continues from there to the first one. It reads the heads of
+batches and decodes only a batch that is young enough.
 
 Read next: `client.offsets` (the plain lookup), `client.fetching`.
 """
@@ -39,7 +39,7 @@ async def first_records(
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """The first record at or after each time (ms), None where there is none.
 
-    What stands for a time in `list_offsets` (negative numbers) is answered as there.
+    Special timestamps of `list_offsets` (negative numbers) are answered as there.
 
     Raises:
         BadRecords: a batch that has to be read is damaged.
@@ -74,7 +74,7 @@ async def _first_from(
                 return OffsetAndTimestamp(record.offset, record.timestamp_ms, epoch)
         if reader.fetch_offset >= _visible_end(reader, isolation):
             return None
-        # Below the end there is something, unless compaction has left nothing there.
+        # Below the end there are records, unless compaction has removed them.
         empty = empty + 1 if reader.fetch_offset == before else 0
         if empty == _EMPTY_MAX:
             return None
@@ -82,7 +82,7 @@ async def _first_from(
 
 
 def _visible_end(reader: PartitionReader, isolation: Isolation) -> int:
-    """Where the last answer says that the reader's records end."""
+    """The end of the reader's records in the last answer."""
     is_committed = isolation is Isolation.READ_COMMITTED
     return reader.last_stable_offset if is_committed else reader.high_watermark
 

@@ -55,7 +55,7 @@ async def retrying(
 ) -> _T:
     """The result of the first attempt that succeeds within `timeout_ms`.
 
-    `on_failure` hears each error before the pause, to forget what proved stale. The codes in
+    `on_failure` gets each error before the pause, to drop stale cache entries. The codes in
     `except_for` end it at once although Kafka calls them retriable.
 
     Raises:

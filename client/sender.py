@@ -1,12 +1,12 @@
 """From waiting batches to answered requests: the producer's background tasks.
 
-Decides when a batch goes (full, lingered long enough, or flushed), to whom (the partition's
-leader), how often (until the delivery timeout), and what an answer means for it. The order of
-batches and their numbers are kept by `client.batches`, the identity by `client.identity`.
+Decides when a batch is sent (full, lingered long enough, or flushed), where (to the partition's
+leader) and how often (until the delivery timeout), and handles its answer. `client.batches` keeps
+the order of batches and their numbers, `client.identity` the identity.
 
-A task of its own gives up what was not settled in time, so that no silent broker, lost leader or
-slow connection can keep a record longer than `delivery_timeout_ms`. A defect in a task fails every
-record and every later `queue`.
+A separate task fails batches that were not settled in time, so that no silent broker, lost leader
+or slow connection can keep a record longer than `delivery_timeout_ms`. A defect in a task fails
+every record and every later `queue`.
 
 What an answer means:
 
@@ -73,7 +73,7 @@ class SenderOptions:
 
 
 class Sender:
-    """Started by `start`, ended by `close`, which waits for nothing: flush first."""
+    """Started by `start`, ended by `close`, which does not wait: flush first."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Sender:
         identity: ProducerIdentity | None,
         on_settled: Callable[[Batch], None],
     ) -> None:
-        """`on_settled` hears every batch once its outcome is known, before waiters run."""
+        """`on_settled` gets every batch once its outcome is known, before waiters run."""
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.flushing = 0
         self._cluster = cluster
@@ -105,7 +105,7 @@ class Sender:
         ]
 
     async def close(self) -> None:
-        """Stop; what is unsettled then fails as cancelled by this client."""
+        """Stop; batches still unsettled then fail as cancelled by this client."""
         tasks = [*self._requests, *self._tasks]
         for task in tasks:
             task.cancel()
@@ -115,7 +115,7 @@ class Sender:
         )
 
     def _break(self, defect: ClientBroken) -> None:
-        """A task has died of a defect: nothing is sent any more, and everybody hears why."""
+        """A task has failed with a defect: sending ends, and every caller gets the reason."""
         self._defect = self._defect or defect
         for task in (*self._requests, *self._tasks):
             task.cancel()
@@ -130,7 +130,7 @@ class Sender:
                 self._fail(batch, error)
 
     def check_works(self) -> None:
-        """Raise what has ended the sender, if something has.
+        """Raise the defect that ended the sender, if there is one.
 
         Raises:
             ClientBroken: a defect of the client.
@@ -152,7 +152,7 @@ class Sender:
         return queue
 
     def wake(self) -> None:
-        """Look at the queues now: something is full, or to be flushed."""
+        """Check the queues now: a batch is full, or must be flushed."""
         self._wake.set()
 
     def unsettled(self) -> list[Batch]:
@@ -160,7 +160,7 @@ class Sender:
         return [b for q in self.queues.values() for b in (*q.in_flight, *q.waiting)]
 
     def drop_waiting(self, error: ClientError) -> None:
-        """Fail everything that is not under way, as aborting a transaction does."""
+        """Fail every batch that is not in flight, as aborting a transaction does."""
         for queue in self.queues.values():
             while queue.waiting:
                 batch = queue.waiting.popleft()
@@ -196,7 +196,7 @@ class Sender:
             else:
                 delays.append(self._options.retry_backoff_ms / 1000)
         for node_id, queues in due.items():
-            # Asked again: while a leader was looked for, batches may have been given up.
+            # Checked again: while the leader was looked up, batches may have been given up.
             batches = [queue.take() for queue in queues if self._delay_of(queue, now) == 0]
             if not batches:
                 continue
@@ -236,20 +236,20 @@ class Sender:
             return None
 
     async def _give_up_in_time(self) -> None:
-        """Give up each batch when its time is up, whatever the other tasks are waiting for."""
+        """Give up each batch when its time is up, even while the other tasks wait."""
         limit_s = self._options.delivery_timeout_ms / 1000
         while True:
             now = self._loop.time()
             for queue in self.queues.values():
                 self._expire(queue, now - limit_s)
-            # What is queued from now on has later deadlines than everything here.
+            # Batches queued from now on have later deadlines than all of these.
             oldest = min((batch.created_at for batch in self.unsettled()), default=now)
             await asyncio.sleep(max(0.0, oldest + limit_s - now))
 
     def _expire(self, queue: PartitionQueue, created_until: float) -> None:
         """Fail the batches of a queue that were created at or before a loop time."""
         for batch in [b for b in queue.in_flight if b.created_at <= created_until]:
-            # Its request may have arrived, and its answer means nothing any more.
+            # Its request may have arrived, and its answer is ignored from here on.
             queue.settle(batch)
             batch.is_in_doubt = True
             self._give_up(queue, batch)
@@ -273,7 +273,7 @@ class Sender:
         self.wake()
 
     async def _renew_identity(self) -> None:
-        """Get a new id once nothing carries the old one; a transaction does so at its end."""
+        """Get a new id once no batch in flight has the old one; in a transaction, at its end."""
         assert self._identity is not None
         carries_old = any(
             queue.in_flight or any(batch.is_in_doubt for batch in queue.waiting)
@@ -345,7 +345,7 @@ class Sender:
                 self._take_answer(batch, answer, connection.address)
 
     def _encode(self, batch: Batch) -> None:
-        """Number and encode a batch; what is sent again is the same bytes."""
+        """Number and encode a batch; a repeated batch is sent as the same bytes."""
         if batch.encoded is not None:
             return
         producer_id = producer_epoch = -1
@@ -391,7 +391,7 @@ class Sender:
         error = BrokerRefused(
             what, answer.error_code, broker=address, detail=_why_refused(batch, answer)
         )
-        # The broker judged it: whatever happened to earlier attempts, it is not stored.
+        # The broker judged it: independent of earlier attempts, it is not stored.
         batch.is_in_doubt = False
         record_errors: dict[int, ClientError] = {
             bad.batch_index: BrokerRefused(
@@ -447,7 +447,7 @@ class Sender:
 
 
 def _why_refused(batch: Batch, answer: Any) -> str | None:
-    """The broker's words, with what it leaves out: how many records, their times, their sizes."""
+    """The broker's message, with the number of records, their times and sizes added."""
     said: str | None = answer.error_message
     count = len(batch.records)
     if answer.record_errors:

@@ -31,10 +31,10 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
-    """What another member wants and holds.
+    """Another member's subscription and its current partitions.
 
     Raises:
-        ClientError: the bytes end early; a member of the group speaks another protocol.
+        ClientError: the bytes end early; a member of the group uses another protocol.
     """
     try:
         found = consumer_protocol.decode_subscription(data)
@@ -53,12 +53,12 @@ def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscrip
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What the leader gives a member, in the version that every client reads."""
+    """The leader's assignment for a member, in the version that every client reads."""
     return consumer_protocol.encode_assignment(_by_topic(partitions), _ASSIGNMENT_VERSION)
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """What this member got; nothing at all reads as no partitions.
+    """This member's assignment; empty bytes mean no partitions.
 
     Raises:
         ClientError: the bytes end early.

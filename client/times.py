@@ -3,7 +3,7 @@
 Owns the one grammar of times that the command line and the client accept. It knows nothing of
 brokers and reads no clock of its own: the present is an argument, so every answer is repeatable.
 
-What is understood:
+The accepted forms:
 
 ==========================  ====================================================================
 text                        meaning
@@ -18,10 +18,10 @@ text                        meaning
 now, today, yesterday       also tomorrow, and with a distance: ``today+9h``
 ==========================  ====================================================================
 
-A bare number whose size says that it is not in milliseconds (seconds, microseconds,
-nanoseconds) is refused with the unit named and the right value given: guessing would be
-convenient today and silently wrong for data of 1971. A local time that a clock change skips
-or repeats is refused as well, for the same reason.
+A bare number whose size shows that it is not in milliseconds (seconds, microseconds, nanoseconds)
+is refused. The message names the unit and gives the right value: guessing would be convenient today
+and silently wrong for data of 1971. A local time that a clock change skips or repeats is refused as
+well, for the same reason.
 """
 
 import re
@@ -38,10 +38,9 @@ NO_TIME = -1
 MS_PER_SECOND = 1000
 MS_PER_DAY = 86_400_000
 
-# Between these bounds a number is taken for milliseconds as it stands. The lower one is
-# 1973-03-03, the upper one a day after the calendar's end, 9999-12-31, so that every time which
-# can be written may also be given as a number; the neighbouring ranges are the present in other
-# units.
+# Between these bounds a number counts as milliseconds. The lower one is 1973-03-03, the upper one a
+# day after the calendar's end, 9999-12-31, so that every time which can be written may also be
+# given as a number; the neighbouring ranges are the present in other units.
 _SECONDS_MIN = 10**8
 _MILLISECONDS_MIN = 10**11
 _MICROSECONDS_MIN = 253_402_387_200_000
@@ -64,7 +63,7 @@ _NAMED_ZONE = re.compile(
 )
 
 _TEXT_MAX = 200
-"""Longer texts are no times; Python refuses to read numbers of some thousand digits."""
+"""Longer texts are not times; Python refuses to parse numbers of several thousand digits."""
 
 _CALENDAR_EDGE = timedelta(days=2)
 """So near to the calendar's ends the system's conversion fails; no clock changes there."""
@@ -82,11 +81,11 @@ def parse_time(
     """The instant that `text` names, in milliseconds since the epoch.
 
     `zone` is where times without a zone are; None means this machine's local zone. Times before
-    1970 are refused unless `before_1970` says that the caller can do with negative numbers: a
-    broker cannot be asked for them, although records may have them.
+    1970 are refused unless `before_1970` says that the caller accepts negative numbers: no request
+    can look them up, although records may have them.
 
     Raises:
-        InvalidTime: the text is no time, its unit is wrong, or a clock change makes it
+        InvalidTime: the text is not a time, its unit is wrong, or a clock change makes it
             ambiguous; the message says which and what to write instead.
     """
     word = text.strip()
@@ -121,7 +120,7 @@ def to_ms(when: int | str | datetime, *, now_ms: int) -> int:
 
     Raises:
         InvalidType: `when` is of another type.
-        InvalidTime: it is no usable time: the wrong unit, before 1970, or without a zone.
+        InvalidTime: it is not a usable time: the wrong unit, before 1970, or without a zone.
     """
     if isinstance(when, str):
         return parse_time(when, now_ms=now_ms)
@@ -145,7 +144,7 @@ def datetime_to_ms(moment: datetime) -> int:
     """Whole milliseconds of an aware `datetime`; parts of one are cut off.
 
     Raises:
-        InvalidTime: it has no zone, or lies before 1970.
+        InvalidTime: it has no zone, or is before 1970.
     """
     if moment.utcoffset() is None:
         raise InvalidTime(
@@ -207,9 +206,9 @@ def format_duration(duration_ms: int) -> str:
 
 
 def find_unit_mistake(number: int) -> str | None:
-    """A sentence that names the unit `number` seems to be in, if that is not milliseconds.
+    """A sentence that names the apparent unit of `number`, if that is not milliseconds.
 
-    Numbers below 100,000,000 pass: they are a clock near zero, as tests use, not a mistake.
+    Numbers below 100,000,000 pass: they come from a clock near zero, as in tests.
     """
     guess = _unit_of(number)
     if guess is None:
@@ -349,7 +348,7 @@ def _localised(naive: datetime, zone: tzinfo | None) -> datetime:
     try:
         return naive.astimezone()
     except (OverflowError, ValueError):
-        # The first and the last days of the calendar have the offset of the days beside them.
+        # The first and the last days of the calendar have the offset of the neighbouring days.
         is_late = naive.year > _EPOCH.year
         beside = naive - _CALENDAR_EDGE if is_late else naive + _CALENDAR_EDGE
         return naive.replace(tzinfo=beside.astimezone().tzinfo)

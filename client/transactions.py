@@ -27,7 +27,7 @@ from protocol.error_codes import ErrorCode
 
 
 class TransactionState(Enum):
-    """Where the producer stands between two commits."""
+    """The producer's state between two commits."""
 
     READY = auto()
     OPEN = auto()
@@ -55,7 +55,7 @@ class Transactions:
         return self._state is not TransactionState.READY
 
     def begin(self) -> None:
-        """Open a transaction; the broker hears of it with the first record.
+        """Open a transaction; the first record makes it known to the broker.
 
         Raises:
             InvalidUse: one is open already.
@@ -140,11 +140,11 @@ class Transactions:
         )
 
     async def commit(self) -> None:
-        """Deliver everything and make it visible.
+        """Deliver all records and make them visible.
 
         Raises:
-            ClientError: something could not be delivered, or the broker refuses; the
-                transaction is aborted then.
+            ClientError: a record could not be delivered, or the broker refuses; the transaction is
+                aborted then.
         """
         await self._deliver()
         if self._failure is not None:
@@ -154,7 +154,7 @@ class Transactions:
         await self._end(committed=True)
 
     async def abort(self) -> None:
-        """Drop what was not sent, and have the broker hide what was."""
+        """Drop unsent records, and have the broker abort the sent ones."""
         self._state = TransactionState.FAILED
         self._sender.drop_waiting(InvalidUse("the transaction was aborted before it was sent"))
         await self._deliver()
@@ -170,7 +170,7 @@ class Transactions:
             self._sender.flushing -= 1
 
     async def _end(self, *, committed: bool) -> None:
-        """Tell the broker, unless it never heard of the transaction; then be ready again."""
+        """Report the outcome to the broker, if it knows the transaction; then be ready again."""
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=self._identity.producer_id,

@@ -1,7 +1,7 @@
-"""The values that users of the client hold: partitions, records, and what became of them.
+"""The values that users of the client hold: partitions, records and their metadata.
 
-Plain data, no behaviour and no connection: these may be kept, compared and sent elsewhere.
-Times are milliseconds since the epoch in fields that end in ``_ms``.
+Plain data, without behaviour or connection: these may be kept, compared and sent elsewhere. Times
+are milliseconds since the epoch in fields that end in ``_ms``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ class TopicPartition(NamedTuple):
 class ConsumerRecord(NamedTuple):
     """One record as it was read.
 
-    `timestamp_ms` is what `timestamp_type` says: the producer's time or the broker's; it is
-    ``NO_TIMESTAMP`` (-1) for records of format 0. `leader_epoch` is -1 where the record's
-    format carries none.
+    `timestamp_ms` is the producer's time or the broker's, by `timestamp_type`; it is
+    ``NO_TIMESTAMP`` (-1) for records of format 0. `leader_epoch` is -1 where the record's format
+    carries none.
     """
 
     topic: str
@@ -56,10 +56,10 @@ class ConsumerRecord(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a produced record ended up.
+    """The stored position of a produced record.
 
-    `offset` is -1 with acks=0, where nobody says. `timestamp_ms` is the time that was stored:
-    the broker's own under LogAppendTime.
+    `offset` is -1 with acks=0, where the broker sends no answer. `timestamp_ms` is the time that
+    was stored: the broker's own under LogAppendTime.
     """
 
     topic: str

@@ -1,8 +1,7 @@
-"""Configuration: text and mappings in, frozen values out. Reads no file, environment or clock
-itself.
+"""Configuration: text and mappings in, frozen values out.
 
-`load` builds a `BrokerConfig`, `topic_config` a `TopicConfig`; the settings themselves are the two
-tables `config.broker_keys` and `config.topic_keys`.
+Reads no file, environment or clock itself. `load` builds a `BrokerConfig`, `topic_config` a
+`TopicConfig`; the settings themselves are the tables `config.broker_keys` and `config.topic_keys`.
 """
 
 from config.errors import ConfigErrors, Problem

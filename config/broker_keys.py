@@ -1,10 +1,10 @@
-"""Every setting of the broker: one row each, and those of Kafka's that mean nothing here.
+"""Every setting of the broker, one row each, and Kafka's settings without meaning here.
 
 Names, defaults and ranges are Apache Kafka's (4.3 unless a doc line says otherwise), so that a
-user's server.properties works unchanged; a setting of our own says so. The defaults of topic
+user's server.properties works unchanged; our own settings are marked as such. The defaults of topic
 settings are broker settings too; their rows are derived from `config.topic_keys`. `NOT_APPLICABLE`
-lists Kafka settings without meaning for one node without a JVM: they are accepted and reported, not
-refused.
+lists Kafka settings without meaning for one node without a JVM: the broker accepts and reports
+them.
 """
 
 from types import MappingProxyType
@@ -30,7 +30,7 @@ _TIMESTAMP_ALIASES: dict[str, tuple[str, ...]] = {
         ("message.timestamp.after.max.ms", ()),
     )
 }
-"""KIP-32 proposed these for the broker without `log.`, as they are for a topic."""
+"""KIP-32 proposed these broker settings without `log.`, as for a topic."""
 
 
 def _synonym_keys() -> list[Key]:
@@ -455,7 +455,7 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "port": "use listeners",
     }
 )
-"""Kafka settings that a server.properties may hold and that mean nothing here, with the reason."""
+"""Kafka settings of a server.properties that mean nothing here, with the reason."""
 
 NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
     {
@@ -477,7 +477,7 @@ NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
         "confluent.": "not a setting of Apache Kafka",
     }
 )
-"""Families of such settings, by the start of their names."""
+"""Families of such settings, by the prefix of their names."""
 
 REFUSED: MappingProxyType[str, tuple[str, str]] = MappingProxyType(
     {
@@ -487,7 +487,7 @@ REFUSED: MappingProxyType[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Settings that promise a protection which would silently be missing: (why refused, the cure)."""
+"""Settings whose protection would silently be missing: (why refused, the cure)."""
 
 
 def reason_not_applicable(name: str) -> str | None:

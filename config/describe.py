@@ -1,5 +1,4 @@
-"""Settings as `DescribeConfigs` shows them: value, where it came from, and every level it could
-come from.
+"""Settings as `DescribeConfigs` shows them: value, source and synonyms.
 
 Source numbers are Kafka's (`DescribeConfigsResponse.ConfigSource`). A level that is unset does not
 appear among the synonyms, except the default, which always closes the list.
@@ -25,17 +24,18 @@ _WITHOUT_DEFAULT = frozenset(
         "log.roll.ms",
     }
 )
-"""Broker settings that are unset by default, so that the one with the next unit counts: in Kafka
-they have no default that could be told as a synonym of the topic's setting."""
+"""Broker settings that are unset by default, so that the one with the next unit counts.
+
+In Kafka they have no default that could be a synonym of the topic's setting.
+"""
 
 
 _SET_WHEN_FORMATTED = "min.insync.replicas"
-"""Kafka 4.1 and later write this one down for the whole cluster when they format a directory, so
-clients are told that it is set."""
+"""Set cluster-wide by Kafka 4.1 and later when they format a directory, so reported as set."""
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value came from, as numbered on the wire."""
+    """The source of a value, as numbered on the wire."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def told_synonyms(self) -> tuple[Synonym, ...]:
-        """The levels as clients are told them: without a default that Kafka does not have."""
+        """The levels that clients see: without a default that Kafka does not have."""
         inherits = bool(self.key.synonyms) and self.synonyms[-1].name not in _WITHOUT_DEFAULT
         if self.key.name in TOPIC_KEYS and not inherits:
             return self.synonyms[:-1]
@@ -77,7 +77,7 @@ class Entry:
 
     @property
     def source(self) -> ConfigSource:
-        """Where the value in force came from."""
+        """The source of the value in force."""
         return self.synonyms[0].source
 
 

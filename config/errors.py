@@ -1,11 +1,11 @@
-"""What is wrong with a configuration: all of it at once, each problem in one sentence."""
+"""The problems of a configuration: all at once, each in one sentence."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong: the setting, what was given and where, what is allowed, the cure."""
+    """One problem: the setting, the given value and its origin, the allowed values, the cure."""
 
     key: str
     value: str

@@ -1,10 +1,10 @@
-"""The values of `message.format.version`: releases of Kafka, as its own table names them.
+"""The values of `message.format.version`: releases of Kafka, as in its own table.
 
-The setting chose the format in which a topic's records are stored, until Kafka 3.0 made that magic
-2 for all. Up to 3.9 it is accepted, has no effect, and is refused for what is no release; since 4.0
-it is unknown. Definitions of topics from that time still have it.
+The setting chose the format of a topic's stored records, until Kafka 3.0 made that magic 2 for all.
+Up to 3.9 Kafka accepts it without effect, and refuses a value that is not a release; since 4.0 it
+is unknown. Topic definitions from that time still have it.
 
-Source: KIP-724; Kafka `MetadataVersion.fromVersionString`; what 2.8.2 and 3.9.1 accept and refuse.
+Source: KIP-724; Kafka `MetadataVersion.fromVersionString`; the behaviour of 2.8.2 and 3.9.1.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _CHANGES: Final = {
     "3.3": 4,
     "3.7": 5,
 }
-"""Each release, and how many changes of formats it had: 2 for those named -IV0 and -IV1."""
+"""Each release, and its number of format changes: 2 means -IV0 and -IV1."""
 
 _NAMES: Final = frozenset(_CHANGES) | {
     f"{release}-IV{number}" for release, count in _CHANGES.items() for number in range(count)
@@ -27,7 +27,7 @@ _NAMES: Final = frozenset(_CHANGES) | {
 
 
 def complain_about_format_version(value: object) -> str | None:
-    """What is wrong with a `message.format.version`, or None; parts of patches do not count."""
+    """The problem of a `message.format.version`, or None; patch numbers do not count."""
     text = str(value)
     parts = text.split(".")
     name = ".".join(parts[: 3 if text.startswith("0.") else 2])

@@ -1,7 +1,7 @@
 """Resolution of a group's settings: the group's own within the broker's bounds, else the broker's.
 
-The bounds are applied when a value is set. A value that was set under other bounds is kept and
-brought within the present ones where it is used.
+The bounds are applied when a value is set. A value that was set under other bounds is kept, and
+each use limits it to the current ones.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from config.values import InvalidValue, Key
 
 
 def check_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> list[Problem]:
-    """Everything wrong with a group's own settings; empty when they are good."""
+    """All problems of a group's own settings; empty when there is none."""
     problems = [
         problem
         for name, text in overrides.items()
@@ -45,7 +45,7 @@ def group_value(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -
 
 
 def broker_value(key: Key, broker: BrokerConfig) -> int:
-    """What a group without a value of its own has, in ms."""
+    """The value in ms for a group without its own."""
     return _broker_number(broker, f"group.{key.name}")
 
 

@@ -1,7 +1,7 @@
 """Every setting of a group: one row each.
 
 Names and defaults are Apache Kafka's (4.3). A group's value lies between bounds that the broker
-sets (`group.consumer.min...`, `group.consumer.max...`); without one it is the broker's. Resolution
+sets (`group.consumer.min...`, `group.consumer.max...`); without one the broker's counts. Resolution
 is in `config.group`.
 """
 

@@ -1,7 +1,7 @@
 """Addresses as Kafka writes them: `NAME://HOST:PORT`, in lists, with a map of names to protocols.
 
-An empty or `0.0.0.0` host in `listeners` means all interfaces; what clients are told is then the
-host name, which is the broker's to find out (`broker.server`). IPv6 hosts stand in brackets.
+An empty or `0.0.0.0` host in `listeners` means all interfaces; the address for clients is then the
+host name, which the broker looks up (`broker.node`). IPv6 hosts are in brackets.
 """
 
 import re
@@ -36,8 +36,8 @@ def parse_listeners(value: Value, protocols: Mapping[str, str]) -> tuple[Listene
     """The listeners of a list, in its order.
 
     Raises:
-        InvalidValue: an entry that is no listener, a name or a fixed port used twice, or a protocol
-            that is not served.
+        InvalidValue: an entry that is not a listener, a name or a fixed port used twice, or an
+            unsupported protocol.
     """
     listeners: list[Listener] = []
     for item in value if isinstance(value, tuple) else ():

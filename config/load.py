@@ -1,8 +1,8 @@
 """From text and mappings to a `BrokerConfig`; pure: the caller reads files and the environment.
 
-Order, later wins: defaults < file < environment < command line < settings changed at run time.
-Every problem of every source is collected and raised together. A file is a Kafka server.properties
-or TOML, told apart by its name. In the environment `TIDELOG_LOG_RETENTION_MS` stands for
+Order, later wins: defaults < file < environment < command line < settings changed at run time. All
+problems of all sources are raised together. A file is a Kafka server.properties or TOML,
+distinguished by its name. In the environment `TIDELOG_LOG_RETENTION_MS` stands for
 `log.retention.ms`.
 """
 
@@ -47,7 +47,7 @@ def load(
         command_line: settings given as KEY=VALUE, already split.
 
     Raises:
-        ConfigErrors: everything wrong in any source, at once.
+        ConfigErrors: all problems of all sources, at once.
     """
     problems: list[Problem] = []
     notices: list[str] = []
@@ -68,8 +68,9 @@ def load(
 
 
 def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
-    """`config` with the settings changed at run time replaced by `dynamic`, which win over all
-    others.  Those of Kafka's that do not apply here are kept and have no effect.
+    """`config` with the settings changed at run time replaced by `dynamic`.
+
+    They win over all others. Kafka settings that do not apply here are kept without effect.
 
     Raises:
         ConfigErrors: an unknown key, one that cannot change at run time, or a bad value.
@@ -78,7 +79,7 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
     for name, text in dynamic.items():
         key = BROKER_KEYS.get(name)
         if key is None and reason_not_applicable(name) is not None:
-            continue  # as in a file: without effect, and no mistake
+            continue  # as in a file: without effect, and not an error
         if key is None or not key.dynamic:
             reason = (
                 "no such broker setting" if key is None else "cannot change while the broker runs"
@@ -93,7 +94,7 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
 
 def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[str, Setting]]:
     if name.endswith(".toml"):
-        import tomllib  # as with `javaproperties` below: a start without a file is quicker
+        import tomllib  # as with `javaproperties` below: a start without a file is faster
 
         try:
             pairs = list(_flatten("", tomllib.loads(text)))
@@ -276,7 +277,7 @@ def _check_together(values: Mapping[str, Value], problems: list[Problem]) -> Non
 
 
 def _replication_notices(settings: Mapping[str, Setting]) -> list[str]:
-    """What to tell an operator whose file asks for replicas."""
+    """The notices for an operator whose file requests replicas."""
     return [
         f"{name} = {setting.text} ({setting.origin}) does not apply: one node holds one replica"
         for name, setting in settings.items()

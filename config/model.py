@@ -12,26 +12,27 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What somebody wrote for one key, and where ("server.properties line 7", "--set",
-    "environment").
+    """The text given for one key, and its origin.
+
+    The origin is for instance "server.properties line 7", "--set" or "environment".
     """
 
     text: str
     origin: str
     written_as: str = ""
-    """The alias that was written instead of the key's own name; empty for the name itself."""
+    """The alias used instead of the key's own name; empty for the name itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One address to listen on or to advertise. Port 0 means: pick a free one."""
+    """One address to listen on or to advertise. Port 0 picks a free one."""
 
     name: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """The form in which a listener for clients is configured."""
+        """The listener as written in the configuration."""
         return f"{self.name}://{self.address}"
 
     @property
@@ -43,7 +44,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """Every setting of one topic that changes something: its own, else the broker's, else default.
+    """Every effective setting of one topic: its own, else the broker's, else the default.
 
     The two timestamp bounds are final: `message.timestamp.difference.max.ms` has already been
     applied. Durations are milliseconds; -1 in a retention field means no limit.
@@ -91,11 +92,11 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Every setting of the broker that changes something, and what was set explicitly.
+    """Every effective setting of the broker, and the explicit ones.
 
-    `settings` keeps the text and origin of each explicit broker setting under its canonical name;
-    `dynamic` those set through the protocol at run time, which win. Topic defaults are resolved
-    from both by `config.topic`. `notices` are sentences for the operator about settings that do not
+    `settings` keeps the text and origin of each explicit broker setting under its canonical name.
+    `dynamic` keeps those set through the protocol at run time, which win. `config.topic` resolves
+    topic defaults from both. `notices` are sentences for the operator about settings that do not
     apply.
     """
 
@@ -156,11 +157,11 @@ class BrokerConfig:
     notices: tuple[str, ...] = ()
 
     def is_set(self, name: str) -> bool:
-        """Whether the broker setting `name` was given by anybody, statically or at run time."""
+        """Whether the broker setting `name` has an explicit value, static or set at run time."""
         return name in self.settings or name in self.dynamic
 
     def with_metrics_port(self, port: int) -> "BrokerConfig":
-        """The same with the metrics port that was taken, where another or none was named."""
+        """The same configuration with the metrics port in use, if that is another one."""
         listener = self.metrics_listener
         assert listener is not None
         if listener.port == port:
@@ -171,8 +172,9 @@ class BrokerConfig:
         return replace(self, metrics_listener=taken, settings=settings)
 
     def text_of(self, name: str) -> str | None:
-        """The text given for the broker setting `name`, the run-time one first; None when nobody
-        set it.
+        """The text of the broker setting `name`, or None when it is unset.
+
+        The text set at run time comes first.
         """
         if name in self.dynamic:
             return self.dynamic[name]

@@ -1,7 +1,7 @@
-"""What of a configuration that was read again can be taken over by a running broker.
+"""The settings that a running broker can apply from a configuration that was read again.
 
-The same settings may change as through the protocol (``dynamic`` in `config.broker_keys`); the
-others are named, because they wait for a restart.
+The same settings may change as through the protocol (``dynamic`` in `config.broker_keys`). The plan
+names the others, which wait for a restart.
 """
 
 from dataclasses import dataclass, replace
@@ -13,10 +13,10 @@ from config.model import BrokerConfig, Setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadPlan:
-    """`config` is what shall be in force, without what was set at run time.
+    """The next configuration, without the settings made at run time, and the names that differ.
 
-    Its fields are as before: `config.load.with_dynamic` makes them from its settings. `changed` and
-    `needs_restart` are names of settings.
+    The fields of `config` have their old values: `config.load.with_dynamic` derives new ones from
+    its settings. `changed` and `needs_restart` are names of settings.
     """
 
     config: BrokerConfig
@@ -25,7 +25,7 @@ class ReloadPlan:
 
 
 def plan_reload(running: BrokerConfig, given: BrokerConfig, fresh: BrokerConfig) -> ReloadPlan:
-    """What changes from `running` to `fresh`; `given` is what the broker was started with."""
+    """The changes from `running` to `fresh`; `given` is the configuration at the start."""
     settings = dict(running.settings)
     changed, needs_restart = [], []
     for name, key in BROKER_KEYS.items():

@@ -1,6 +1,4 @@
-"""Short forms for the rows of the two tables of settings; what a row means is in
-`config.values.Key`.
-"""
+"""Short forms for the rows of the two tables of settings; see `config.values.Key`."""
 
 from collections.abc import Callable
 
@@ -61,7 +59,7 @@ def topic_word(
     doc: str,
     synonym: str | None = None,
 ) -> Key:
-    """A topic setting that is one of a few words."""
+    """A topic setting with one of a few words as its value."""
     return Key(
         name=name,
         type=ValueType.STRING,

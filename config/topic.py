@@ -1,9 +1,9 @@
 """Resolution of a topic's settings: the topic's own, else the broker's, else the default.
 
 The timestamp bounds follow Kafka 3.6 to 3.9 (KIP-937): where `message.timestamp.before.max.ms` or
-`message.timestamp.after.max.ms` is not set, `message.timestamp.difference.max.ms` stands in when it
-is set, on the topic before on the broker. KIP-32's first name, `max.message.time.difference.ms`, is
-an alias.
+`message.timestamp.after.max.ms` is not set, `message.timestamp.difference.max.ms` takes its place
+if set. The topic's value comes before the broker's. KIP-32's first name,
+`max.message.time.difference.ms`, is an alias.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ _DIFFERENCE = "message.timestamp.difference.max.ms"
 
 
 def canonical_topic_key(name: str) -> str:
-    """The present name of the topic setting `name`, which may be an older one."""
+    """The current name of the topic setting `name`, which may be an older one."""
     return TOPIC_ALIASES.get(name, name)
 
 
 def check_topic_overrides(overrides: Mapping[str, str], origin: str = "") -> list[Problem]:
-    """Everything wrong with a topic's own settings; empty when they are good."""
+    """All problems of a topic's own settings; empty when there is none."""
     problems = []
     parsed: dict[str, Value] = {}
     for given, text in overrides.items():
@@ -73,9 +73,7 @@ def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicCon
 
 
 def resolve(key: Key, own: Mapping[str, str], broker: BrokerConfig) -> Value:
-    """The value of one topic setting: from `own`, else the first broker synonym set, else the
-    default.
-    """
+    """The value of a topic setting: from `own`, else the first broker synonym set, else default."""
     if key.name in own:
         return key.parse(own[key.name])
     inherited = inherit(key, broker)
@@ -83,9 +81,7 @@ def resolve(key: Key, own: Mapping[str, str], broker: BrokerConfig) -> Value:
 
 
 def inherit(key: Key, broker: BrokerConfig) -> Value | None:
-    """The value that the broker's settings give to a topic setting, in the topic's unit; None if
-    none is set.
-    """
+    """The broker's value for a topic setting, in the topic's unit; None if none is set."""
     for name, factor in key.synonyms:
         text = broker.text_of(name)
         if text is None:

@@ -1,7 +1,7 @@
 """Every setting of a topic: one row each.
 
 Names, defaults and ranges are Apache Kafka's (4.3 unless a doc line says otherwise), so that
-existing topic definitions and `kafka-configs` work unchanged; a setting of our own says so.
+existing topic definitions and `kafka-configs` work unchanged; our own settings are marked as such.
 
 A topic setting takes its value from the topic, else from its first broker synonym that is set, else
 from its default (Kafka: `ServerTopicConfigSynonyms`). Resolution is in `config.topic`.

@@ -1,12 +1,12 @@
-"""How one setting is written, parsed and bounded.
+"""The definition of one setting: its syntax, type and bounds.
 
 A `Key` states everything about one setting once: its Kafka name, type, default, range, whether it
 may change at run time, and the sentence that documents it. Parsing text to a value, the range in an
 error message, `DescribeConfigs` and the generated documentation all read the same `Key`.
 
-This module knows no particular setting; the tables are in `config.keys`. Source of the types and of
-the number that each type has on the wire: Kafka's `ConfigDef.Type` and
-`DescribeConfigsResponse.ConfigType`.
+This module knows no particular setting; `config.broker_keys`, `config.topic_keys` and
+`config.group_keys` have the tables. Source of the types and of the number that each type has on the
+wire: Kafka's `ConfigDef.Type` and `DescribeConfigsResponse.ConfigType`.
 """
 
 import enum
@@ -39,16 +39,16 @@ class Key:
     """One setting.
 
     Attributes:
-        name: Kafka's property name, or ours where Kafka has none.
+        name: Kafka's property name, or our own if Kafka has none.
         type: how the text is parsed.
-        default: the value when nobody sets it.
+        default: the value when it is unset.
         low, high: inclusive bounds of a number; None leaves that side open.
         choices: the words allowed (for a list: in it); empty leaves it open.
         dynamic: may be changed through the protocol while the broker runs.
         doc: one or two sentences for `DescribeConfigs` and docs/configuration.md.
         synonyms: for a topic setting, the broker settings that supply its default, most specific
             first, each with the factor that turns its unit into this key's.
-        aliases: other names under which this very setting is accepted.
+        aliases: other accepted names of this setting.
         check: a further test that returns a complaint, or None.
     """
 
@@ -70,7 +70,7 @@ class Key:
         return self.name.replace(".", "_").replace("-", "_")
 
     def allowed(self) -> str:
-        """What may be written, in words, for error messages and documentation."""
+        """The allowed values in words, for error messages and documentation."""
         if self.choices:
             words = ", ".join(self.choices)
             return f"a list of: {words}" if self.type is ValueType.LIST else f"one of: {words}"

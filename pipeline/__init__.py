@@ -2,10 +2,10 @@
 
 Reaches the broker over Kafka's wire alone, so it works against Apache Kafka too. Executors import
 this package with `protocol` and two small modules of `client` (the grammar of times, its error);
-never the broker, its storage or its settings. Spark is imported only by `source`, `sink`,
-`session` and the jobs; everything else runs and is tested without a Java machine.
+never the broker, its storage or its settings. Only `source`, `sink`, `session` and the jobs import
+Spark; all other modules run and are tested without a Java machine.
 
-Read in this order: `options` (what a user may say), `offsets` and `splits` (from options to
-ranges of offsets), `wire` and `cluster` (asking the broker), `batches` and `arrow_loops` (from
-log bytes to Arrow), `source` (Spark's reader), `journal`, `encode` and `sink`, then `jobs`.
+Read in this order: `options` (the user's options), `offsets` and `splits` (from options to ranges
+of offsets), `wire` and `cluster` (requests to the broker), `batches` and `arrow_loops` (from log
+bytes to Arrow), `source` (Spark's reader), `journal`, `encode` and `sink`, then `jobs`.
 """

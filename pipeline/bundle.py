@@ -1,9 +1,9 @@
-"""A zip for `spark-submit --py-files`: everything an executor imports that it may not have.
+"""A zip for `spark-submit --py-files`: the packages that an executor imports and may lack.
 
 Holds this package, `protocol`, `client`, the names that users import, and the two pure-Python
-packages that `protocol` stands on. Executors need pyarrow only. Compiled loops cannot be imported
-from a zip; their plain twins in it do the same, slower. Beside it stands a script that runs the
-jobs, since spark-submit takes no module for its application.
+packages that `protocol` needs. Executors need pyarrow only. Compiled loops cannot be imported from
+a zip; their plain Python versions in it give the same results, slower. A script next to the zip
+runs the jobs, since spark-submit takes no module for its application.
 
 Read next: docs/spark.md, "On a cluster".
 """
@@ -30,7 +30,7 @@ def write_bundle(output: str) -> int:
 
 
 def write_launcher(output: str) -> str:
-    """Write the script that runs a job under spark-submit, beside the zip `output`; its path."""
+    """Write the script that runs a job under spark-submit, next to the zip `output`; its path."""
     path = Path(output).with_name(f"{Path(output).stem}-job.py")
     launch = f"{__name__.rpartition('.')[0]}.launch"
     path.write_text(
@@ -44,7 +44,7 @@ def write_launcher(output: str) -> str:
 def _files() -> Iterator[tuple[str, Path]]:
     """(name in the zip, path) of all sources."""
     here = Path(__file__).resolve().parent
-    # In a wheel everything lies below one package; in the checkout beside each other.
+    # In a wheel all packages are below one package; in the checkout they are next to each other.
     prefix = "/".join(__name__.split(".")[:-2])
     prefix = f"{prefix}/" if prefix else ""
     # The names that users import: the zip comes first on the path, before an installed package.

@@ -1,8 +1,7 @@
-"""What can go wrong in the pipeline, each with a sentence that says what, where and the cure.
+"""The errors of the pipeline; each message names the problem, the place and the cure.
 
-The sentences are all that survives the way from a Spark worker to the user, so they carry
-everything: Spark turns an exception of a worker into text. Codes for the shell are in
-`jobs.outcome`.
+Spark turns an exception of a worker into text. Only the message reaches the user, so it contains
+all facts. Codes for the shell are in `jobs.outcome`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 
 
 class PipelineError(Exception):
-    """Base of everything raised on purpose in this package."""
+    """Base of all errors that this package raises on purpose."""
 
 
 class BadOptions(PipelineError):
@@ -28,28 +27,28 @@ class BadOptions(PipelineError):
 
 
 class BrokerUnreachable(PipelineError):
-    """Nobody answered at an address, or a connection broke."""
+    """No broker answered at an address, or a connection broke."""
 
 
 class BrokerRefused(PipelineError):
-    """The broker answered with an error code that retrying does not mend.
+    """The broker answered with an error code that a retry does not cure.
 
     Attributes:
         code: the number of the error in Kafka's table.
     """
 
     def __init__(self, message: str, code: int) -> None:
-        """Keep the code beside the sentence."""
+        """Keep the code besides the message."""
         super().__init__(message)
         self.code = code
 
 
 class NoOffsetMatched(PipelineError):
-    """No record is as young as an asked time, and the strategy says that this is an error."""
+    """No record is as young as a requested time, and the strategy makes this an error."""
 
 
 class DataLoss(PipelineError):
-    """Records that should have been read are no longer there, or never were."""
+    """Records that should have been read are missing: deleted, or never written."""
 
 
 class CorruptData(PipelineError):

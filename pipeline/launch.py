@@ -1,4 +1,4 @@
-"""The jobs as words: one parser for `tidelog spark JOB`, `python -m pipeline JOB` and spark-submit.
+"""The jobs' one parser for `tidelog spark JOB`, `python -m pipeline JOB` and spark-submit.
 
 A session is made only for jobs that need one, with the master given by `--master`; under
 `spark-submit` the session that Spark makes is used. Results go to stdout (a sentence and a table,
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _with_times(arguments: Sequence[str]) -> list[str]:
-    """`arguments` with `--from -15m` as one word: argparse would take the time for an option."""
+    """`arguments` with `--from -15m` as one word: argparse would parse the time as an option."""
     joined: list[str] = []
     for word in arguments:
         if joined and joined[-1] in _TIMES and re.match(r"-\d", word):
@@ -279,7 +279,7 @@ _JOBS: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], 
 }
 
 
-# --- what they share ----------------------------------------------------------------------------
+# --- shared parts --------------------------------------------------------------------------------
 
 
 def duration_ms(name: str, text: str) -> int:
@@ -335,7 +335,7 @@ def _time(name: str, text: str | None) -> int | None:
 def _session(arguments: Arguments) -> SparkSession:
     from pipeline.spark.session import session
 
-    # Spark 4.3 says so of pandas 3 in every session that finds one; no job uses pandas.
+    # Spark 4.3 warns of pandas 3 in every session that finds it; no job uses pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     return session(arguments.master, settings=pairs("--conf", arguments.conf))
 

@@ -1,10 +1,10 @@
 """Which APIs exist, and which versions of them this broker answers.
 
-``ApiKey`` names every key of Kafka 4.3, served or not, so that logs and metrics can speak of a
-stranger by name. ``SUPPORTED`` is the only table of versions in the tree: ApiVersions answers are
-made from it and the dispatcher refuses whatever lies outside of it. The codec itself understands
-more (``protocol.registry.declared_versions``); a version is advertised when the *broker* honours
-its semantics, not when its bytes can be parsed.
+``ApiKey`` names every key of Kafka 4.3, served or not, so that logs and metrics can name an API
+that is not served. ``SUPPORTED`` is the only table of versions in the tree: ApiVersions answers are
+made from it, and the dispatcher refuses every version outside it. The codec itself understands more
+(``protocol.registry.declared_versions``). A version is advertised when the *broker* honours its
+semantics, not when its bytes can be parsed.
 
 Invariant: every advertised minimum is 0. Kafka 4 dropped the oldest versions and with them the
 clients of the 0.8 to 1.0 era; librdkafka before 2.11 even stops compressing when Produce does not
@@ -132,7 +132,7 @@ class VersionRange:
     max: int
 
     def __contains__(self, version: object) -> bool:
-        """Whether ``version`` lies inside the range."""
+        """Whether ``version`` is inside the range."""
         return isinstance(version, int) and self.min <= version <= self.max
 
     def __str__(self) -> str:

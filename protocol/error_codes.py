@@ -1,7 +1,7 @@
 """The numbers by which Kafka names an error on the wire.
 
-One enum, every code up to Kafka 4.3, spelled as Kafka spells them. It knows nothing about when a
-code applies: the broker maps its exceptions to codes, the client maps codes to advice.
+One enum, every code up to Kafka 4.3, spelled as Kafka spells them. It does not know when a code
+applies: the broker maps its exceptions to codes, the client maps codes to advice.
 
 Source: Kafka ``org.apache.kafka.common.protocol.Errors``.
 """

@@ -1,15 +1,14 @@
-"""Everything that can be wrong with bytes a peer sent.
+"""The errors for invalid bytes from a peer.
 
-The family is small on purpose: a server only has to know *which treatment* a fault deserves, and
-the treatments are few. A broken frame ends the connection, a broken request ends it too (its
-answer cannot be trusted to line up), an unknown version is answered where the protocol has an
-answer, and bad records fail one partition. Kafka's numeric codes are not mentioned here; the
-broker owns that translation.
+The family is small on purpose: a server needs one class per *treatment* of a fault, and the
+treatments are few. A broken frame ends the connection. So does a broken request, since its answer
+cannot be trusted to line up. An unknown version is answered where the protocol has an answer, and
+bad records fail one partition. The broker owns the translation to Kafka's numeric codes.
 
     ProtocolError
     ├── MalformedFrame               the size prefix itself cannot be true
     ├── MalformedRequest             a header or body does not match its declared layout
-    ├── UnsupportedVersion           a (key, version) pair nobody declared
+    ├── UnsupportedVersion           a (key, version) pair that is not declared
     └── RecordsError                 the records payload; the request around it is fine
         ├── CorruptRecords           checksum, short data, sizes that contradict each other
         ├── InvalidRecords           readable, yet against the rules of the format
@@ -53,7 +52,7 @@ class MalformedFrame(ProtocolError):
     """
 
     def __init__(self, size: int, limit: int) -> None:
-        """Say what was claimed and what would have been accepted."""
+        """Keep the claimed size and the accepted range."""
         self.size = size
         self.limit = limit
         # A size that was received fits an int32; one that was to be sent may not.
@@ -95,7 +94,7 @@ class UnsupportedVersion(ProtocolError):
     """
 
     def __init__(self, api_key: int, api_version: int) -> None:
-        """Name the pair that nobody speaks."""
+        """Name the undeclared pair."""
         super().__init__(f"API key {api_key} has no version {api_version}")
         self.api_key = api_key
         self.api_version = api_version
@@ -118,4 +117,4 @@ class UnsupportedCompression(RecordsError):
 
 
 class DecompressionLimitExceeded(RecordsError):
-    """Decompressed output would pass the caller's cap; nothing beyond the cap was produced."""
+    """Decompressed output would pass the caller's cap; no bytes beyond the cap were produced."""

@@ -8,14 +8,14 @@
     ======  ====  ==================================================
 
 ``FrameDecoder`` owns the bytes between two reads of a socket and knows nothing of the socket. Its
-three-way contract: ``next_frame`` gives a frame, or None when more bytes are needed, and ``feed``
-raises when the stream can never make sense again.
+three-way contract: ``next_frame`` returns a frame, or None when more bytes are needed; ``feed``
+raises when no further bytes can repair the stream.
 
-Invariants: the cost is linear in the bytes fed, whatever the sizes of reads and frames; each byte
-is copied once, into the buffer of its frame; that buffer grows with the bytes that really arrive,
-so a peer that claims a hundred megabytes and sends ten bytes costs ten bytes; and every frame has
-a buffer of its own, which the receiver may keep and write to (the broker stamps offsets into the
-record batches of a Produce frame in place).
+Invariants: the cost is linear in the bytes fed, independent of the sizes of reads and frames. Each
+byte is copied once, into the buffer of its frame. That buffer grows with the bytes that really
+arrive, so a peer that claims a hundred megabytes and sends ten bytes costs ten bytes. Every frame
+has a buffer of its own, which the receiver may keep and write to (the broker stamps offsets into
+the record batches of a Produce frame in place).
 
 Source: Kafka protocol guide, "Protocol Primitive Types" and ``socket.request.max.bytes``.
 """
@@ -31,7 +31,7 @@ from protocol.declare.primitives import Buffer
 from protocol.errors import MalformedFrame
 
 PREFIX_BYTES: Final = 4
-"""Bytes of the size in front of every frame."""
+"""Bytes of the size prefix of every frame."""
 
 _PREFIX: Final = struct.Struct(">i")
 
@@ -58,7 +58,7 @@ class FrameDecoder:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the stream stands exactly between two frames and all were taken."""
+        """Whether the stream is exactly between two frames and all frames were taken."""
         return not (self._prefix or self._ready or self._missing >= 0)
 
     def feed(self, data: Buffer) -> None:
@@ -108,10 +108,10 @@ class FrameDecoder:
 
 
 def encode_frame(parts: Sequence[Buffer]) -> list[Buffer]:
-    """``parts`` with their total size in front; the parts themselves are not copied.
+    """``parts`` with a prefix of their total size; the parts themselves are not copied.
 
     Raises:
-        MalformedFrame: the parts add up to more than an int32 can say.
+        MalformedFrame: the parts add up to more than an int32 can hold.
     """
     size = sum(map(len, parts))
     if size > 2**31 - 1:

@@ -1,4 +1,4 @@
-"""What stands between the frame's size and the message: who asks what, and which answer this is.
+"""The headers between the frame's size and the message, of requests and responses.
 
     request header    v1 (inflexible)             v2 (flexible)
     ================  ==========================  =====================================
@@ -13,11 +13,11 @@
     correlation_id    int32                       int32
     tag section       absent                      present
 
-The header is flexible when the message behind it is, with two exceptions. ``client_id`` keeps its
-two-byte length for ever, and the answer to ApiVersions always has header v0, because a client that
-does not know the broker yet could not tell which one to expect.
+The header is flexible when the message after it is, with two exceptions. ``client_id`` always keeps
+its two-byte length. The answer to ApiVersions always has header v0, because a client that does not
+know the broker yet cannot know which one to expect.
 
-An API nobody declared is read with header v1: enough to log the peer and close. Request header v0
+An undeclared API is read with header v1: enough to log the peer and close. Request header v0
 existed for the one request ControlledShutdown v0, which no client sends.
 
 Source: Kafka ``RequestHeader.json``, ``ResponseHeader.json``, ``ApiKeys.responseHeaderVersion``,
@@ -49,13 +49,13 @@ _flexible_since: dict[int, int] = {}
 
 @dataclass(slots=True, kw_only=True)
 class RequestHeader:
-    """Who asks what.
+    """The header of a request.
 
     Attributes:
         api_key: the API, not necessarily one that exists.
         api_version: the version, not necessarily one that is served.
-        correlation_id: echoed in the answer as it is; any int32.
-        client_id: what the client calls itself, for logs and quotas; not authenticated.
+        correlation_id: echoed unchanged in the answer; any int32.
+        client_id: the client's own name, for logs and quotas; not authenticated.
     """
 
     api_key: int
@@ -97,7 +97,7 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_client_id(buf: Buffer, has_tags: bool) -> tuple[str | None, int]:
-    """What of a request's header is not numbers, and the position where the body begins.
+    """The client id of a request's header, and the position where the body begins.
 
     Raises:
         MalformedRequest: the frame ends early, or the client id is not text.

@@ -1,21 +1,21 @@
-"""The one door of the codec: (key, version) and bytes on one side, messages on the other.
+"""The codec's entry point: (key, version) and bytes on one side, messages on the other.
 
 For each (class, version) the registry holds a decoder and an encoder, written by
-``protocol.declare.compiled`` from the declared layout when first needed. When one of them stumbles,
-the same input goes through the construct tree of ``protocol.declare.schema``, which is slow and
-knows exactly what is wrong.
+``protocol.declare.compiled`` from the declared layout when first needed. When one of them fails,
+the same input goes through the construct tree of ``protocol.declare.schema``. The tree is slow and
+reports exactly what is wrong.
 
-Invariants: decoding allocates a small multiple of the bytes present, and what the elements of a
-request's arrays cost beyond that is bounded by their number (`REQUEST_ELEMENTS_MAX`); a records
-payload is never copied, neither when decoded (it is a view of the frame and keeps that alive) nor
-when a response is encoded (it is a part of the list); whatever is wrong with a peer's bytes is a
-``ProtocolError``, anything else is our bug.
+Invariants: decoding allocates a small multiple of the bytes present. The further cost of a
+request's array elements is bounded by their number (`REQUEST_ELEMENTS_MAX`). A records payload is
+never copied: decoded, it is a view of the frame and keeps that alive; in an encoded response it is
+a part of the list. Every fault of a peer's bytes is a ``ProtocolError``; any other error is our
+bug.
 
-``protocol.declare.compiled`` and ``protocol.declare.schema`` are imported inside functions: they
-bring construct with them, whose import takes longer than that of everything else here, and a broker
-should be listening before it pays for that.
+``protocol.declare.compiled`` and ``protocol.declare.schema`` are imported inside functions because
+they import construct. That import takes longer than everything else here, and a broker should be
+listening before it pays for it.
 
-Which versions the *broker* honours is not known here: see ``protocol.api_keys.SUPPORTED``.
+This module does not know which versions the *broker* honours: see ``protocol.api_keys.SUPPORTED``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ EXPLAINED_BYTES_MAX: Final = 8192
 """Longer input is refused without a reason: the tree takes a thousand times the time it took."""
 
 _ANSWER_START: Final = Struct(">ii")
-"""Size of the frame behind it, correlation id."""
+"""Size of the frame after it, correlation id."""
 
 _decoders: dict[tuple[type, int], Decoder] = {}
 _encoders: dict[tuple[type, int], Encoder] = {}
@@ -74,9 +74,9 @@ def declared_versions(api_key: int) -> VersionRange:
 def decode_request(api_key: int, version: int, buf: memoryview, position: int) -> Any:
     """The request whose body begins at ``position`` and ends with ``buf``.
 
-    Records fields are views of ``buf``: they are writable when it is, and valid while it is left
-    alone. Bytes behind a complete body are ignored, as Kafka ignores them: librdkafka 2.16 leaves
-    three of them when it asks for the metadata of all topics.
+    Records fields are views of ``buf``: they are writable when it is, and valid until it is
+    changed. Bytes after a complete body are ignored, as in Kafka: librdkafka 2.16 leaves three of
+    them when it requests the metadata of all topics.
 
     Raises:
         UnsupportedVersion: no layout is declared for this key and version.
@@ -111,8 +111,8 @@ def encode_request(message: Any, version: int) -> bytes:
 def encode_response(message: Any, version: int) -> list[Buffer]:
     """The body of a response as buffers to be sent one after the other.
 
-    Record payloads of ``SCATTER_FROM_BYTES`` and more are the message's own objects, uncopied:
-    they must not change until they have been sent. Raises as ``encode_request`` does.
+    Record payloads of ``SCATTER_FROM_BYTES`` and more are the message's own objects, not copies.
+    They must not change until they have been sent. Raises as ``encode_request`` does.
     """
     parts = _encode(message, version)
     if _is_scattered(type(message)):
@@ -121,7 +121,7 @@ def encode_response(message: Any, version: int) -> list[Buffer]:
 
 
 def encode_unsupported_api_versions(correlation_id: int) -> list[Buffer]:
-    """Header and body of the answer to an ApiVersions request of a version nobody declared.
+    """Header and body of the answer to an ApiVersions request of an undeclared version.
 
     Every client understands it: response header v0, body v0, error 35, and the range of ApiVersions
     itself as the only entry, from which newer clients pick their second try.
@@ -141,7 +141,7 @@ def encode_unsupported_api_versions(correlation_id: int) -> list[Buffer]:
 
 
 class ServerCodec:
-    """One version of one API as a server speaks it, everything looked up beforehand.
+    """One version of one API for a server, with all lookups done beforehand.
 
     Does what `decode_client_id`, `decode_request`, `encode_response`, the response header and the
     frame's size do one after the other, and is tested to do the same.
@@ -173,12 +173,13 @@ class ServerCodec:
     ) -> tuple[str | None, Any]:
         """The client id and the message of a request frame without its size.
 
-        `elements_max` bounds the work: what has more array elements and tagged fields is given up
-        when that is found out.
+        `elements_max` bounds the work: decoding stops at the first array element or tagged field
+        beyond it.
 
         Raises:
             MalformedRequest: the bytes do not match the layout.
-            TooManyElements: there are more than `elements_max`, which is not the most there may be.
+            TooManyElements: there are more than `elements_max`, which is below
+                `REQUEST_ELEMENTS_MAX`.
         """
         client_id, position = headers.decode_client_id(frame, self._header_has_tags)
         buf = memoryview(frame)
@@ -226,7 +227,7 @@ def join_short(parts: list[Buffer]) -> list[Buffer]:
 
 
 def _decode(cls: type, version: int, buf: memoryview, position: int) -> tuple[Any, int]:
-    """The message and the position behind it."""
+    """The message and the position after it."""
     decode = _decoders.get((cls, version)) or _decoder(cls, version)
     try:
         return decode(buf, position, len(buf))

@@ -1,16 +1,16 @@
-"""Everything that storage refuses or fails to do, as typed exceptions.
+"""Every error that storage raises on purpose, as typed exceptions.
 
 Owns the `StorageError` family. Three branches, because callers treat them in three ways:
 
-* `AppendRejected`: the batch is at fault. Nothing was written, the log goes on.
-* `StorageFailed`: the world is at fault (disk full, I/O error, a file that is not what it was).
-  `LogOffline` is the final form of it: the log answers nothing more until it is opened again.
-* `DataDirError`: the broker must not start on this directory; one sentence says why and what helps.
+* `AppendRejected`: the batch is at fault. Nothing was written, and the log continues to work.
+* `StorageFailed`: the machine is at fault (disk full, I/O error, a file whose content has changed).
+  `LogOffline` is the final form of it: the log serves no request until it is opened again.
+* `DataDirError`: the broker must not start on this directory; one sentence gives cause and remedy.
 
 Refuses to know protocol error codes: the broker owns one total table from these classes to codes.
 
-Every exception carries its facts as attributes; messages are built from them in the order
-what, where, expected, found, cure. No record payload ever gets into a message.
+Every exception carries its facts as attributes. Messages are built from them in the order what,
+where, expected, found, cure. No record payload ever gets into a message.
 
 Source: the error table of Kafka's produce path (`LogValidator`, `UnifiedLog`); the split by
 treatment is ours. Read next: `storage.disk.files`, which raises plain `OSError`, and
@@ -30,14 +30,14 @@ class StorageError(Exception):
     """Base of everything that this package raises on purpose."""
 
 
-# --- the reader asked for something that is not there -------------------------------------------
+# --- requests that cannot be served -------------------------------------------------------------
 
 
 class OffsetOutOfRange(StorageError):
     """The offset lies outside of what the log holds or may show."""
 
     def __init__(self, offset: int, *, start: int, end: int) -> None:
-        """Remember the offset asked for and the range `[start, end]` that would be answered."""
+        """Remember the requested offset and the range `[start, end]` that the log can serve."""
         super().__init__(f"offset {offset} is out of range: the log holds {start} to {end}")
         self.offset = offset
         self.start = start
@@ -49,7 +49,7 @@ class PolicyViolation(StorageError):
 
 
 class TooMuchAtOnce(Exception):
-    """Not an error: the work is allowed, but not in the thread that serves everybody."""
+    """Not an error: the work is allowed, but not in the thread that serves all requests."""
 
 
 # --- the batch is at fault ----------------------------------------------------------------------
@@ -57,7 +57,7 @@ class TooMuchAtOnce(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordError:
-    """Why one record made its batch be refused; `batch_index` counts records from 0."""
+    """Why one record caused the refusal of its batch; `batch_index` counts records from 0."""
 
     batch_index: int
     message: str | None = None
@@ -106,11 +106,11 @@ class UnsupportedCompressionType(AppendRejected):
 
 
 class UnstorableTimestamp(AppendRejected):
-    """A timestamp below -1 met a path that writes records anew, which has no way to store it."""
+    """A timestamp below -1 met a path that rewrites records, which has no way to store it."""
 
 
 class ProducerStateError(AppendRejected):
-    """What the batch says of its producer does not continue what the log knows of it."""
+    """The batch's producer fields do not continue what the log knows of the producer."""
 
 
 class OutOfOrderSequence(ProducerStateError):
@@ -118,7 +118,7 @@ class OutOfOrderSequence(ProducerStateError):
 
 
 class DuplicateSequence(ProducerStateError):
-    """The sequence was appended before, but too long ago to know at which offset."""
+    """The sequence was appended before, but too long ago for its offset to be known."""
 
 
 class InvalidProducerEpoch(ProducerStateError):
@@ -133,14 +133,14 @@ class TransactionCoordinatorFenced(ProducerStateError):
     """A marker comes from a coordinator older than the last one that wrote a marker."""
 
 
-# --- the world is at fault ----------------------------------------------------------------------
+# --- the machine is at fault --------------------------------------------------------------------
 
 
 class StorageFailed(StorageError):
     """A file operation failed; `path` and `operation` say where, `__cause__` is the OS error."""
 
     def __init__(self, operation: str, path: str, reason: str) -> None:
-        """Remember what was tried on which file, and what came back."""
+        """Remember what was tried on which file, and what the system returned."""
         super().__init__(f"{operation} failed on {path}: {reason}")
         self.operation = operation
         self.path = path
@@ -152,7 +152,7 @@ class DiskFull(StorageFailed):
 
 
 class CorruptLog(StorageFailed):
-    """Committed data is not what was written: found while reading, never repaired silently."""
+    """Committed data differs from what was written: found while reading, not repaired."""
 
     def __init__(self, path: str, *, position: int, expected: str, found: str) -> None:
         """Remember the file, the byte position in it, and what disagreed."""
@@ -171,10 +171,10 @@ class LogOffline(StorageFailed):
 
 
 class QuarantineKind(StrEnum):
-    """Why a log was not opened as it should be; the value is a label of a metric."""
+    """Why a log was opened read-only or not at all; the value is a label of a metric."""
 
     DAMAGED = "damaged"
-    """Bytes are not what was written."""
+    """Bytes differ from what was written."""
 
     LOST = "lost"
     """Files, or the ends of files, are gone."""
@@ -184,7 +184,7 @@ class QuarantineKind(StrEnum):
 
 
 class LogQuarantined(LogOffline):
-    """Durable data of the log is corrupt or gone; what lies before it can still be read."""
+    """Durable data of the log is corrupt or gone; the offsets before it can still be read."""
 
     def __init__(self, path: str, *, good_until: int, reason: str, kind: QuarantineKind) -> None:
         """Remember the offset (exclusive) up to which the log can be read.
@@ -204,7 +204,7 @@ class LogQuarantined(LogOffline):
 
 
 def storage_failure(operation: str, path: str, error: OSError) -> StorageFailed:
-    """The typed error for a failed file operation: `DiskFull` when space is what is missing."""
+    """The typed error for a failed file operation: `DiskFull` when the disk has no space left."""
     failure = DiskFull if error.errno in _NO_SPACE else StorageFailed
     return failure(operation, path, str(error))
 
@@ -215,7 +215,7 @@ def storage_failure(operation: str, path: str, error: OSError) -> StorageFailed:
 class DataDirError(StorageError):
     """The broker cannot start on this data directory.
 
-    The message is one sentence made of what is wrong, where, what was found and what helps.
+    The message is one sentence: what is wrong, where, what was found and what helps.
     """
 
     def __init__(self, what: str, *, path: str, found: str = "", cure: str = "") -> None:

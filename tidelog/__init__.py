@@ -1,10 +1,10 @@
-"""Tidelog: what users import.
+"""Tidelog: the names that users import.
 
 ``from tidelog import Producer, Consumer, Admin``; the command line is ``tidelog`` or
 ``python -m tidelog``; `tidelog.testing` starts brokers for tests.
 
-The names are imported when they are used: the command line lives in this package too, once it
-is installed, and ``tidelog serve`` should not wait for a client it does not need.
+The names are imported on first use. The installed command line is in this package too, and
+``tidelog serve`` should not wait for a client it does not need.
 """
 
 from typing import TYPE_CHECKING

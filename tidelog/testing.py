@@ -1,4 +1,4 @@
-"""A broker for tests: started in a temporary directory on a free port, gone afterwards.
+"""A broker for tests: started in a temporary directory on a free port, removed afterwards.
 
     from tidelog.testing import running_broker
 
@@ -28,7 +28,7 @@ STOP_TIMEOUT_S = 20.0
 
 
 class BrokerDidNotStart(Exception):
-    """The broker ended or stayed silent instead of saying that it is ready; holds its words."""
+    """The broker ended or stayed silent instead of reporting that it is ready; holds its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class RunningBroker:
         return f"{self.host}:{self.port}"
 
     def kill(self) -> None:
-        """End the process at once, as a crash would; what was not synced may be lost."""
+        """End the process at once, as a crash would; unsynced data may be lost."""
         self.process.kill()
         self.process.wait()
 
@@ -72,11 +72,11 @@ def running_broker(
         settings: broker settings by name, such as ``{"num.partitions": "4"}``.
 
     Raises:
-        BrokerDidNotStart: with what the broker said.
+        BrokerDidNotStart: with the broker's output.
     """
     with tempfile.TemporaryDirectory(prefix=f"{__package__}-") as temporary:
         directory = Path(data_dir) if data_dir is not None else Path(temporary) / "data"
-        # To a file, since nobody reads along: a full pipe would stop the broker.
+        # To a file, since no process reads the output: a full pipe would stop the broker.
         with (Path(temporary) / "stderr").open("w+") as log:
             broker = _start(directory, port, settings or {}, log)
             try:
@@ -87,7 +87,7 @@ def running_broker(
 
 def _start(directory: Path, port: int, settings: Mapping[str, str], log: TextIO) -> RunningBroker:
     words = ["serve", "--json", "--data-dir", str(directory), "--listen", f"127.0.0.1:{port}"]
-    # A test machine may run several: the metrics port is free for all unless asked for.
+    # A test machine may run several: the metrics port is a free one unless set.
     for name, value in {"metrics.listener": "127.0.0.1:0", **settings}.items():
         words += ["--set", f"{name}={value}"]
     root = str(Path(__file__).resolve().parent.parent)

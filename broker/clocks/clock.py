@@ -1,11 +1,11 @@
 """Time as a collaborator: wall clock, monotonic clock and timers behind one seam.
 
-Everything in the broker that asks "what time is it" or "call me later" asks a `Clock`, so that a
-test can freeze time, jump it by ten years, or fire a session timeout without sleeping.  Wall time
-stamps records and decides nothing about liveness; every deadline, timeout and interval runs on the
-monotonic clock, so that a wall-clock jump can neither expire a session nor delete a segment.
+Everything in the broker reads the time and sets timers through a `Clock`. So a test can freeze
+time, jump it by ten years, or fire a session timeout without sleeping. Wall time stamps records and
+decides nothing about liveness; every deadline, timeout and interval runs on the monotonic clock. So
+a wall-clock jump can neither expire a session nor delete a segment.
 
-Both clocks are integers in milliseconds.  Nothing else in the broker imports `time` for
+Both clocks are integers in milliseconds. Nothing else in the broker imports `time` for
 milliseconds; latency measurements in `broker.metrics` use a nanosecond counter of their own.
 """
 
@@ -21,7 +21,7 @@ class TimerHandle(Protocol):
     """A timer that has not fired yet."""
 
     def cancel(self) -> None:
-        """Forget the callback; harmless when it has fired already."""
+        """Drop the callback; harmless after it has fired."""
 
 
 class Clock(Protocol):
@@ -61,7 +61,7 @@ class FrozenTimer:
     __slots__ = ("callback", "cancelled", "due_ms")
 
     def __init__(self, due_ms: int, callback: Callable[[], object]) -> None:
-        """Remember `callback` for monotonic time `due_ms`."""
+        """Keep `callback` for monotonic time `due_ms`."""
         self.due_ms = due_ms
         self.callback = callback
         self.cancelled = False
@@ -72,11 +72,11 @@ class FrozenTimer:
 
 
 class FrozenClock:
-    """A clock that moves only when told to, for tests and simulation.
+    """A clock that moves only on request, for tests and simulation.
 
     `advance` moves both clocks together and fires the timers that fall due, in order of their due
-    time (ties in order of creation).  `jump_wall` moves wall time alone, which is what an operator
-    or a broken NTP server does to a running broker.
+    time (ties in order of creation). `jump_wall` moves wall time alone, as an operator or a broken
+    NTP server can do to a running broker.
     """
 
     __slots__ = ("_monotonic_ms", "_order", "_timers", "_wall_ms")

@@ -1,10 +1,9 @@
-"""The broker's `TrustedTime`: samples it from the clock, and reports what it decides.
+"""The broker's `TrustedTime`: samples the clock and reports its verdicts.
 
-Retention, the cleaner, the expiry of producer ids and of committed offsets ask `now_ms`. A job
-takes a sample each second, so that a step is noticed while it is young; each question takes one,
-too.
+Retention, the cleaner, and the expiry of producer ids and of committed offsets call `now_ms`. A job
+takes a sample each second, so that a step is noticed soon; each call takes one, too.
 
-Read next: `broker.clocks.trusted_time` (the rules), `broker.jobs.jobs` (who asks).
+Read next: `broker.clocks.trusted_time` (the rules), `broker.jobs.jobs` (the callers).
 """
 
 import logging
@@ -26,7 +25,7 @@ _CONSEQUENCES = {
 
 
 class TrustedClock:
-    """What time it is for decisions that delete; see `broker.clocks.trusted_time`."""
+    """The time for decisions that delete data; see `broker.clocks.trusted_time`."""
 
     __slots__ = ("_clock", "_hold_ms", "_metrics", "_time")
 
@@ -48,11 +47,11 @@ class TrustedClock:
 
     @property
     def stamp_slack_ms(self) -> int:
-        """By how much the wall clock may be behind a log's last stamp and the stamp stays."""
+        """How far the wall clock may be behind a log's last stamp while the stamp is kept."""
         return self._time.stamp_slack_ms
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch: the wall clock's, or less while that is not trusted."""
+        """Milliseconds since the epoch: the wall clock's, or less while it is not trusted."""
         wall_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         change = self._time.observe(wall_ms, monotonic_ms)
         if change is not None:

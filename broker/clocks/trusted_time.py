@@ -1,19 +1,18 @@
-"""What time it is for decisions that delete: a model of two clocks, without any I/O.
+"""The time for decisions that delete data: a model of two clocks, without any I/O.
 
-The wall clock says what time it is and may be wrong; the monotonic clock never steps, and stands
-still while a machine sleeps. Their difference, the *offset*, is constant as long as nothing
-happens. Every sample of both comes here, and from the offsets alone follows how far the wall clock
-is to be believed:
+The wall clock gives the time and may be wrong; the monotonic clock never steps, and stops while a
+machine sleeps. Their difference, the *offset*, is constant as long as nothing happens. This model
+receives every sample of both, and decides from the offsets alone how far to believe the wall clock:
 
     believed offset = the lowest offset of the last `hold_ms` of monotonic time
 
-So a step ahead counts when it has stood for `hold_ms`, and not before; a step back counts at once,
-because it only keeps data longer. Several steps ahead in a row (a laptop that is opened for five
-minutes now and then) are believed one after the other, each `hold_ms` after it happened: nothing
+So a step ahead counts only after it has lasted for `hold_ms`. A step back counts at once, because
+it only keeps data longer. Several steps ahead in a row (a laptop that is opened for five minutes
+now and then) are believed one after the other. Each counts `hold_ms` after it happened, so no step
 waits for ever. A wall clock that is ahead of the believed time by at most `STEP_MS` is used as it
-is, which covers drift and the small steps of time synchronisation.
+is. That covers drift and the small steps of time synchronisation.
 
-A start has no earlier sample. What it has is the newest append of the data directory:
+A start has no earlier sample. It has only the newest append of the data directory:
 
 | the wall clock at start is              | believed is, for `hold_ms`     | reason           |
 |-----------------------------------------|--------------------------------|------------------|
@@ -21,14 +20,14 @@ A start has no earlier sample. What it has is the newest append of the data dire
 | more than `START_GAP_MS` after it       | that append, and time since    | `STARTED_AHEAD`  |
 | between                                 | the wall clock                 |                  |
 
-A step towards that append is taken for the correction that was missing, and judged like a start.
-While the wall clock is behind, `stamp_slack_ms` keeps LogAppendTime stamps from following it down.
+A step towards that append counts as the missing correction, and is judged like a start. While the
+wall clock is behind, `stamp_slack_ms` keeps LogAppendTime stamps from following it down.
 
 Producers' timestamps are no evidence here: a producer on the same machine has the same wrong clock.
 
-The situations, each with what follows from it, are in docs/time.md.
+docs/time.md lists the situations and their consequences.
 
-Differs from Kafka: it deletes by the wall clock alone, whatever has happened to that.
+Differs from Kafka: it deletes by the wall clock alone, even after that has stepped.
 
 Read next: `broker.clocks.trusted_clock`, which takes the samples.
 """
@@ -42,7 +41,7 @@ STEP_MS: Final = 60_000
 """A change of the offset above it is a step of the wall clock; at most that is drift."""
 
 START_GAP_MS: Final = 86_400_000
-"""How long a data directory may have been without an append before a start doubts the clock."""
+"""A start doubts the clock when the newest append of the data directory is older than this."""
 
 GRAIN_MS: Final = 1_000
 """Offsets that differ by less count as one, so that a clock that gains fills no memory."""
@@ -68,7 +67,7 @@ class Distrust:
 
 
 class Change(Enum):
-    """What a sample has changed, for those who report it."""
+    """The change that a sample has made, for reporting."""
 
     DISTRUSTED = "distrusted"
     TRUSTED = "trusted"
@@ -131,9 +130,9 @@ class TrustedTime:
 
     @property
     def stamp_slack_ms(self) -> int:
-        """By how much the wall clock may be behind the last stamp of a log and the stamp stays.
+        """How far the wall clock may be behind the last stamp of a log while the stamp is kept.
 
-        Above that the wall clock counts, and LogAppendTime falls.
+        Beyond that the wall clock counts, and LogAppendTime goes back.
         """
         return _NEVER_FALL_MS if self._is_behind() else STEP_MS
 
@@ -144,7 +143,7 @@ class TrustedTime:
         return monotonic_ms + self._held[0].offset_ms
 
     def observe(self, wall_ms: int, monotonic_ms: int) -> Change | None:
-        """Take a sample; what it changes, or None. `monotonic_ms` never falls."""
+        """Take a sample; return what it changes, or None. `monotonic_ms` never falls."""
         offset_ms = wall_ms - monotonic_ms
         step_ms = offset_ms - self._offset_ms
         self._offset_ms = offset_ms
@@ -171,9 +170,9 @@ class TrustedTime:
         return Change.DISTRUSTED if self.distrust.doubt is not doubt else None
 
     def _hold(self, offset_ms: int, monotonic_ms: int) -> None:
-        """Bring the ascending list of offsets held of late up to this sample."""
+        """Update the ascending list of recent offsets with this sample."""
         held = self._held
-        # What was seen last lasted until now, for all that is known.
+        # As far as is known, the last offset lasted until now.
         held[-1] = _Held(held[-1].offset_ms, monotonic_ms)
         while held and held[-1].offset_ms > offset_ms:
             held.pop()
@@ -194,7 +193,7 @@ class TrustedTime:
         return self.distrust is not None and self.distrust.doubt is Doubt.STARTED_BEHIND
 
     def _is_settled(self, monotonic_ms: int) -> bool:
-        """Whether a clock that started behind has caught up, or has stood for long enough."""
+        """Whether a clock that started behind has caught up, or has run for long enough."""
         return (
             monotonic_ms - self._began_ms >= self._hold_ms
             or self._offset_ms + monotonic_ms >= self._newest_known_ms - STEP_MS

@@ -1,8 +1,8 @@
-"""Incremental fetch sessions: what a consumer asked for, remembered between its fetches.
+"""Incremental fetch sessions: the partitions of a consumer, kept between its fetches.
 
-With a session a client names its partitions once and from then on only what changed; the broker
-answers with the partitions that have news.  A session is a cache entry, not a promise: it may be
-evicted at any time and the client then starts over with a full fetch.
+With a session a client names its partitions once, and after that only the changes; the broker
+answers with the partitions that have news. A session is a cache entry, not a promise: the broker
+may evict it at any time, and the client then starts over with a full fetch.
 
 | session id | epoch | meaning                                                          |
 |------------|-------|------------------------------------------------------------------|
@@ -12,10 +12,10 @@ evicted at any time and the client then starts over with a full fetch.
 | known      | other | INVALID_FETCH_SESSION_EPOCH                                      |
 | unknown    | > 0   | FETCH_SESSION_ID_NOT_FOUND                                       |
 
-Epochs run 1, 2, ... 2^31-1, 1: zero and minus one keep their meaning.  A session is about names
+Epochs run 1, 2, ... 2^31-1, 1: zero and minus one keep their meaning. A session is about names
 (before v13) or ids (since); changing sides is FETCH_SESSION_TOPIC_ID_ERROR.
 
-This module knows nothing of logs: it keeps the list of what is asked and what was last reported.
+This module knows nothing of logs: it keeps the requested partitions and the values last reported.
 
 Source: KIP-227, KIP-516; Kafka's `FetchManager`, `FetchSession`.
 """
@@ -43,7 +43,7 @@ _SESSION_ID_MAX = 2**31 - 1
 
 @dataclass(slots=True)
 class FetchTarget:
-    """One partition a fetch is about: what was asked, and what the session last reported."""
+    """One partition of a fetch: its request, and what the session last reported."""
 
     topic: str
     topic_id: bytes
@@ -55,13 +55,13 @@ class FetchTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlan:
-    """What one fetch request is about, sessions resolved.
+    """The partitions of one fetch request, sessions resolved.
 
     Attributes:
         targets: the partitions to read, in the order they should share the bytes.
-        session: the session it belongs to, None when there is none.
+        session: the session it belongs to, or None.
         is_incremental: whether partitions without news are left out of the answer.
-        error: why the request as a whole is refused.
+        error: why the broker refuses the request as a whole.
     """
 
     targets: tuple[FetchTarget, ...] = ()
@@ -93,11 +93,11 @@ class FetchSession:
         return len(self._targets)
 
     def __iter__(self) -> Iterator[FetchTarget]:
-        """Its partitions, those to be served first at the front."""
+        """Its partitions, in the order in which they are served."""
         return iter(self._targets.values())
 
     def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
-        """Take up what the request adds or changes, drop what it forgets."""
+        """Add or change the partitions of the request, drop its forgotten ones."""
         for target in _targets(topics):
             known = self._targets.get(self._key(target))
             if known is None:
@@ -110,7 +110,7 @@ class FetchSession:
                 self._targets.pop((name, partition), None)
 
     def move_to_end(self, target: FetchTarget) -> None:
-        """`target` has had its share: let the others go first next time."""
+        """`target` has had its share: the others go first next time."""
         key = self._key(target)
         if self._targets.pop(key, None) is not None:
             self._targets[key] = target
@@ -124,7 +124,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The cache of sessions, with a fixed number of slots.  Loop thread only."""
+    """The cache of sessions, with a fixed number of slots. Loop thread only."""
 
     def __init__(self, slots: int, *, clock: Clock, source: random.Random) -> None:
         """Keep at most `slots` sessions; 0 switches sessions off."""
@@ -140,7 +140,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def plan(self, request: FetchRequest, api_version: int) -> FetchPlan:
-        """What `request` is about; opens, updates or ends a session as it asks."""
+        """The plan of `request`; opens, updates or ends a session as it says."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             targets = tuple(_targets(request.topics))
@@ -172,7 +172,7 @@ class FetchSessions:
     def _open(
         self, targets: tuple[FetchTarget, ...], request: FetchRequest, api_version: int
     ) -> FetchSession | None:
-        """A new session over `request`'s partitions, or None when no slot can be had."""
+        """A new session over `request`'s partitions, or None when no slot is available."""
         now_ms = self._clock.monotonic_ms()
         if not self._make_room(len(targets), now_ms):
             return None
@@ -208,7 +208,7 @@ class FetchSessions:
 
 
 def _targets(topics: Iterable[FetchTopic]) -> Iterable[FetchTarget]:
-    """Every partition once: of one that stands there twice, what is asked last."""
+    """Every partition once; if the request names one twice, the last entry counts."""
     targets = {
         (topic.topic, topic.topic_id, asked.partition): FetchTarget(
             topic.topic, topic.topic_id, asked.partition, asked

@@ -1,11 +1,11 @@
-"""Fetches parked until enough bytes are visible or their time is up.
+"""Fetches parked until enough bytes are visible or their time has expired.
 
-A fetch that finds too little data is parked here under every log it reads.  Nothing polls: the
-group commit calls `data_visible` when a log's high watermark has moved, and a parked fetch counts
-the bytes down.  When the count reaches zero, or the deadline fires, its `retry` runs and decides
-anew (it may park again: visible bytes are not necessarily stable or fetchable ones).
+A fetch that finds too little data is parked here under every log it reads. Nothing polls: the group
+commit calls `data_visible` when a log's high watermark has moved, and a parked fetch counts the
+bytes down. When the count reaches zero, or the deadline fires, its `retry` runs and decides again.
+It may park again: visible bytes are not necessarily stable or fetchable.
 
-Invariant: a waiter is in the table of all its logs or of none.  Loop thread only.
+Invariant: a waiter is in the table of all its logs or of none. Loop thread only.
 
 Source: KIP-74's min_bytes/max_wait; Kafka's `DelayedFetch`, without its re-reads.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FetchWaiter:
-    """One parked fetch.  `retry(True)` is called at the deadline, `retry(False)` on new data."""
+    """One parked fetch. `retry(True)` is called at the deadline, `retry(False)` on new data."""
 
     __slots__ = ("bytes_missing", "logs", "parked", "retry", "timer")
 
@@ -60,7 +60,7 @@ class FetchWaiters:
         waiter.timer = self._clock.call_later(max_wait_ms, lambda: self._release(waiter, True))
 
     def forget(self, waiter: FetchWaiter) -> None:
-        """Drop `waiter` without running it; its client has gone or it has been answered."""
+        """Drop `waiter` without running it; its client has gone, or the fetch was answered."""
         if not waiter.parked:
             return
         waiter.parked = False
@@ -89,12 +89,12 @@ class FetchWaiters:
             self._release(waiter, False)
 
     def log_changed(self, log: "Log") -> None:
-        """`log` went away, offline or lost its start: whoever waits for it must look again."""
+        """`log` was deleted, went offline or lost its start: run every fetch that waits for it."""
         for waiter in list(self._by_log.get(log, ())):
             self._release(waiter, False)
 
     def release_all(self) -> None:
-        """Answer every parked fetch with what there is; used by an orderly stop."""
+        """Answer every parked fetch with the data there is; used by an orderly stop."""
         for waiter in list(self._parked):
             self._release(waiter, True)
 

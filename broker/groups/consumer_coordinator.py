@@ -1,16 +1,15 @@
 """The coordinator of consumer-protocol groups (KIP-848): topics, timers and storage around them.
 
 Owns every `ConsumerGroup`, with its members of either protocol. Refuses to know the wire, and the
-classic groups: whether a name belongs to one is `broker.groups.coordinator`'s to say, which owns
-this.
+classic groups: `broker.groups.coordinator`, which owns this, decides whether a name belongs to one.
 
-A heartbeat is answered when what it changed is durable. The state machine is ahead of the log
-meanwhile; nobody else is told of it earlier, because whatever follows from a change is stored
-behind it. When the log refuses, the member is sent away to ask again, and a restart falls back to
-what was stored: members then hear FENCED_MEMBER_EPOCH and join again.
+A heartbeat is answered when its changes are durable. Until then the state machine is ahead of the
+log. No other member gets an answer based on them earlier, because whatever follows from a change is
+stored after it. When the log refuses, the member gets an error and tries again. A restart falls
+back to what was stored: members then get FENCED_MEMBER_EPOCH and join again.
 
-Differs from Kafka: a heartbeat to a group that does not exist is UNKNOWN_MEMBER_ID, upon which its
-member joins again; Kafka's GROUP_ID_NOT_FOUND ends the Java client.
+Differs from Kafka: a heartbeat to a group that does not exist is UNKNOWN_MEMBER_ID, and its member
+joins again; Kafka's GROUP_ID_NOT_FOUND ends the Java client.
 
 Source: KIP-848; Kafka's `GroupCoordinatorService`, `GroupMetadataManager`.
 Read next: `broker.groups.consumer.group`.
@@ -50,22 +49,22 @@ GiveBack: TypeAlias = Callable[
 
 
 def _ignore(error: ErrorCode) -> None:
-    """The internal topic has logged the refusal."""
+    """Do nothing: the internal topic has logged the refusal."""
 
 
 class ConsumerGroups:
     """All groups of the consumer protocol. Loop thread only.
 
-    A crash loses what was not yet answered; members repeat it.
+    A crash loses what was not answered yet; members repeat it.
     """
 
     def __init__(
         self, services: CoordinatorServices, topic: InternalTopic, *, give_back: GiveBack
     ) -> None:
-        """Store into `topic`, which is opened and replayed by its owner.
+        """Store into `topic`, which its owner opens and replays.
 
-        `give_back` takes a group over, and what there is to store of it, when the last member of
-        the consumer protocol has gone and members of the classic one go on.
+        `give_back` takes a group over, with the records to store, when the last member of the
+        consumer protocol has gone and members of the classic one remain.
         """
         config = services.config
         self.groups: dict[str, ConsumerGroup] = {}
@@ -98,10 +97,10 @@ class ConsumerGroups:
         before: Sequence[KeyValue] = (),
         made: ConsumerGroup | None = None,
     ) -> None:
-        """Take a heartbeat; `answer` is called once, when what it changed is durable.
+        """Take a heartbeat; `answer` is called once, when its changes are durable.
 
-        A group that does not exist is made, or is the one `made` of a classic group, unless the
-        member turns out not to be welcome. `before` are records to store ahead of its first ones.
+        A group that does not exist is created, or is the one `made` of a classic group, unless the
+        member is refused. `before` are records to store ahead of the group's first ones.
         """
         known = self.groups.get(group_id)
         group = known or made or ConsumerGroup(group_id, self._limits)
@@ -127,7 +126,7 @@ class ConsumerGroups:
         return upgrade_problem(classic, self._policy, self._limits.size_max)
 
     def upgraded(self, classic: Group) -> tuple[ConsumerGroup, list[KeyValue]]:
-        """What a classic group becomes, and the records of it."""
+        """The consumer group that a classic group becomes, and its records."""
         now_ms = self._clock.monotonic_ms()
         group, changes = to_consumer(classic, self._limits, self.topics(), now_ms)
         return group, [encode_change(classic.group_id, change) for change in changes]
@@ -135,7 +134,7 @@ class ConsumerGroups:
     def join(
         self, group: ConsumerGroup, request: JoinRequest, answer: Callable[[JoinAnswer], object]
     ) -> None:
-        """Take a JoinGroup; `answer` is called once, when what it changed is durable."""
+        """Take a JoinGroup; `answer` is called once, when its changes are durable."""
         told = classic_members.join(group, request, self.topics(), self._clock.monotonic_ms())
 
         def stored(error: ErrorCode) -> None:
@@ -145,7 +144,7 @@ class ConsumerGroups:
         self._store(group, group.drain(), stored)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
-        """Take a SyncGroup: what the member may have, which is durable since it joined."""
+        """Take a SyncGroup: the member's partitions, which are durable since it joined."""
         now_ms = self._clock.monotonic_ms()
         told = classic_members.sync(group, request, self.topics(), now_ms)
         self._alarms.set(group.group_id, group.wake_ms)
@@ -158,7 +157,7 @@ class ConsumerGroups:
         group_instance_id: str | None,
         generation_id: int,
     ) -> ErrorCode:
-        """Note that a classic member is alive, and tell it whether to join again."""
+        """Note that a classic member is alive; return whether it must join again."""
         error = classic_members.heartbeat(
             group,
             member_id,
@@ -173,7 +172,7 @@ class ConsumerGroups:
     def leave(
         self, group: ConsumerGroup, member_id: str, group_instance_id: str | None
     ) -> ErrorCode:
-        """Let one member go, of either protocol."""
+        """Remove one member, of either protocol."""
         error = classic_members.leave(group, member_id, group_instance_id)
         self._store(group, group.drain())
         return error
@@ -190,18 +189,18 @@ class ConsumerGroups:
         is_transactional: bool,
         knows_epochs: bool,
     ) -> ErrorCode:
-        """NONE when the offsets of `committed` may be committed in this name.
+        """NONE when this member may commit the offsets of `committed`.
 
         | named as               | group empty       | group with members                   |
         |------------------------|-------------------|--------------------------------------|
-        | nobody                 | yes               | UNKNOWN_MEMBER_ID                    |
-        | nobody, transactional  | yes               | yes                                  |
+        | no member              | yes               | UNKNOWN_MEMBER_ID                    |
+        | none, transactional    | yes               | yes                                  |
         | member                 | UNKNOWN_MEMBER_ID | in its epoch, else STALE_MEMBER_EPOCH |
         | classic member         | UNKNOWN_MEMBER_ID | in its epoch, else ILLEGAL_GENERATION |
 
-        An older epoch does for partitions that the member has had since then. Other members'
-        requests that cannot carry an epoch (`knows_epochs`) are UNSUPPORTED_VERSION; transactions
-        say ILLEGAL_GENERATION for a stale epoch.
+        An older epoch is enough for partitions that the member has had since then. Requests of
+        consumer-protocol members that cannot carry an epoch (`knows_epochs`) are
+        UNSUPPORTED_VERSION; for transactions a stale epoch is ILLEGAL_GENERATION.
         """
         group = self.groups[group_id]
         if member_epoch < 0 and not group.members:
@@ -224,16 +223,16 @@ class ConsumerGroups:
         return self.groups[group_id].subscribed_topics(self.topics())
 
     def erase(self, group_id: str) -> list[KeyValue]:
-        """Tombstones for an empty group; `forget` it when they are stored."""
+        """Tombstones for an empty group; call `forget` when they are stored."""
         changes = self.groups[group_id].erase()
         return [encode_change(group_id, change) for change in changes]
 
     def forget(self, group_id: str) -> None:
-        """The group is no more."""
+        """Drop the group from memory."""
         del self.groups[group_id]
 
     def _limits_of(self, group_id: str) -> ConsumerLimits:
-        """What a group obeys now: its own settings may have changed since its last request."""
+        """The limits of a group now: its own settings may have changed since its last request."""
         overrides = self._registry.group_overrides.get(group_id)
         return self._limits if overrides is None else self._resolve_limits(overrides)
 
@@ -245,7 +244,7 @@ class ConsumerGroups:
         )
 
     def topics(self) -> Topics:
-        """The topics there are now."""
+        """The existing topics."""
         if self._topics is None or self._topics.revision != self._registry.revision:
             self._topics = Topics(
                 revision=self._registry.revision,

@@ -2,13 +2,12 @@
 
 Owns every classic `Group`, the offsets topic and, as `consumers`, the groups of KIP-848. Refuses to
 know the wire: handlers translate requests into `broker.groups.classic.values` and give a callable
-as waiter. What it adds to a group is only *when*: the monotonic clock for deadlines, the log for
-durability.
+as waiter. It adds only time to a group: the monotonic clock for deadlines, the log for durability.
 
-A name belongs to one protocol at a time. An empty group changes sides with its next member; one
-with members becomes a consumer group with the first of the new protocol, and a classic one again
-when the last of them goes (`broker.groups.mixed.migration`). Classic members of a consumer group
-are sent on to it.
+A name belongs to one protocol at a time. An empty group changes its protocol with its next member.
+One with members becomes a consumer group with the first member of the new protocol, and a classic
+one again when the last of them leaves (`broker.groups.mixed.migration`). Requests of classic
+members in a consumer group are passed on to that group.
 
 Heartbeats move deadlines later and touch no timer, so a thousand members cost a thousand dictionary
 look-ups per heartbeat interval and nothing else. A member's connection may vanish without
@@ -17,7 +16,7 @@ consequence; only its session ends it.
 Retention runs on the `TrustedClock`, so that a clock set ten years ahead expires no offset.
 
 Differs from Kafka: a member's waiting request is answered with NOT_COORDINATOR when the broker
-stops, so that its client asks again at once after the restart.
+stops, so that its client retries at once after the restart.
 
 Source: Kafka's `GroupCoordinator`; KIP-211 for expiry.
 Read next: `broker.groups.classic.group`, `broker.groups.offsets.commits`.
@@ -73,7 +72,7 @@ _RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
 class GroupCoordinator:
     """All groups of this broker. Loop thread only; driven by the server's life cycle.
 
-    A crash loses what was not yet stored: rebalances under way start over, stable groups go on.
+    A crash loses what was not yet stored: rebalances under way start over, stable groups continue.
     """
 
     def __init__(self, services: CoordinatorServices) -> None:
@@ -95,7 +94,7 @@ class GroupCoordinator:
             overrides={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
-                # A group is one record, and one of a thousand members passes Kafka's 1 MiB.
+                # A group is one record, and one of a thousand members exceeds Kafka's 1 MiB.
                 "max.message.bytes": str(_RECORD_BYTES_MAX),
                 "segment.bytes": str(config.offsets_topic_segment_bytes),
             },
@@ -137,7 +136,7 @@ class GroupCoordinator:
         logger.info("%d groups loaded", len(self.groups) + len(self.consumers.groups))
 
     def tick(self) -> None:
-        """Forget offsets and groups that are past their retention, when that is due again."""
+        """Expire offsets and groups that are past their retention, once per check interval."""
         if self._clock.monotonic_ms() < self._next_expiry_ms:
             return
         self._set_next_expiry()
@@ -148,19 +147,19 @@ class GroupCoordinator:
         self._next_expiry_ms = self._clock.monotonic_ms() + interval_ms
 
     def release_waiters(self) -> None:
-        """Answer every request that waits, so that its client asks again after the restart."""
+        """Answer every waiting request, so that its client sends it again after the restart."""
         for group in self.groups.values():
             self._carry_out(group, group.release(ErrorCode.NOT_COORDINATOR))
 
     async def stop(self) -> None:
-        """Set no more timers; nobody asks any more."""
+        """Cancel all timers; no more requests come."""
         self._alarms.cancel_all()
         self.consumers.stop()
 
     # -- membership ----------------------------------------------------------------------------
 
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
-        """An id for a member that has none: recognisable for people, unique for machines."""
+        """Make an id for a new member: recognisable for people, unique for machines."""
         unique = uuid.UUID(int=self._services.random.getrandbits(128), version=4)
         return f"{group_instance_id or client_id}-{unique}"
 
@@ -225,7 +224,7 @@ class GroupCoordinator:
         return group.heartbeat(member_id, group_instance_id, generation_id, now_ms)
 
     def leave(self, group_id: str, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Let one member go."""
+        """Remove one member."""
         consumers = self.consumers.groups.get(group_id)
         if consumers is not None:
             return self.consumers.leave(consumers, member_id, group_instance_id)
@@ -245,8 +244,8 @@ class GroupCoordinator:
     ) -> None:
         """Take a ConsumerGroupHeartbeat; `answer` is called once, when it is durable.
 
-        The first member of the consumer protocol makes a classic group one of its own: it keeps
-        its offsets, and its members if the policy allows that; else it stays what it is.
+        The first member of the consumer protocol turns a classic group into a consumer group. The
+        group keeps its offsets, and its members if the policy allows that; else it does not change.
         """
         classic = self.groups.get(group_id)
         if classic is None or request.member_epoch != JOIN_EPOCH:
@@ -285,9 +284,9 @@ class GroupCoordinator:
         is_transactional: bool = False,
         knows_epochs: bool = True,
     ) -> ErrorCode:
-        """NONE when the offsets of `committed` may be committed in this name.
+        """NONE when this member may commit the offsets of `committed`.
 
-        An unknown group takes those of no member.
+        An unknown group accepts only commits that name no generation.
         """
         if group_id in self.consumers.groups:
             return self.consumers.commit_error(
@@ -310,7 +309,7 @@ class GroupCoordinator:
         )
 
     def commit(self, commit: OffsetCommit, when_done: Callable[[ErrorCode], object]) -> None:
-        """Keep offsets that `commit_error` has let through; a new name becomes an empty group."""
+        """Store offsets that `commit_error` has allowed; a new name becomes an empty group."""
 
         def stored(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
@@ -328,7 +327,7 @@ class GroupCoordinator:
         return self._topic.is_available(group_id)
 
     def transaction_ended(self, producer_id: int, partition: int, *, is_commit: bool) -> None:
-        """A marker for this producer is durable in that partition of the offsets topic."""
+        """Apply a marker for this producer, durable in that partition of the offsets topic."""
         self.offsets.table.complete(
             producer_id,
             is_commit=is_commit,
@@ -365,12 +364,12 @@ class GroupCoordinator:
         return group
 
     def _ensure(self, group_id: str) -> None:
-        """A name with offsets is a group; a classic one until somebody joins it otherwise."""
+        """Make a name with offsets a group: a classic one until a consumer member joins."""
         if group_id not in self.consumers.groups:
             self._get_or_create(group_id)
 
     def _become_classic(self, group_id: str) -> None:
-        """Forget that an empty group was of the other protocol: its next member has joined."""
+        """Drop the records of an empty consumer group: its next member has joined as classic."""
         records = self.consumers.erase(group_id)
         self.consumers.forget(group_id)
         self._topic.append(self._topic.partition_of(group_id), records, log_failure)
@@ -381,10 +380,10 @@ class GroupCoordinator:
         records: Sequence[KeyValue],
         when_done: Callable[[ErrorCode], object],
     ) -> None:
-        """Go on with the classic members alone: `records`, and what makes it a classic group.
+        """Continue with the classic members alone: store `records` and the classic group.
 
-        If the partitions of somebody who went are free, all join again; a member that took over
-        another one's place goes on as it is.
+        If the partitions of a member that left are free, all join again. A member that took over
+        the place of another one continues as it is.
         """
         group_id = consumers.group_id
         now_ms = self._clock.monotonic_ms()
@@ -425,11 +424,11 @@ class GroupCoordinator:
 
 
 def _is_blank(group: Group) -> bool:
-    """Nobody ever joined: a refusal leaves no group behind, nor makes one what it was not."""
+    """Whether no member ever joined: a refusal neither leaves a group behind nor converts one."""
     is_unused = group.generation_id == 0 and group.state is GroupState.EMPTY
     return is_unused and not group.roster.pending
 
 
 def _no_group(group_id: str) -> ErrorCode:
-    """Why there is no member; the group without a name takes offsets, but has no members."""
+    """The error for a missing member; the group without a name has offsets but no members."""
     return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID

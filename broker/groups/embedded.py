@@ -1,9 +1,9 @@
-"""What members of a classic consumer group send one another, for a coordinator that takes part.
+"""The metadata that members of a classic consumer group exchange, as the coordinator reads it.
 
-The coordinator of a classic group passes subscriptions and assignments on unread; one that has
-members of both protocols in a group reads the subscriptions and writes the assignments itself, in
-the leader's place. The bytes are `protocol.stored.consumer_protocol`'s; here is what it
-makes of them, and that bytes of another format are no error.
+The coordinator of a classic group passes subscriptions and assignments on unread. The coordinator
+of a group with members of both protocols reads the subscriptions and writes the assignments itself,
+in the leader's place. `protocol.stored.consumer_protocol` has the bytes, this module their
+meaning for the coordinator. Bytes of another format are no error.
 
 Read next: `broker.groups.mixed.classic_members`.
 """
@@ -18,7 +18,7 @@ from protocol.stored.codec import UnknownRecord, version_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedSubscription:
-    """What a member wants, and what it still has: (topic, partition) pairs."""
+    """A member's topics, and the (topic, partition) pairs that it still owns."""
 
     version: int
     topics: frozenset[str]
@@ -41,7 +41,7 @@ def parse_subscription(metadata: bytes) -> EmbeddedSubscription | None:
 
 
 def parse_assignment(assignment: bytes) -> frozenset[tuple[str, int]] | None:
-    """What a leader gave a member; no bytes are no partitions, None is another format."""
+    """The assignment that a leader gave; no bytes mean no partitions, None another format."""
     try:
         return consumer_protocol.decode_assignment(assignment)
     except UnknownRecord:

@@ -1,4 +1,4 @@
-"""What the coordinator lets go of: expired offsets, deleted groups, offsets of deleted topics.
+"""The coordinator's deletions: expired offsets, deleted groups, offsets of deleted topics.
 
 Owns the rules of when a group and its offsets end, and the order "tombstones first, then memory".
 Refuses to know the clock: the time is a parameter.
@@ -54,7 +54,7 @@ class Forgetting:
     ) -> None:
         """Delete offsets of topics that the group does not read now.
 
-        `when_done` is told the error for all, and which partitions were refused because the group
+        `when_done` gets the error for all, and the partitions that were refused because the group
         is subscribed to their topic.
         """
         group = self._groups.get(group_id)
@@ -78,7 +78,7 @@ class Forgetting:
         self._offsets.forget(group_id, wanted, lambda error: when_done(error, refused))
 
     def delete_group(self, group_id: str, when_done: Callable[[ErrorCode], object]) -> None:
-        """Delete an empty group with its offsets, those of open transactions among them."""
+        """Delete an empty group with its offsets, including those of open transactions."""
         group = self._groups.get(group_id)
         consumers = self._consumers.groups.get(group_id)
         if consumers is not None and consumers.members:
@@ -95,14 +95,14 @@ class Forgetting:
             self._forget(group, partitions, when_done)
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget every group's offsets of a topic that is gone."""
+        """Delete every group's offsets of a deleted topic."""
         for group_id in list(self._offsets.table.groups()):
             known = self._offsets.table.partitions_of(group_id)
             partitions = [tp for tp in known if tp[0] == topic]
             self._offsets.forget(group_id, partitions, log_failure)
 
     def expire(self, now_ms: int) -> None:
-        """Forget offsets and empty groups that are past their retention at `now_ms` (wall)."""
+        """Expire offsets and empty groups that are past their retention at `now_ms` (wall)."""
         for group in list(self._groups.values()):
             self._expire(group, now_ms)
         for group_id in list(self._consumers.groups):
@@ -138,7 +138,7 @@ class Forgetting:
         partitions: list[TopicPartition],
         when_done: Callable[[ErrorCode], object],
     ) -> None:
-        """Delete offsets and the group itself, unless it comes to life while that is written."""
+        """Delete offsets and the group itself, unless a member joins while that is written."""
         group_id = group.group_id
 
         def stored(error: ErrorCode) -> None:
@@ -169,7 +169,7 @@ class Forgetting:
             self._offsets.forget(group_id, expired, log_failure)
 
     def _is_all(self, group_id: str, expired: list[TopicPartition]) -> bool:
-        """Whether nothing would be left, nor come back with the commit of a transaction."""
+        """Whether no offset would remain, nor return when a transaction commits."""
         table = self._offsets.table
         return len(expired) == len(table.of_group(group_id)) and not table.has_pending(group_id)
 
@@ -179,9 +179,9 @@ class Forgetting:
         partitions: list[TopicPartition],
         when_done: Callable[[ErrorCode], object],
     ) -> None:
-        """The same for an empty group of the consumer protocol.
+        """Delete offsets and the empty consumer group itself, like `_forget`.
 
-        A member that joins meanwhile stores all there is of the group, behind the tombstones.
+        A member that joins meanwhile stores the whole group, after the tombstones.
         """
         group_id = group.group_id
 
@@ -197,6 +197,6 @@ class Forgetting:
 
 
 def log_failure(error: ErrorCode) -> None:
-    """For changes that nobody waits for: the next round tries again."""
+    """Log the failure of a change that no caller waits for: the next round tries again."""
     if error is not ErrorCode.NONE:
         logger.warning("groups or offsets could not be changed in the log now: %s", error.name)

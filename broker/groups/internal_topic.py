@@ -1,9 +1,9 @@
-"""A coordinator's memory on disk: a compacted topic of its own, appended to and replayed.
+"""A coordinator's state on disk: its own compacted topic, appended to and replayed.
 
 Owns the way from (key, value) pairs to durable batches and back. Refuses to know what the pairs
 mean (`broker.groups.offsets.records`, `broker.transactions.records`). Invariant: `when_done(NONE)`
-is called only after the records would survive a power cut (or as far as the operator's
-`flush.policy=os` promises), and callbacks of one partition run in the order of their appends.
+is called only when the records would survive a power cut (or as far as the operator's
+`flush.policy=os` promises). The callbacks of one partition run in the order of their appends.
 
 Source: Kafka's `GroupMetadataManager.appendForGroup`, `TransactionStateManager`.
 Read next: `broker.group_commit` for the wait.
@@ -46,7 +46,7 @@ class StoredBatch(NamedTuple):
     Attributes:
         producer_id: whose transaction it belongs to, if any.
         is_transactional: its records count only once that transaction commits.
-        is_commit: for the marker that ends a transaction, which end; None for records.
+        is_commit: for the marker that ends a transaction, whether it commits; None for records.
         records: (key, value) in order; empty for a marker.
     """
 
@@ -90,7 +90,7 @@ class InternalTopic:
         return range(self._partitions)
 
     def partition_of(self, name: str) -> int:
-        """The partition that keeps a group or transactional id: Kafka's, so tools agree."""
+        """The partition of a group or transactional id: the same as Kafka's, so tools agree."""
         return abs(_java_hash(name)) % self._partitions
 
     def log(self, partition: int) -> Log:
@@ -98,7 +98,7 @@ class InternalTopic:
         return self._services.topics.led_log(self.name, partition)
 
     def is_available(self, name: str) -> bool:
-        """Whether what is stored of a group or transactional id could be loaded."""
+        """Whether the stored state of a group or transactional id could be loaded."""
         try:
             return self.log(self.partition_of(name)).quarantine is None
         except BrokerError:
@@ -116,8 +116,8 @@ class InternalTopic:
         """Write records in order and call `when_done` once they are durable, or refused.
 
         With a producer id they become part of its open transaction. Long lists are split into
-        batches; a refusal in the middle leaves the earlier ones in the log, which is harmless:
-        every record stands for itself and is written again by a retry.
+        batches. A refusal in the middle leaves the earlier ones in the log, which is harmless:
+        records do not depend on each other, and a retry writes them all again.
         """
         try:
             log = self.log(partition)
@@ -150,14 +150,14 @@ class InternalTopic:
     def replay(self, partition: int) -> Iterator[StoredBatch]:
         """Every batch in the log, oldest first; its records are valid until the next is taken.
 
-        None of a log that is quarantined: see `is_available`.
+        A quarantined log yields none: see `is_available`.
 
         Raises:
             StorageError: the log cannot be read.
         """
         log = self.log(partition)
         if log.quarantine is not None:
-            # A part of a memory is worse than none: what is missing may have undone the rest.
+            # Half a state is worse than none: a lost record may have undone the rest.
             logger.error("%s-%d is not loaded: %s", self.name, partition, log.offline_reason)
             return
         offset = log.log_start_offset
@@ -194,7 +194,7 @@ class InternalTopic:
 
 
 def _refusal(error: Exception) -> ErrorCode:
-    """A fenced producer or coordinator has to know; all else is a reason to try again later."""
+    """A fenced producer or coordinator must know; every other error makes it try again later."""
     if isinstance(error, InvalidProducerEpoch):
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if isinstance(error, TransactionCoordinatorFenced):

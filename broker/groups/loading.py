@@ -1,11 +1,11 @@
-"""What the offsets topic says, all in all: the newest record of each key, transactions resolved.
+"""Loading of the offsets topic: the newest record of each key, transactions resolved.
 
-Pure: batches in, a table and groups out. One pass keeps only the newest value per raw key, so a
-log of a million commits by one group costs a dictionary of a few entries and no decoding; what
-is left is decoded once.
+Pure: batches in, a table and groups out. One pass keeps only the newest value per raw key, and
+each of those is decoded once. So a log of a million commits by one group costs a dictionary of a
+few entries and little decoding.
 
-A transactional record counts from where its transaction's commit marker lies, unless a plain
-record of the same key came in between; open transactions stay pending.
+A transactional record counts from the position of its transaction's commit marker, unless a plain
+record of the same key came in between. Open transactions stay pending.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`.
 Read next: `broker.groups.offsets.table`.
@@ -38,7 +38,7 @@ _Newest: TypeAlias = dict[bytes, bytes | None]
 
 @dataclass(slots=True, kw_only=True)
 class Loaded:
-    """The state of the coordinator as stored: the groups of both protocols with their metadata."""
+    """The coordinator's stored state: the groups of both protocols with their metadata."""
 
     groups: dict[str, StoredGroup] = field(default_factory=dict)
     consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class Loaded:
 def load(batches: Iterable[StoredBatch], offsets: OffsetTable) -> Loaded:
     """Replay batches, oldest first, into `offsets` and the groups returned.
 
-    Records that cannot be understood (of a newer broker, of share or streams groups) are skipped
-    and counted; they stay in the log.
+    Unknown records (of a newer broker, of share or streams groups) are skipped and counted; they
+    stay in the log.
     """
     newest, pending = _resolve(batches)
     loaded = Loaded()

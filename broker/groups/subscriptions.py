@@ -1,6 +1,6 @@
-"""Which topics a classic consumer group reads: the one thing the broker reads of its metadata.
+"""The topics that a classic consumer group reads: all that the broker parses of its metadata.
 
-Needed to know which offsets nobody will ask for any more, and which may not be deleted.
+Needed to know which offsets no member will fetch again, and which may not be deleted.
 
 Source: Kafka's `ClassicGroup.computeSubscribedTopics`. Read next: `broker.groups.embedded`.
 """

@@ -1,8 +1,8 @@
-"""One timer for many groups: who wants to be woken, and when.
+"""One timer for many groups: which to wake, and when.
 
-Owns a heap of (wake time, name) and the one timer behind it. A name stands for its earliest wish;
-an entry that an earlier wish replaced is stale and passed over. Wishes may be too early, never too
-late, so that moving a deadline later costs nothing here.
+Owns a heap of (wake time, name) and the one timer that serves it. Only the earliest request of a
+name counts; an entry that an earlier one replaced is stale and skipped. A request may be too early,
+never too late, so that moving a deadline later costs nothing here.
 
 Source: our own; Kafka has a timing wheel with an entry per member.
 """
@@ -28,7 +28,7 @@ class Alarms:
         self._timer_due_ms = 0
 
     def set(self, name: str, due_ms: int | None) -> None:
-        """Wake `name` at `due_ms` (monotonic) or earlier; None is no wish."""
+        """Wake `name` at `due_ms` (monotonic) or earlier; None sets nothing."""
         if due_ms is None:
             return
         known_ms = self._due_of.get(name)
@@ -43,7 +43,7 @@ class Alarms:
         return len(self._heap)
 
     def cancel_all(self) -> None:
-        """Wake nobody any more."""
+        """Cancel all entries and the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

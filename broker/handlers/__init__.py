@@ -1,9 +1,9 @@
 """One module per API: request value in, response value out; independent of one another.
 
 A module carries the name of its `ApiKey` member in lower case and has one entry, `handle` (see
-`broker.requests.context` for its signature).  `handler_of` finds it by that rule and imports it
-when its API is first spoken: with all handlers and their messages a start would take twice as long.
-What is served is decided by `protocol.api_keys.SUPPORTED` alone; a test compares the two.
+`broker.requests.context` for its signature). `handler_of` finds it by that rule and imports it at
+the first request of its API: a start that loads all handlers and messages takes twice as long.
+`protocol.api_keys.SUPPORTED` alone decides what is served; a test compares the two.
 """
 
 from importlib import import_module

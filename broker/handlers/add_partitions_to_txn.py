@@ -28,7 +28,7 @@ _FENCED_SINCE = 2
 def handle(
     context: Context, request: RequestContext, message: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Pending[AddPartitionsToTxnResponse]:
-    """Add the partitions; answered once that is on disk."""
+    """Add the partitions; answer once that is on disk."""
     topics = message.v3_and_below_topics
     asked = [(topic.name, partition) for topic in topics for partition in topic.partitions]
     errors = {tp: _partition_error(context, *tp) for tp in asked}

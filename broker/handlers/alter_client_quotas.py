@@ -1,9 +1,9 @@
 """AlterClientQuotas (key 49, versions 0-1): refused, because nothing here would enforce a quota.
 
-Removing what cannot be there succeeds, so that clean-up scripts pass.  A request that only asks
-whether a quota could be set is refused too.
+Removing a quota that does not exist succeeds, so that clean-up scripts pass. A request that only
+validates a new quota is refused too.
 
-Differs from Kafka: no quota can be set, also where the request is to be validated only.
+Differs from Kafka: setting a quota is refused, also with `validate_only`.
 
 Source: KIP-546; Kafka `ClientQuotaControlManager.alterClientQuotas`.
 """

@@ -1,6 +1,6 @@
-"""AlterConfigs (key 33, versions 0-2): replace all settings of a resource by the ones given.
+"""AlterConfigs (key 33, versions 0-2): replace all settings of a resource by the given ones.
 
-What is not named goes back to its default, which is why clients prefer IncrementalAlterConfigs.
+A setting that is not named returns to its default, so clients prefer IncrementalAlterConfigs.
 
 Source: KIP-133; Kafka `ConfigAdminManager`.
 """
@@ -19,7 +19,7 @@ from protocol.api.alter_configs import (
 async def handle(
     context: Context, request: RequestContext, message: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    """Replace the settings of every resource; each stands for itself."""
+    """Replace the settings of every resource, independently of the others."""
     return AlterConfigsResponse(
         responses=[
             await _alter(context, resource, validate_only=message.validate_only)

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45, versions 0-1): replicas can live on this broker alone.
 
-Sending a partition to where it is succeeds and changes nothing; there is never a move under way
-that could be cancelled (null replicas).
+Moving a partition to this broker succeeds and changes nothing. There is never a move under way to
+cancel (null replicas).
 
 Source: KIP-455, KIP-860; Kafka `ReplicationControlManager.alterPartitionReassignments`.
 """
@@ -23,7 +23,7 @@ from storage.disk.steps import Steps, each
 def handle(
     context: Context, request: RequestContext, message: AlterPartitionReassignmentsRequest
 ) -> Steps[AlterPartitionReassignmentsResponse]:
-    """The outcome for every partition; without time for it nothing is done."""
+    """The outcome for every partition; with a timeout of 0 or less nothing is done."""
     error = ErrorCode.NONE if message.timeout_ms > 0 else ErrorCode.REQUEST_TIMED_OUT
     response = AlterPartitionReassignmentsResponse(
         error_code=error,

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34, versions 0-2): move partitions between data directories.
 
-There is one data directory. A move to where the partition is already succeeds, as in Kafka; any
+There is one data directory. A move to the partition's own directory succeeds, as in Kafka; any
 other directory is LOG_DIR_NOT_FOUND.
 
 Source: KIP-113; Kafka `ReplicaManager.alterReplicaLogDirs`.
@@ -21,7 +21,7 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Say for every partition, once, whether it is in the directory it was sent to last."""
+    """Answer once per partition whether it is in the last directory that the request names."""
     ours = os.path.abspath(context.topics.path)
     paths = {
         (topic.name, index): move.path

@@ -1,6 +1,6 @@
-"""AlterUserScramCredentials (key 51, version 0): refused, no listener would ask for a password.
+"""AlterUserScramCredentials (key 51, version 0): refused, no listener would check a password.
 
-Deleting what is not there is RESOURCE_NOT_FOUND, as in Kafka; setting a credential is
+Deleting an unknown credential is RESOURCE_NOT_FOUND, as in Kafka; setting one is
 UNSUPPORTED_SASL_MECHANISM.
 
 Source: KIP-554; Kafka `ScramControlManager.alterCredentials`.

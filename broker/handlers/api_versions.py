@@ -1,10 +1,10 @@
-"""ApiVersions (key 18, versions 0-4): what this broker speaks.
+"""ApiVersions (key 18, versions 0-4): the APIs and versions of this broker.
 
-The list is `protocol.api_keys.SUPPORTED` and nothing else.  A version above ours never gets here:
-the dispatcher answers it in version 0 (KIP-511).  Since version 3 the client names its software; a
-name outside the agreed alphabet is INVALID_REQUEST, upon which librdkafka asks again in version 0.
+The list is `protocol.api_keys.SUPPORTED` and nothing else. A version above ours never gets here:
+the dispatcher answers it in version 0 (KIP-511). Since version 3 the client names its software. A
+name outside the agreed alphabet is INVALID_REQUEST, and librdkafka then retries with version 0.
 
-The finalized features are those of `broker.requests.features`: what clients send depends on them.
+The finalized features are those of `broker.requests.features`: clients send requests accordingly.
 
 Source: KIP-35, KIP-511, KIP-584; Kafka `ApiVersionsRequest.isValid`.
 """

@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (key 69, versions 0-1): groups of the consumer protocol and their members.
 
-A member's assignment is what it may hold, with what it has yet to give up. A group that is not of
-this protocol is GROUP_ID_NOT_FOUND; admin clients then ask DescribeGroups.
+A member's assignment is all it may hold, including what it has yet to give up. A group that is not
+of this protocol is GROUP_ID_NOT_FOUND; admin clients then send DescribeGroups.
 
 Versions: v1 the member's type.
 
@@ -30,7 +30,7 @@ _CONSUMER_MEMBER = 1
 def handle(
     context: Context, request: RequestContext, message: ConsumerGroupDescribeRequest
 ) -> Steps[ConsumerGroupDescribeResponse]:
-    """Each group that was asked for, in the order of the request."""
+    """Each requested group, in the order of the request."""
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = []
     for group_id in message.group_ids:
@@ -91,7 +91,7 @@ def _member(context: Context, member: ConsumerMember, target: Partitions) -> Mem
 
 
 def _assignment(context: Context, partitions: Partitions) -> Assignment:
-    """The partitions by topic; of a topic deleted meanwhile there is no name, and no line."""
+    """The partitions by topic; a topic deleted meanwhile has no name and is left out."""
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):
         by_topic.setdefault(topic_id, []).append(index)

@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat (key 68, versions 0-1): the one request of the consumer protocol.
 
-A member joins with epoch 0, goes on with its epoch, leaves with -1, or with -2 for a while if it
-is a static one. It says what has changed for it; it is told its assignment when that has changed.
+A member joins with epoch 0, continues with its epoch, and leaves with -1. A static member may leave
+for a while with -2. A member sends what has changed for it, and receives its assignment when that
+has changed.
 
 Versions: v1 subscription by regular expression, and the member makes its own id (KIP-1082).
 
@@ -34,7 +35,7 @@ _OWN_IDS_SINCE = 1
 def handle(
     context: Context, request: RequestContext, message: ConsumerGroupHeartbeatRequest
 ) -> Pending[ConsumerGroupHeartbeatResponse] | ConsumerGroupHeartbeatResponse:
-    """Take the heartbeat; the answer comes when what it changed is durable."""
+    """Take the heartbeat; the answer comes when its changes are durable."""
     problem = _problem(request.api_version, message)
     if problem is not None:
         return ConsumerGroupHeartbeatResponse(
@@ -53,7 +54,7 @@ def handle(
 
 
 def _problem(version: int, message: ConsumerGroupHeartbeatRequest) -> str | None:
-    """Why the request makes no sense, as a sentence; None when it does."""
+    """Why the request is invalid, as a sentence; None when it is valid."""
     epoch = message.member_epoch
     checks: tuple[tuple[bool, str], ...] = (
         (not message.group_id.strip(), "group_id is empty."),

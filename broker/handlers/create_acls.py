@@ -1,4 +1,4 @@
-"""CreateAcls (key 30, versions 0-3): refused, there is no authorizer that would obey the rules.
+"""CreateAcls (key 30, versions 0-3): refused, there is no authorizer that would apply the rules.
 
 Source: Kafka `AclApis.handleCreateAcls` without an authorizer; KIP-140.
 """

@@ -21,7 +21,7 @@ from protocol.api.create_partitions import (
 async def handle(
     context: Context, request: RequestContext, message: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Grow every topic that can grow as asked and answer for all."""
+    """Grow every topic as requested, where possible, and answer for all."""
     counts = Counter(topic.name for topic in message.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     for topic in message.topics:

@@ -1,10 +1,10 @@
-"""CreateTopics (key 19, versions 0-7): new topics, each accepted or refused for itself.
+"""CreateTopics (key 19, versions 0-7): new topics, each accepted or refused on its own.
 
 With a timeout of 0 or less nothing is created (REQUEST_TIMED_OUT), as in Kafka.
 
--1 partitions or replicas mean the broker's default (v4+).  A manual assignment must give every
-partition, counted from 0, to this one broker.  `validate_only` (v1+) checks and creates nothing.
-Since v5 the answer tells partitions, replicas and resolved settings, since v7 the topic's id.
+-1 partitions or replicas mean the broker's default (v4+). A manual assignment must give every
+partition, counted from 0, to this one broker. `validate_only` (v1+) checks and creates nothing.
+Since v5 the answer contains partitions, replicas and resolved settings, since v7 the topic's id.
 
 Differs from Kafka:
 
@@ -91,7 +91,7 @@ async def _create(
 
 
 def _partition_count(context: Context, asked: CreatableTopic) -> int:
-    """How many partitions the topic gets; every rule about counts and replicas is here."""
+    """The topic's number of partitions; checks every rule about counts and replicas."""
     if asked.assignments:
         if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
             raise InvalidRequest(
@@ -99,8 +99,8 @@ def _partition_count(context: Context, asked: CreatableTopic) -> int:
             )
         _check_assignment(context, asked)
         return len(asked.assignments)
-    # KIP-464 let clients ask for defaults from version 4 on, but brokers give them at any version:
-    # kafkajs asks so in version 3.
+    # KIP-464 lets clients request defaults from version 4 on, but brokers give them at any
+    # version: kafkajs requests them in version 3.
     if asked.replication_factor not in {1, DEFAULT}:
         raise InvalidReplicationFactor(
             f"Replication factor {asked.replication_factor} needs as many brokers; this is the "
@@ -131,7 +131,7 @@ def _check_assignment(context: Context, asked: CreatableTopic) -> None:
 
 
 def _overrides(asked: CreatableTopic) -> dict[str, str]:
-    """The topic's own settings, checked all at once; of one given twice the last value counts."""
+    """The topic's own settings, checked all at once; of a duplicate the last value counts."""
     overrides: dict[str, str] = {}
     for config in asked.configs:
         if config.value is None:

@@ -1,9 +1,9 @@
 """DeleteRecords (key 21, versions 0-2): move a partition's start forward.
 
--1 stands for the high watermark.  What lies before the new start is unreadable at once; its files
-go with the next retention pass.  A record that was acknowledged before it was durable can be
-deleted once it is (`broker.requests.commit_wait`); REQUEST_TIMED_OUT when the disk takes too long
-for that.
+-1 means the high watermark. Records before the new start are unreadable at once; the next retention
+pass removes their files. A record that was acknowledged before it was durable can be deleted once
+it is durable (`broker.requests.commit_wait`); REQUEST_TIMED_OUT when the disk takes too long for
+that.
 
 Source: KIP-107; Kafka `ReplicaManager.deleteRecordsOnLocalLog`.
 """
@@ -39,9 +39,9 @@ _NO_LOW_WATERMARK = -1
 def handle(
     context: Context, request: RequestContext, message: DeleteRecordsRequest
 ) -> Steps[DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]]:
-    """Move every partition's start and answer with where it is now.
+    """Move every partition's start and answer with its new position.
 
-    A partition that stands in the request twice gets the offset that stands there last.
+    A partition that occurs twice in the request gets its last offset.
     """
     asked = {
         (topic.name, partition.partition_index): partition.offset
@@ -62,7 +62,7 @@ async def _delete_when_committed(
 
 
 def _hidden_ends(context: Context, asked: _Asked) -> "Steps[dict[Log, int]]":
-    """What has to be durable first, because it was acknowledged already (`commit_wait`)."""
+    """The ends that must be durable first, because they are acknowledged (`commit_wait`)."""
     awaited = {}
     for number, ((name, partition), offset) in enumerate(asked.items()):
         if number:

@@ -1,8 +1,8 @@
 """DeleteTopics (key 20, versions 0-6): remove topics by name, or since v6 by id.
 
-A topic made again under the same name gets a new id, which is how clients notice.
-A topic that stands in the request twice, be it once by name and once by id, is answered once and
-kept; with a timeout of 0 or less nothing is deleted (REQUEST_TIMED_OUT), as in Kafka.
+A topic made again under the same name gets a new id, which is how clients notice. A topic that
+occurs twice in the request, also once by name and once by id, is answered once and kept. With a
+timeout of 0 or less nothing is deleted (REQUEST_TIMED_OUT), as in Kafka.
 
 Source: KIP-4, KIP-516; Kafka `ControllerApis.deleteTopics`.
 """
@@ -51,9 +51,9 @@ async def handle(
 def _each_once(
     context: Context, states: Iterable[DeleteTopicState]
 ) -> list[tuple[DeleteTopicState, bool]]:
-    """What is asked, and whether it is asked more than once: by name, by id, or by both.
+    """The requested topics, each with whether it occurs more than once: by name, by id, or by both.
 
-    What says neither or both in one place is refused for that, each time.
+    An entry with neither name nor id, or with both, is invalid and is refused each time.
     """
     once: list[tuple[DeleteTopicState, bool]] = []
     places: dict[str | bytes, int] = {}
@@ -82,7 +82,7 @@ async def _delete(
     state: DeleteTopicState,
     result: DeletableTopicResult,
 ) -> None:
-    """Remove one topic and say in `result` which it was; raises what refuses it."""
+    """Remove one topic and put its name and id into `result`; raises what refuses it."""
     if not context.config.delete_topic_enable:
         if request.api_version < _DISABLED_CODE_SINCE:
             raise InvalidRequest("delete.topic.enable is false.")

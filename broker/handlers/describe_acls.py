@@ -1,6 +1,6 @@
 """DescribeAcls (key 29, versions 0-3): there is no authorizer, and that is the answer.
 
-SECURITY_DISABLED is what user interfaces look for to hide their access page.
+User interfaces look for SECURITY_DISABLED to hide their access page.
 
 Differs from Kafka: 0 for a type, operation or permission, here and in the other two requests, is
 answered like any other number; there it closes the connection.
@@ -17,5 +17,5 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: DescribeAclsRequest
 ) -> DescribeAclsResponse:
-    """Say that access rules are not kept here."""
+    """Answer that this broker keeps no access rules."""
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

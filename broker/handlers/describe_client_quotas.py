@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48, versions 0-1): nobody has a quota, for none can be set.
+"""DescribeClientQuotas (key 48, versions 0-1): no quotas, because none can be set.
 
 Source: KIP-546; Kafka `ClientQuotaControlManager`.
 """
@@ -43,7 +43,7 @@ def handle(
 
 
 def _complaint(component: ComponentData) -> str | None:
-    """What is wrong with one part of the filter by itself, or None."""
+    """The error in one part of the filter by itself, or None."""
     if not component.entity_type:
         return "An entity type is empty."
     if component.match_type == _MATCH_EXACT:

@@ -1,9 +1,9 @@
 """DescribeConfigs (key 32, versions 0-4): settings of topics, brokers, loggers, groups.
 
-Asked keys are answered in the order asked; null and an empty list both mean all.  Version 0 has
-`is_default` where later ones have the source; synonyms (v1+) and documentation (v3+) only on
-request.  What is asked for twice is answered once.  Nothing we have is secret, so no value is
-withheld.
+Requested keys are answered in the order of the request; null and an empty list both mean all.
+Version 0 has `is_default` where later ones have the source; synonyms (v1+) and documentation (v3+)
+only on request. A resource or key that is requested twice is answered once. No setting is secret,
+so no value is withheld.
 
 Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 """

@@ -1,7 +1,7 @@
 """DescribeGroups (key 15, versions 0-6): state and members of groups.
 
-A group that nobody knows is "Dead" with no error; from v6 on it is GROUP_ID_NOT_FOUND. Members'
-metadata is shown only while a generation is stable, for only then a protocol is chosen.
+An unknown group is "Dead" with no error; from v6 on it is GROUP_ID_NOT_FOUND. Members' metadata is
+shown only while a generation is stable, because only then is a protocol chosen.
 
 Versions: v1 throttle time, v3 authorized operations, v4 static membership, v5 flexible, v6 error
 message (KIP-1043).
@@ -30,7 +30,7 @@ _NOT_FOUND_SINCE = 6
 def handle(
     context: Context, request: RequestContext, message: DescribeGroupsRequest
 ) -> Steps[DescribeGroupsResponse]:
-    """Each group that was asked for, in the order of the request."""
+    """Each requested group, in the order of the request."""
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = []
     for group_id in message.groups:

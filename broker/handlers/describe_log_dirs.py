@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35, versions 0-5): how much space partitions take, and how much is left.
+"""DescribeLogDirs (key 35, versions 0-5): the disk space used by partitions, and the space left.
 
 Source: KIP-113, KIP-827; Kafka `ReplicaManager.describeLogDirs`.
 """
@@ -22,7 +22,7 @@ _UNKNOWN_BYTES = -1
 def handle(
     context: Context, request: RequestContext, message: DescribeLogDirsRequest
 ) -> Steps[DescribeLogDirsResponse]:
-    """The one data directory, with the partitions asked for (null: all)."""
+    """The one data directory, with the requested partitions (null: all)."""
     asked: dict[str, set[int]] | None = None
     if message.topics is not None:
         asked = {}

@@ -1,7 +1,7 @@
-"""DescribeProducers (key 61, version 0): who has written to a partition idempotently of late.
+"""DescribeProducers (key 61, version 0): the recent idempotent producers of a partition.
 
-Shows what the log knows: last sequence and timestamp of each producer id, and where its open
-transaction began, which is how a hanging transaction is found.
+Shows the log's facts: last sequence and timestamp of each producer id, and where its open
+transaction began, which is how operators find a hanging transaction.
 
 Source: Kafka `KafkaApis.handleDescribeProducersRequest`; KIP-664.
 """
@@ -24,7 +24,7 @@ from storage.disk.steps import Steps, each
 def handle(
     context: Context, request: RequestContext, message: DescribeProducersRequest
 ) -> Steps[DescribeProducersResponse]:
-    """The producers of each partition that was asked for."""
+    """The producers of each requested partition."""
     response = DescribeProducersResponse()
     for topic in message.topics:
         partitions = yield from each(

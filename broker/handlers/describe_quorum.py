@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55, versions 0-2): the cluster's metadata has one voter, this broker.
 
-There is no Raft log behind it: metadata changes are lines of a journal that is durable before a
-change is answered. So the one voter leads, in epoch 0, and is never behind; offsets are 0.
+There is no Raft log under it: metadata changes are lines of a journal, durable before a change is
+answered. So the one voter leads, in epoch 0, and is never behind; offsets are 0.
 
 Source: KIP-595, KIP-836, KIP-853; Kafka `KafkaRaftClient.handleDescribeQuorumRequest`.
 """
@@ -27,7 +27,7 @@ _LISTENER_NAME = "PLAINTEXT"
 def handle(
     context: Context, request: RequestContext, message: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """The quorum of the metadata, when that and nothing else is asked for; else a refusal."""
+    """The quorum of the metadata, if the request names only that; else a refusal."""
     asked = [
         (topic.topic_name, partition.partition_index)
         for topic in message.topics

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75, version 0): topics page by page, in order of their names.
 
-An answer holds at most `response_partition_limit` partitions; the cursor in it says where the next
-page begins and goes into the next request.  No names ask for all topics.
+An answer has at most `response_partition_limit` partitions. Its cursor is the start of the next
+page and goes into the next request. A request without names means all topics.
 
 Source: KIP-966; Kafka `DescribeTopicPartitionsRequestHandler`.
 """
@@ -85,7 +85,7 @@ def _describe(
                 leader_epoch=log.leader_epoch,
                 replica_nodes=[leader_id],
                 isr_nodes=[leader_id],
-                # May be null by the schema, but the Java client takes a stream of them.
+                # May be null by the schema, but the Java client streams over it.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
             )

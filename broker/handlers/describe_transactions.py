@@ -18,7 +18,7 @@ from storage.disk.steps import Steps
 def handle(
     context: Context, request: RequestContext, message: DescribeTransactionsRequest
 ) -> Steps[DescribeTransactionsResponse]:
-    """Each id that was asked for, in the order of the request."""
+    """Each requested id, in the order of the request."""
     states = []
     for transactional_id in message.transactional_ids:
         found = context.transactions.find(transactional_id)

@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials (key 50, version 0): no user has credentials here.
 
-Asked for all (null or empty), the answer is empty; a user who is named is RESOURCE_NOT_FOUND,
+A request for all users (null or empty) gets an empty answer. A named user is RESOURCE_NOT_FOUND,
 and one who is named twice DUPLICATE_RESOURCE.
 
 Source: KIP-554; Kafka `ScramPublisher`, `KafkaApis.handleDescribeUserScramCredentialsRequest`.
@@ -20,7 +20,7 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """The outcome for every user who was named, each once."""
+    """The outcome for every named user, each once."""
     counts = Counter(user.name for user in message.users or ())
     return DescribeUserScramCredentialsResponse(
         error_message="",

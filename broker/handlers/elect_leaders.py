@@ -1,7 +1,7 @@
-"""ElectLeaders (key 43, versions 0-2): the only replica leads already.
+"""ElectLeaders (key 43, versions 0-2): the only replica is already the leader.
 
-A partition that was named is answered ELECTION_NOT_NEEDED; when all were meant (null) those are
-left out, so that topics without partitions are the answer of a healthy cluster.
+A named partition is answered ELECTION_NOT_NEEDED. A request for all (null) leaves those out, so the
+answer of a healthy cluster is topics without partitions.
 
 Source: KIP-183, KIP-460; Kafka `ReplicationControlManager.electLeaders`.
 """
@@ -25,7 +25,7 @@ _TYPES_SINCE = 1
 def handle(
     context: Context, request: RequestContext, message: ElectLeadersRequest
 ) -> Steps[ElectLeadersResponse]:
-    """The outcome for every partition that was named."""
+    """The outcome for every named partition."""
     error = ErrorCode.NONE
     if request.api_version >= _TYPES_SINCE and message.election_type not in _ELECTION_TYPES:
         error = ErrorCode.INVALID_REQUEST
@@ -49,7 +49,7 @@ def handle(
 
 
 def _refuse_all(message: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
-    """Nothing was elected, for a reason that has to do with no partition alone."""
+    """Refuse the election for a reason that concerns the whole request."""
     return ElectLeadersResponse(
         error_code=error,
         replica_election_results=[

@@ -1,7 +1,7 @@
 """EndTxn (key 26, versions 0-5): commit or abort.
 
-Answered when every partition that can take it has the marker on disk: what the transaction wrote
-is then visible to read_committed consumers, or never will be.
+Answered when every partition that can take it has the marker on disk. The transaction's records are
+then visible to read_committed consumers, or never will be.
 
 Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible, v4
 TRANSACTION_ABORTABLE, v5 transaction version 2: the identity for the next transaction (KIP-890).

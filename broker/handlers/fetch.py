@@ -7,13 +7,13 @@
     else     park until the high watermarks have moved      `broker.fetch.waiters`
              far enough or max_wait is over, read again
 
-An answer that reaches the end of what may be shown waits for records that were acknowledged before
-the fetch came and are not durable yet (`broker.requests.commit_wait`); what is acknowledged later
-does not hold it up.
+An answer that reaches the end of the visible records waits for records that were acknowledged
+before the fetch came and are not durable yet (`broker.requests.commit_wait`). Records acknowledged
+later do not delay it.
 
-A full answer carries every partition asked for, empty ones too (Java and kafka-python wait for them
-for ever); an incremental one carries those with records, an error, or a high watermark or log start
-that moved.  `records` is empty, never null.
+A full answer carries every requested partition, even empty ones (Java and kafka-python wait for
+them for ever). An incremental one carries those with records, an error, or a high watermark or log
+start that moved. `records` is empty, never null.
 
 Versions: v1 throttle time, v3 max_bytes, v4 isolation and last stable offset, v5 log start offset,
 v7 sessions, v9 leader epochs, v10 zstd, v11 rack, v12 flexible and diverging epochs, v13 topic ids,
@@ -47,19 +47,21 @@ if TYPE_CHECKING:
 _ISOLATION_LEVELS = (0, 1)
 
 MAX_WAIT_MS = 300_000
-"""The longest a fetch is parked, whatever the client asks."""
+"""The longest time that a fetch is parked, whatever the client requests."""
 
 ENOUGH_BYTES = 2 * 1024 * 1024
-"""What a partition, and an incremental fetch in all, is given at most, unless it waits for more:
-reading sixteen megabytes before the first byte is sent makes the client wait, and everybody else,
-and leaves the processor's caches cold. The partitions that got nothing are the first of the next
-answer (`FetchSession.move_to_end`)."""
+"""The most bytes for a partition, and for an incremental fetch in all, unless it waits for more.
+
+Reading sixteen megabytes before the first byte is sent delays this client and all others, and
+leaves the processor's caches cold. The partitions that got nothing are the first of the next answer
+(`FetchSession.move_to_end`).
+"""
 
 
 def handle(
     context: Context, request: RequestContext, message: FetchRequest
 ) -> Steps[FetchResponse | Pending[FetchResponse]]:
-    """Answer with what there is, or wait for `min_bytes` at most `max_wait_ms`."""
+    """Answer with the available records, or wait for `min_bytes` at most `max_wait_ms`."""
     if message.isolation_level not in _ISOLATION_LEVELS:
         return _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR)
     plan = context.fetch_sessions.plan(message, request.api_version)
@@ -69,7 +71,7 @@ def handle(
 
 
 def _refuse_all(message: FetchRequest, error: ErrorCode) -> FetchResponse:
-    """Refuse the request as a whole, and each partition for versions that have no code for that."""
+    """Refuse the request as a whole, and each partition for versions without a code for that."""
     return FetchResponse(
         error_code=error,
         responses=[
@@ -127,7 +129,7 @@ class _Fetch:
         self._work: Work | None = None
 
     def start(self) -> Steps[FetchResponse | Pending[FetchResponse]]:
-        """The answer, or a promise of it when there is too little to read now."""
+        """Return the answer, or a promise of it when there is too little to read now."""
         max_wait_ms = min(self._message.max_wait_ms, MAX_WAIT_MS)
         self._deadline_ms = self._context.clock.monotonic_ms() + max_wait_ms
         is_first = True
@@ -156,17 +158,17 @@ class _Fetch:
             self._reserve(0)
 
     def _read(self) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]]:
-        """The parts of an answer, and what read them: a portion, if that is what is waited for."""
+        """Read the parts of an answer, and their reader: a portion, if that is enough."""
         most = self._message.max_bytes
         enough = max(ENOUGH_BYTES, 2 * self._min_bytes)
         portion = min(most, enough) if self._plan.is_incremental else most
         parts, reader = yield from self._read_up_to(portion, enough)
         is_short = 0 < reader.bytes_read < self._min_bytes
         if is_short and (self._plan.is_incremental or reader.was_limited):
-            # What is missing may be there, in a batch that is larger than the portion.
+            # The missing bytes may be there, in a batch that is larger than the portion.
             parts, reader = yield from self._read_up_to(most, PARTITION_BYTES_MAX)
         if reader.was_cut or reader.bytes_allowed < self._min_bytes:
-            # More than this is not given, so there is no use in waiting.
+            # No answer gets more bytes than this, so there is no use in waiting.
             self._min_bytes = max(1, min(self._min_bytes, reader.bytes_read))
         return parts, reader
 
@@ -190,7 +192,7 @@ class _Fetch:
         return parts, reader
 
     def _reserve(self, size_bytes: int) -> None:
-        """Hold so much memory for the answer, in place of what was held before."""
+        """Reserve this much memory for the answer, in place of the previous amount."""
         if size_bytes != self._reserved_bytes:
             self._context.answers.reserve(size_bytes - self._reserved_bytes)
             self._reserved_bytes = size_bytes
@@ -206,7 +208,7 @@ class _Fetch:
     def _park(
         self, parts: list[tuple[FetchTarget, PartitionData]], bytes_read: int, max_wait_ms: int
     ) -> bool:
-        """Wait for more; False when there is more by now: reading many partitions takes turns."""
+        """Wait for more; False when more has come by now: reading many partitions takes turns."""
         reader = FetchReader(self._context, version=self._version, isolation_level=0, max_bytes=0)
         logs = []
         for target, data in parts:
@@ -222,7 +224,7 @@ class _Fetch:
         return True
 
     def _retry(self, is_deadline: bool) -> None:
-        """Woken: read again, answer if that is enough or time is up, else park once more."""
+        """Read again, then answer if that is enough or time is up, else park once more."""
         self._waiter = None
         self._begin(self._read_again(is_deadline))
 
@@ -244,7 +246,7 @@ class _Fetch:
             self._reserve(0)
 
     def _still_hidden(self, reader: FetchReader) -> "dict[Log, int]":
-        """What was acknowledged before the fetch came and this answer stops short of."""
+        """The ends acknowledged before the fetch came that this answer does not reach."""
         return {
             log: end
             for log, end in self._awaited.items()
@@ -259,7 +261,7 @@ class _Fetch:
         return bool(owed)
 
     def _committed(self) -> None:
-        """What was acknowledged before the fetch is on disk, or the disk takes too long."""
+        """Read again: the acknowledged records are on disk, or the disk takes too long."""
         self._commit_wait = None
         self._begin(self._read_at_last())
 
@@ -313,9 +315,9 @@ class _Fetch:
         return response
 
     def _is_news(self, target: FetchTarget, data: PartitionData) -> bool:
-        """Whether the session's client does not know this yet; remembers it as reported.
+        """Whether this is new to the session's client; remembers it as reported.
 
-        An error resets what was reported, so that the recovery from it is news as well.
+        An error resets what was reported, so that the recovery from it is reported as well.
         """
         is_news = (
             not self._plan.is_incremental

@@ -1,11 +1,11 @@
-"""FindCoordinator (key 10, versions 0-6): who coordinates a group or a transactional id.
+"""FindCoordinator (key 10, versions 0-6): the coordinator of a group or a transactional id.
 
-One broker coordinates everything. The message of a single key without error is "NONE", of one of
-many keys empty. Versions: v1 key type and message, v3 flexible, v4 many keys, v6 share groups,
+One broker coordinates everything. Without an error, the message of a single key is "NONE", of one
+of many keys empty. Versions: v1 key type and message, v3 flexible, v4 many keys, v6 share groups,
 which this broker does not have.
 
 Differs from Kafka: a coordinator of share groups is an INVALID_REQUEST in version 6 as well. There
-it is COORDINATOR_NOT_AVAILABLE until their topic has been made, upon which clients ask again.
+it is COORDINATOR_NOT_AVAILABLE until their topic exists, and clients retry.
 
 Source: Kafka `KafkaApis.handleFindCoordinatorRequest`.
 """

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12, versions 0-4): a member is alive, and learns whether to join again.
+"""Heartbeat (key 12, versions 0-4): a member is alive; the answer says whether to join again.
 
 Versions: v1 throttle time, v3 static membership, v4 flexible.
 

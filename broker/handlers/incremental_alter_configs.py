@@ -21,7 +21,7 @@ from protocol.api.incremental_alter_configs import (
 async def handle(
     context: Context, request: RequestContext, message: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change every resource; each stands for itself, and one that stands there twice is refused."""
+    """Change each resource independently; one that occurs twice in the request is refused."""
     named = Counter((asked.resource_type, asked.resource_name) for asked in message.resources)
     return IncrementalAlterConfigsResponse(
         responses=[

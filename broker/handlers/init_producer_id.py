@@ -1,11 +1,12 @@
-"""InitProducerId (key 22, versions 0-5): an identity for a producer that must not repeat itself.
+"""InitProducerId (key 22, versions 0-5): an identity for a producer that must not write twice.
 
-Without a transactional id any number of producers get a new producer id each, epoch 0: that is
-all an idempotent producer needs. With one, the id is kept, the epoch moves up and whoever had the
-old one is fenced.
+Without a transactional id every request gets a new producer id, epoch 0: that is all an idempotent
+producer needs. With one, the producer id stays the same, the epoch grows, and the producer with the
+old epoch is fenced.
 
-Versions: v2 flexible, v3 the producer names what it has, so that it may recover from its own
-errors (KIP-360), v4 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v5 TRANSACTION_ABORTABLE.
+Versions: v2 flexible, v3 the producer names its present identity, so that it may recover from its
+own errors (KIP-360), v4 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v5
+TRANSACTION_ABORTABLE.
 
 Source: Kafka `TransactionCoordinator.handleInitProducerId`; KIP-98, KIP-360.
 Read next: `broker.transactions.state`.

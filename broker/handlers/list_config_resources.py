@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74, versions 0-1): which resources DescribeConfigs would know.
+"""ListConfigResources (key 74, versions 0-1): the resources that DescribeConfigs would know.
 
-Version 0, of the days when the API listed subscriptions to client metrics only, has none to list:
-telemetry is not collected. Version 1 takes types; none stands for all. Groups are those with
+Version 0 dates from when the API listed only subscriptions to client metrics, and lists nothing:
+this broker collects no telemetry. Version 1 takes types; none means all. Groups are those with
 settings of their own.
 
 Source: KIP-714, KIP-1142; Kafka `KafkaApis.handleListConfigResources`.
@@ -24,7 +24,7 @@ _TYPES_SINCE = 1
 def handle(
     context: Context, request: RequestContext, message: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """Every resource of the types asked for."""
+    """Every resource of the requested types."""
     types = {int(known) for known in ResourceType}
     if request.api_version < _TYPES_SINCE:
         asked = {int(ResourceType.CLIENT_METRICS)}

@@ -1,4 +1,4 @@
-"""ListGroups (key 16, versions 0-5): the groups that this broker coordinates, all of them.
+"""ListGroups (key 16, versions 0-5): all groups that this broker coordinates.
 
 Versions: v1 throttle time, v3 flexible, v4 states, to show and to filter by, v5 group types
 likewise. Filters ignore case, as people type them.
@@ -34,7 +34,7 @@ def handle(
 
 
 def _all(context: Context) -> Iterator[ListedGroup]:
-    """All there are when this begins, as they are when each is reached."""
+    """The groups that exist when this begins, each in its state when it is reached."""
     for group in list(context.groups.groups.values()):
         yield ListedGroup(
             group_id=group.group_id,

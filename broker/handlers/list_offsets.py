@@ -1,6 +1,6 @@
 """ListOffsets (key 2, versions 0-11): offsets by time, and the named ends of a log.
 
-| timestamp | asks for                                             | since |
+| timestamp | result                                               | since |
 |-----------|------------------------------------------------------|-------|
 | >= 0      | first record at or after this time (ms)              | 0     |
 | -1        | the end: high watermark, or last stable offset       | 0     |
@@ -10,11 +10,11 @@
 | -5        | the end of what is tiered: nothing is, (-1, -1)      | 9     |
 | -6        | the start of what waits for tiering: likewise        | 11    |
 
-A consumer's answer waits when it would lie below what was acknowledged already: the end, or "none"
-to a time that an acknowledged record may have reached (`broker.requests.commit_wait`).  When the
-disk takes too long for that, OFFSET_NOT_AVAILABLE makes the client ask again.
+A consumer's answer waits when it would lie below acknowledged records: the end, or "none" for a
+time that an acknowledged record may have reached (`broker.requests.commit_wait`). When the disk
+takes too long for that, OFFSET_NOT_AVAILABLE makes the client try again.
 
-Found: the record's own timestamp and offset.  Not found: (-1, -1) with no error.  Version 0 answers
+Found: the record's own timestamp and offset. Not found: (-1, -1) with no error. Version 0 answers
 with a list of segment base offsets chosen by file age, as brokers before 0.10.1 did.
 
 Versions: v1 one offset with its timestamp, v2 isolation and throttle time, v4 leader epochs, v6
@@ -77,7 +77,7 @@ _UNKNOWN = -1
 def handle(
     context: Context, request: RequestContext, message: ListOffsetsRequest
 ) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
-    """Look every asked partition up; each has its own error."""
+    """Look up every requested partition; each has its own error."""
     if message.isolation_level not in _ISOLATION_LEVELS:
         return _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR)
     answers = _Answers(context, request, message)
@@ -86,7 +86,7 @@ def handle(
 
 
 class _Answers:
-    """One request, looked up again when what it waits for is on disk.
+    """One request; its answers are looked up again when the ends it waits for are on disk.
 
     Attributes:
         awaited: the acknowledged ends that answers would have hidden, by log.
@@ -104,12 +104,12 @@ class _Answers:
         self.awaited: dict[Log, int] = {}
 
     async def when_committed(self) -> ListOffsetsResponse:
-        """The answers once all that was acknowledged before the request may be shown."""
+        """The answers once every end acknowledged before the request may be shown."""
         self._overdue = await committed(self._context, self.awaited)
         return await drive(self.response())
 
     def response(self) -> Steps[ListOffsetsResponse]:
-        """The answers of this moment; a topic without partitions has none."""
+        """The answers of this moment; topics without partitions are left out."""
         twice = _asked_twice(self._message) if self._request.api_version > 0 else {}
         topics: list[ListOffsetsTopicResponse] = []
         for topic in self._message.topics:
@@ -154,10 +154,10 @@ class _Answers:
         return answer
 
     def _hidden_end(self, log: "Log", timestamp: int, answer: ListOffsetsPartitionResponse) -> int:
-        """The end that has to be durable for a better answer; 0 if this one will not get better.
+        """The end that must be durable for a better answer; 0 if this one will not get better.
 
-        The largest timestamp is "none" while a record that is not shown yet has it, acknowledged
-        or not: then it waits for all that is in the log.
+        The largest timestamp is "none" while a record that is not visible yet has it, acknowledged
+        or not. Then the answer waits for the whole log.
         """
         if timestamp in _STARTS or not _is_consumer(self._message):
             return 0
@@ -174,14 +174,14 @@ def _is_consumer(message: ListOffsetsRequest) -> bool:
 
 
 def _asked_twice(message: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
-    """The partitions that stand in the request more than once, each with True."""
+    """The partitions that occur more than once in the request, each with True."""
     asked = [
         (topic.name, partition.partition_index)
         for topic in message.topics
         for partition in topic.partitions
     ]
     if len(asked) == 1 or len(set(asked)) == len(asked):
-        return {}  # which is all that anybody asks, and Spark's connector thousands of times
+        return {}  # the normal case; Spark's connector sends it thousands of times
     return {key: True for key, count in Counter(asked).items() if count > 1}
 
 
@@ -236,7 +236,7 @@ def _look_up(
     timestamp: int,
     answer: ListOffsetsPartitionResponse,
 ) -> None:
-    """Fill `answer` with what `timestamp` asks of `log`."""
+    """Fill `answer` with the result of `timestamp` in `log`."""
     if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
         raise UnsupportedByVersion(f"Timestamp {timestamp} means nothing in version {version}.")
     is_consumer = _is_consumer(message)
@@ -251,7 +251,7 @@ def _look_up(
         answer.leader_epoch = log.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
-        # Of an empty log it is the epoch in which the first record will be.
+        # For an empty log it is the epoch of the first record to come.
         is_empty = log.log_start_offset == log.log_end_offset
         answer.leader_epoch = log.leader_epoch if is_empty else log.epoch_at(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP:

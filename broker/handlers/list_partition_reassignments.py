@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46, version 0): with one broker, no partition is on its way.
+"""ListPartitionReassignments (key 46, version 0): with one broker, no partition is moving.
 
 Source: KIP-455; Kafka `ReplicationControlManager.listPartitionReassignments`.
 """

@@ -1,9 +1,9 @@
-"""Metadata (key 3, versions 0-13): the brokers, the controller, topics and who leads them.
+"""Metadata (key 3, versions 0-13): the brokers, the controller, topics and their leaders.
 
 | version | change                                                                  |
 |---------|-------------------------------------------------------------------------|
-| 0       | an empty list asks for all topics; later null does, and empty is none   |
-| 4       | the client says whether a missing topic may be created (before: it may) |
+| 0       | an empty list means all topics; later null does, and empty means none   |
+| 4       | the client decides if a missing topic may be created (before: it may)   |
 | 8       | authorized operations (the cluster's only up to 10)                     |
 | 12      | topics by id                                                            |
 | 13      | an error code for the whole answer                                      |
@@ -14,8 +14,8 @@ Differs from Kafka:
   UNKNOWN_TOPIC_OR_PARTITION first and lets the client retry;
 * neither name nor id is UNKNOWN_TOPIC_ID; there UNKNOWN_SERVER_ERROR.
 
-A topic that is asked for more than once is answered once, as Kafka does, and long answers are made
-in steps: a hundred thousand names fit into a request.
+A topic that is requested more than once is answered once, as in Kafka. Long answers are made in
+steps: a hundred thousand names fit into a request.
 
 The controller is this broker: clients send their admin requests to a listed broker or nowhere.
 
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 _NULL_MEANS_ALL_SINCE = 1
 _IDS_SINCE = 12
 _MANY = 500
-"""Names, or partitions of a topic, that are gone through in one step."""
+"""Names, or partitions of a topic, that are handled in one step."""
 
 
 def handle(
     context: Context, request: RequestContext, message: MetadataRequest
 ) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
-    """Describe what was asked for; a task of its own only when topics have to be created."""
+    """Describe the requested topics; in a task of its own only if it must create some."""
     missing: dict[str, None] = {}
     wanted = message.topics or ()
     if not (message.allow_auto_topic_creation and context.config.auto_create_topics_enable):
@@ -80,7 +80,7 @@ async def _create_and_answer(
         try:
             await context.topics.create(name, context.config.num_partitions)
         except TopicAlreadyExists:
-            continue  # somebody else asked at the same time
+            continue  # another request has created it at the same time
         except REFUSALS as error:
             refused[name] = error_code(error)
     return await drive(_answer(context, request, message, refused))
@@ -134,7 +134,7 @@ def _find_each_once(
     message: MetadataRequest,
     refused: dict[str, ErrorCode],
 ) -> Steps[list[MetadataResponseTopic]]:
-    """The answer for what was asked for, by name or id; what is meant twice is answered once."""
+    """The answer for the requested names and ids; a topic that occurs twice is answered once."""
     asked_topics = message.topics or []
     if request.api_version < _IDS_SINCE and any(map(_is_by_id, asked_topics)):
         return (yield from each(asked_topics, _senseless))
@@ -161,21 +161,21 @@ def _is_by_id(asked: MetadataRequestTopic) -> bool:
 
 
 def _senseless(asked: MetadataRequestTopic) -> MetadataResponseTopic:
-    """The answer of versions that do not know ids, to every topic of a request that has one."""
+    """The answer for every topic of a request with ids, in versions that have none."""
     return MetadataResponseTopic(
         error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
     )
 
 
 def _find(context: Context, asked: MetadataRequestTopic) -> "Topic | None":
-    """The topic asked for by name or, with a null name, by id."""
+    """The requested topic, by name or, with a null name, by id."""
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
         return context.topics.find_by_id(asked.topic_id)
     return context.topics.find(asked.name)
 
 
 def _missing(asked: MetadataRequestTopic, refused: dict[str, ErrorCode]) -> MetadataResponseTopic:
-    """The answer for one that there is not."""
+    """The answer for a topic that does not exist."""
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
@@ -209,7 +209,7 @@ def _partition(context: Context, topic: "Topic", log: "Log") -> MetadataResponse
 
 
 def _describe(context: Context, topic: "Topic", wants_operations: bool) -> MetadataResponseTopic:
-    """All but the partitions."""
+    """The answer for one topic, without its partitions."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

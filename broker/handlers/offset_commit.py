@@ -1,9 +1,9 @@
-"""OffsetCommit (key 8, versions 0-10): keep how far a group has come.
+"""OffsetCommit (key 8, versions 0-10): store the committed offsets of a group.
 
 Answered once the offsets are on disk. A partition that does not exist or whose metadata is too
 large is refused alone; a wrong generation or member refuses all that exist. Versions 0 and 1, which
-Kafka 4 has dropped, are served: v0 (once kept in ZooKeeper) and v1 land in the same place as the
-rest.
+Kafka 4 has dropped, are served: v0 (once kept in ZooKeeper) and v1 are stored in the same place as
+the rest.
 
 Versions: v1 generation, member and commit timestamp; v2 to v4 a retention in place of the
 timestamp; v3 throttle time; v6 leader epoch; v7 static membership; v8 flexible; v9 new group
@@ -40,7 +40,7 @@ _LAST_TIMESTAMP: Final = 2**63 - 1
 def handle(
     context: Context, request: RequestContext, message: OffsetCommitRequest
 ) -> Pending[OffsetCommitResponse] | OffsetCommitResponse:
-    """Keep the offsets of every partition that may be committed."""
+    """Store the offsets of every partition that may be committed."""
     checked = _Checked(context, request, message)
     error = context.groups.commit_error(
         message.group_id,
@@ -64,7 +64,7 @@ def handle(
 
 
 class _Checked:
-    """The request gone through once: what may be committed, and the answer as far as known."""
+    """The request after one pass: the offsets to commit, and the answer as far as known."""
 
     def __init__(
         self, context: Context, request: RequestContext, message: OffsetCommitRequest
@@ -116,7 +116,7 @@ class _Checked:
                 result.error_code = missing
 
     def drop_too_large(self, bytes_max: int) -> list[tuple[TopicPartition, CommittedOffset]]:
-        """The offsets whose metadata are not too large; the others are refused."""
+        """The offsets whose metadata is not too large; the others are refused."""
         kept = []
         for result, (tp, committed) in zip(list(self._open), self.offsets, strict=True):
             if len(committed.metadata.encode()) > bytes_max:
@@ -134,9 +134,9 @@ class _Checked:
 
 
 def _expire_ms(retention_ms: int, now_ms: int) -> int:
-    """When the offsets expire; NO_TIMESTAMP for those that the broker's setting is for.
+    """The time at which the offsets expire; NO_TIMESTAMP when the broker's retention applies.
 
-    A retention beyond the end of time is one until the end of time.
+    A retention beyond the largest timestamp ends at that timestamp.
     """
     if retention_ms < 0:
         return NO_TIMESTAMP

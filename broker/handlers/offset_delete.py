@@ -1,7 +1,7 @@
-"""OffsetDelete (key 47, version 0): forget some of a group's offsets.
+"""OffsetDelete (key 47, version 0): delete some of a group's offsets.
 
-Offsets of topics that the group consumes right now are refused (GROUP_SUBSCRIBED_TO_TOPIC). A
-group without a name, which can have offsets, cannot lose single ones.
+Offsets of topics that the group consumes right now are refused (GROUP_SUBSCRIBED_TO_TOPIC). A group
+without a name can have offsets, but single ones of it cannot be deleted.
 
 Source: Kafka `OffsetMetadataManager.deleteOffsets`; KIP-496.
 """
@@ -21,7 +21,7 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
-    """Delete what may be deleted; answered once that is on disk."""
+    """Delete the offsets that may be deleted; answer once that is on disk."""
     if not message.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     pending: Pending[OffsetDeleteResponse] = Pending()

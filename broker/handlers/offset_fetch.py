@@ -1,7 +1,7 @@
-"""OffsetFetch (key 9, versions 0-10): where groups stand.
+"""OffsetFetch (key 9, versions 0-10): the committed offsets of groups.
 
-A partition without an offset, like a group that nobody knows, answers offset -1 with no error.
-Null topics mean everything the group has committed.
+A partition without an offset is answered with offset -1 and no error, as is an unknown group. Null
+topics mean everything the group has committed.
 
 Versions: v2 null topics and a top-level error, v3 throttle time, v5 leader epoch, v6 flexible,
 v7 `require_stable` (KIP-447), v8 many groups, v9 member and epoch of the new group protocol,
@@ -41,7 +41,7 @@ _ABSENT = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", _NO_TIME)
 def handle(
     context: Context, request: RequestContext, message: OffsetFetchRequest
 ) -> Steps[OffsetFetchResponse]:
-    """The committed offsets that were asked for."""
+    """The requested committed offsets."""
     if request.api_version >= _MANY_GROUPS_SINCE:
         response = OffsetFetchResponse()
         for group in message.groups:
@@ -121,14 +121,14 @@ def _group(
 
 
 def _availability(context: Context, group_id: str) -> ErrorCode:
-    """Whether the group's offsets could be loaded; "none" would make its members start over."""
+    """An error if the group's offsets were not loaded; offset -1 would make members start over."""
     if context.groups.is_available(group_id):
         return ErrorCode.NONE
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _member_error(context: Context, group: OffsetFetchRequestGroup) -> ErrorCode:
-    """Why this member of a consumer-protocol group may not fetch; others are not asked who."""
+    """Why this member of a consumer-protocol group may not fetch; others are not checked."""
     consumers = context.groups.consumers.groups.get(group.group_id)
     if consumers is None or (group.member_id is None and group.member_epoch < 0):
         return ErrorCode.NONE
@@ -153,7 +153,7 @@ def _unknown_id(topic_id: bytes, indexes: Iterable[int]) -> OffsetFetchResponseT
 def _asked_or_all(
     context: Context, group_id: str, asked: Sequence[tuple[str, Sequence[int]]] | None
 ) -> Sequence[tuple[str, Sequence[int]]]:
-    """What was asked for; for None, every partition that the group has committed."""
+    """The requested partitions; for None, every partition that the group has committed."""
     if asked is not None:
         return asked
     by_topic: dict[str, list[int]] = {}

@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch (key 23, versions 0-4): where the records of a leader epoch end.
+"""OffsetForLeaderEpoch (key 23, versions 0-4): the end offset of a leader epoch.
 
-A consumer that has seen an older epoch learns here whether its position was truncated away, which
+A consumer that has seen an older epoch learns here whether its position was truncated away. That
 happens on one node too: under `flush.policy=os` an unclean start may lose a tail and opens a new
-epoch.  An epoch we know nothing of is answered with (-1, -1) and no error.
+epoch. An unknown epoch is answered with (-1, -1) and no error.
 
 Source: KIP-101, KIP-279, KIP-320; Kafka `UnifiedLog.endOffsetForEpoch`.
 """
@@ -26,7 +26,7 @@ _UNDEFINED_EPOCH = -1
 def handle(
     context: Context, request: RequestContext, message: OffsetForLeaderEpochRequest
 ) -> Steps[OffsetForLeaderEpochResponse]:
-    """The end of each asked epoch, per partition."""
+    """The end of each requested epoch, per partition."""
     response = OffsetForLeaderEpochResponse()
     for topic in message.topics:
         name = topic.topic

@@ -1,25 +1,25 @@
-"""Produce (key 0, versions 0-13): append record batches, acknowledge as `acks` asks.
+"""Produce (key 0, versions 0-13): append record batches, acknowledge them according to `acks`.
 
 | acks | answered when                                                        |
 |------|----------------------------------------------------------------------|
-| 0    | never; an error closes the connection, the only way to tell           |
+| 0    | never; an error closes the connection, the only way to report it      |
 | 1    | the batch is written (page cache)                                     |
 | -1   | the batch is on disk (`flush.policy=batch`), or as 1 (`os`)           |
 
-What was acknowledged with acks=0 or 1 is noted, for later requests to wait for (`commit_wait`).
+Records acknowledged with acks=0 or 1 are noted, for later requests to wait for (`commit_wait`).
 
-Each partition stands alone: its records are stored whole or not at all, and its error does not
-touch its neighbours.  The records field is a view into the request's own frame; the log stamps
-offsets and timestamps in place and writes from there.  Of a partition that stands in the request
-twice the last records count, and a topic without partitions is left out of the answer.
+Each partition is independent: its records are stored whole or not at all, and its error does not
+affect other partitions. The records field is a view into the request's own frame; the log stamps
+offsets and timestamps in place and writes from there. Of a partition that occurs twice in the
+request the last records count. A topic without partitions is left out of the answer.
 
-A transactional batch has to belong to the request's transactional id: without one the whole request
-is refused, as it is when it carries batches of several producers; a wrong one refuses the
-transactional batches and no others.
+A transactional batch must belong to the request's transactional id. Without one the whole request
+is refused, as it is when it carries batches of several producers. A wrong one refuses only the
+transactional batches.
 
-What is quick is done at once.  A batch that decompresses to much, or has to be written anew, is
-examined in the side thread, after those before it and before those behind it; offsets are given in
-the loop thread.  What a request may decompress to in all is bounded (`storage.append.opening`).
+Short work is done at once. A batch that decompresses to much, or must be rewritten, is examined in
+the side thread, after the batches before it and before those after it; the loop thread assigns
+offsets. The total size to decompress per request is bounded (`storage.append.opening`).
 
 Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly one v2 batch per
 partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v11
@@ -80,9 +80,9 @@ _ADMIN_CLIENT_ID = "__admin_client"
 
 
 def handle(context: Context, request: RequestContext, message: ProduceRequest) -> Steps[Any]:
-    """Append every partition's records, then answer as `acks` asks.
+    """Append every partition's records, then answer according to `acks`.
 
-    It comes to the response, a promise of it, or None if none is asked for.
+    The result is the response, a promise of it, or None if the client wants none.
     """
     if message.acks not in (ACKS_NONE, ACKS_WRITTEN, ACKS_DURABLE):
         return _refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -106,8 +106,9 @@ def handle(context: Context, request: RequestContext, message: ProduceRequest) -
 
 
 class _Gate:
-    """Whether the transactional batches of one request may be written, asked as each is reached:
-    the transaction may have ended while others had their turns.
+    """Whether the transactional batches of one request may be written.
+
+    Each batch is checked when it is reached: the transaction may have ended in between.
     """
 
     __slots__ = ("_context", "_partitions", "_version", "error", "producer", "transactional_id")
@@ -120,7 +121,7 @@ class _Gate:
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
     ) -> None:
-        """Ask for the batches to `partitions`; once `error` is set, it refuses all of them."""
+        """Check the batches to `partitions`; once `error` is set, refuse all of them."""
         self._context = context
         self._version = request.api_version
         self.transactional_id = transactional_id
@@ -129,7 +130,7 @@ class _Gate:
         self.error = ErrorCode.NONE
 
     def refusal(self, partition: TopicPartition) -> ErrorCode:
-        """What the client is answered if it may not be written to; NONE if there is no such."""
+        """The error for the client if it may not write to this partition, else NONE."""
         context = self._context
         if partition not in self._partitions or not context.topics.has_partition(*partition):
             return ErrorCode.NONE
@@ -146,10 +147,10 @@ class _Gate:
 
 
 def _keep_each_once(message: ProduceRequest) -> None:
-    """Drop what stands before the last records of the same partition, and topics without any."""
+    """Keep only the last records of each partition, and drop topics without partitions."""
     topics = message.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        return  # which is nearly all that is sent
+        return  # the normal case
     seen: set[tuple[str, bytes, int]] = set()
     for topic in reversed(topics):
         kept = []
@@ -165,7 +166,7 @@ def _keep_each_once(message: ProduceRequest) -> None:
 def _append_all(
     context: Context, request: RequestContext, message: ProduceRequest, gate: _Gate | None
 ) -> Steps[Any]:
-    """Append what `gate` lets through, and answer as `acks` asks."""
+    """Append what `gate` allows, and answer according to `acks`."""
     opening = Opening(context.config.queued_max_decompressed_bytes)
     is_first = True
     wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
@@ -198,7 +199,7 @@ def _append_all(
 
 
 class _TransactionalBatch(NamedTuple):
-    """A batch of a transaction, and where it is to go."""
+    """A batch of a transaction, and its partition."""
 
     producer: ProducerIdAndEpoch
     partition: TopicPartition
@@ -225,9 +226,9 @@ def _join_transaction(
     gate: _Gate,
     partitions: list[TopicPartition],
 ) -> Pending[Any]:
-    """Append once every partition is part of the transaction, which has to be durable first.
+    """Append once every partition is part of the transaction, which must be durable first.
 
-    The records leave the request's frame, which belongs to the connection, for that time.
+    For that time the records are copied out of the request's frame, which the connection owns.
     """
     pending = _Joining()
     for topic in message.topic_data:
@@ -237,7 +238,7 @@ def _join_transaction(
     def admitted(error: ErrorCode) -> None:
         gate.error = error
         try:
-            # Also when the client has gone: its records are part of the transaction then.
+            # Even if the client has gone: its records are then part of the transaction.
             pending.resolve(context.turns.begin(_append_all(context, request, message, gate)))
         except ConnectionMustClose as must_close:
             pending.fail(must_close)
@@ -247,7 +248,7 @@ def _join_transaction(
 
 
 def _topic_name(context: Context, request: RequestContext, topic: TopicProduceData) -> str | None:
-    """The name the records go to; None when a topic id is unknown."""
+    """The name of the topic to append to; None when a topic id is unknown."""
     if request.api_version < _TOPIC_IDS_SINCE:
         return topic.name
     found = context.topics.find_by_id(topic.topic_id)
@@ -255,8 +256,9 @@ def _topic_name(context: Context, request: RequestContext, topic: TopicProduceDa
 
 
 class _Joining(Pending[Any]):
-    """Records that wait until their partitions are part of the transaction: what the connection
-    sends next is not begun before they are appended.
+    """Records that wait until their partitions are part of the transaction.
+
+    The connection's next request does not begin before they are appended.
     """
 
     __slots__ = ()
@@ -265,7 +267,7 @@ class _Joining(Pending[Any]):
 
 
 class _Append:
-    """One partition's records on their way into its log; `answer` says what became of them."""
+    """One partition's records on their way into its log; `answer` has the outcome."""
 
     __slots__ = (
         "_context",
@@ -348,8 +350,9 @@ class _Append:
             _reject(self._context, self.answer, self._log, error)
 
     def acknowledge(self, wait: "_DurableWait | None") -> None:
-        """Let `wait` have the answer if it is not final before the records are on disk; without
-        one, note that the client has it before that.
+        """Register the answer with `wait` if it depends on the disk.
+
+        Without `wait`, note that the client has the answer before the records are on disk.
         """
         log, result = self._log, self._result
         if log is None or result is None:
@@ -367,8 +370,9 @@ class _Append:
         return memoryview(b"" if records is None else records)
 
     def _find_log(self, name: str) -> "Log | None":
-        """The log that the records may be appended to; None if the transaction forbids it, which
-        is answered then. Raises one of REFUSALS.
+        """The log to append to; None if the transaction forbids it, with the error in the answer.
+
+        Raises one of REFUSALS.
         """
         context, data = self._context, self._data
         if self._gate is not None:
@@ -419,7 +423,7 @@ def _reject(
 
 
 def _refuse_all(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
-    """Nothing is appended, for a reason that has to do with no partition alone.
+    """Refuse all partitions, for a reason that concerns the whole request.
 
     Raises:
         ConnectionMustClose: with acks=0.
@@ -464,12 +468,13 @@ def _close_on_error(response: ProduceResponse) -> None:
 class _DurableWait:
     """The partitions of one acks=all request that are not on disk yet.
 
-    The appends of a request may become durable while later partitions of it are still being
-    appended, so the count starts at one and `answer` gives that one back.
+    Some appends of a request may be durable before its last partition is appended. So the count
+    starts at one, and `answer` subtracts that one.
 
     The request's timeout is for other replicas, of which there are none, so it never shortens the
-    wait for the disk, as in Kafka.  It lengthens it: what is not durable after it and after
-    `PATIENCE_MS` is answered REQUEST_TIMED_OUT; it is written, and may well become durable later.
+    wait for the disk, as in Kafka. It can lengthen the wait. Records that are not durable after
+    both the timeout and `PATIENCE_MS` are answered REQUEST_TIMED_OUT; they are written, and may
+    become durable later.
     """
 
     __slots__ = ("_context", "_missing", "_pending", "_response", "_timer", "_waiting")
@@ -502,7 +507,7 @@ class _DurableWait:
     def answer(
         self, response: ProduceResponse, timeout_ms: int
     ) -> ProduceResponse | Pending[ProduceResponse]:
-        """`response` itself when nothing is missing, else a promise of it."""
+        """Return `response` itself when nothing is missing, else a promise of it."""
         self._response = response
         self._missing -= 1
         if self._missing == 0:

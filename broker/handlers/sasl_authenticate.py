@@ -13,7 +13,7 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """There is nobody to become."""
+    """Refuse: there is no authentication."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="This listener is PLAINTEXT and asks for no authentication.",

@@ -14,5 +14,5 @@ from protocol.error_codes import ErrorCode
 def handle(
     context: Context, request: RequestContext, message: SaslHandshakeRequest
 ) -> SaslHandshakeResponse:
-    """There is no mechanism to choose."""
+    """Refuse: there is no mechanism to choose."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

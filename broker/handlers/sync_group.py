@@ -1,7 +1,7 @@
 """SyncGroup (key 14, versions 0-5): hand out and receive assignments.
 
-The leader brings everybody's assignment, the others wait for theirs. It is told once it is
-durable. An assignment that does not exist is zero bytes, never null.
+The leader brings the assignments of all members, the others wait for theirs. A member receives its
+assignment once it is durable. An assignment that does not exist is zero bytes, never null.
 
 Versions: v1 throttle time, v3 static membership, v4 flexible, v5 protocol type and name are
 checked and echoed (KIP-559).
@@ -21,7 +21,7 @@ _PROTOCOL_SINCE = 5
 def handle(
     context: Context, request: RequestContext, message: SyncGroupRequest
 ) -> SyncGroupResponse | Pending[SyncGroupResponse]:
-    """Ask for the member's assignment in its generation."""
+    """Request the member's assignment in its generation."""
     names = (message.protocol_type, message.protocol_name)
     if request.api_version >= _PROTOCOL_SINCE and None in names and message.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

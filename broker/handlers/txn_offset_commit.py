@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28, versions 0-5): offsets that count only if the transaction commits.
 
-Partitions that do not exist are refused alone; then the producer and the group's generation are
-looked at, for all the others at once.
+Partitions that do not exist are refused alone. Then the producer and the group's generation are
+checked, for all the others at once.
 
 Versions: v2 leader epoch, v3 flexible, with member and generation (KIP-447), v4
 TRANSACTION_ABORTABLE, v5 transaction version 2: the group joins the transaction by this request.
@@ -33,7 +33,7 @@ _JOINS_SINCE = 5
 def handle(
     context: Context, request: RequestContext, message: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
-    """Keep the offsets as part of the producer's transaction."""
+    """Store the offsets as part of the producer's transaction."""
     checked = _Checked(context, message)
     if not checked.offsets:
         return checked.response
@@ -84,7 +84,7 @@ def handle(
 
 
 class _Checked:
-    """The request gone through once: what can be committed, and the answer as far as known."""
+    """The request after one pass: the offsets to commit, and the answer as far as known."""
 
     def __init__(self, context: Context, message: TxnOffsetCommitRequest) -> None:
         self.offsets: list[tuple[TopicPartition, CommittedOffset]] = []

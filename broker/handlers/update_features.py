@@ -1,8 +1,8 @@
 """UpdateFeatures (key 57, versions 0-2): each feature has the one level that this release serves.
 
-Asking for that level succeeds, any other is INVALID_UPDATE_VERSION. Either all updates are made or
-none: the first failure is that of the whole request, also where the version has results per feature
-(0 and 1), which stay empty then.
+An update to that level succeeds, any other is INVALID_UPDATE_VERSION. Either all updates are made
+or none: the first failure is the error of the whole request. The results per feature of versions 0
+and 1 stay empty then.
 
 Versions: v1 the kind of upgrade, v2 no results per feature.
 

@@ -1,11 +1,11 @@
 """WriteTxnMarkers (key 27, versions 0-2): end a producer's transaction in single partitions.
 
 Between Kafka's brokers it carries every commit; here it serves the tool that aborts a hanging
-transaction (`kafka-transactions abort`). The log refuses markers of an epoch that is over.
+transaction (`kafka-transactions abort`). The log refuses markers of a past epoch.
 
 A partition that a marker names twice gets it once, and the results of a producer are answered
-together. No producer has a negative id or epoch: what would be its marker is an unknown server
-error, because Kafka, which fails inside, has no code for it.
+together. No producer has a negative id or epoch. A marker for one is an unknown server error:
+Kafka fails inside and has no code for it.
 
 Versions: v1 flexible, v2 transaction version, which changes nothing for a marker.
 
@@ -33,12 +33,12 @@ from protocol.records.builder import build_end_txn_marker
 def handle(
     context: Context, request: RequestContext, message: WriteTxnMarkersRequest
 ) -> Pending[WriteTxnMarkersResponse]:
-    """Write every marker; answered when all are on disk or refused."""
+    """Write every marker; answer when all are on disk or refused."""
     return _Writing(context, message).pending
 
 
 class _Writing:
-    """One request under way: counts what is missing, and answers when nothing is."""
+    """One request under way: counts the missing writes, and answers when none is left."""
 
     def __init__(self, context: Context, message: WriteTxnMarkersRequest) -> None:
         self.pending: Pending[WriteTxnMarkersResponse] = Pending()

@@ -1,5 +1,5 @@
-"""What the broker does without a request: retention, compaction, checkpoints, expiry, statistics.
+"""The background work of the broker: retention, compaction, checkpoints, expiry, statistics.
 
-Owns the schedule, the trust in the clock that deletion needs, and the jobs. Refuses to know
-requests. Imported by `broker.node`.
+Owns the schedule, the trust in the clock that deletion needs, and the jobs. Knows no requests.
+Imported by `broker.node`.
 """

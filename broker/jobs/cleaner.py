@@ -1,15 +1,15 @@
 """The cleaner: compacts one log after the other, in the background, in slices.
 
 Each run picks the log that needs it most (`max.compaction.lag.ms` passed first, then the largest
-share of dirty bytes) and drives one round of it. Records are looked at in the loop thread, a few
-milliseconds at a time; after each slice the job rests for as long as the slice took, so that it
+share of dirty bytes) and drives one round of it. The loop thread reads the records, a few
+milliseconds at a time. After each slice the job rests for as long as the slice took, so that it
 never takes more than half of a busy thread. Syncs and large (de)compressions run in a thread of
 their own while the job sleeps.
 
-A log with a damaged segment is left alone until the next start: every further try would end at the
-same place. It still serves.
+The cleaner skips a log with a damaged segment until the next start: every further try would end at
+the same place. The log still serves.
 
-What is cleaned, and how a crash finds it, is decided by `storage.log.compaction`.
+`storage.log.compaction` decides what to clean, and how to recover from a crash in between.
 Source: Kafka `LogCleaner`. Read next: `broker.jobs.jobs`.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.broker.jobs.cleaner")
 
 WAIT_MS: Final = 2
-"""How often a round looks whether its thread is done."""
+"""How often a round checks whether its thread has finished."""
 
 
 class Cleaner:
@@ -45,7 +45,7 @@ class Cleaner:
         map_bytes: int,
         metrics: "Metrics",
     ) -> None:
-        """Compact those of `logs` that are due, by the clock `now_ms` that cannot jump ahead."""
+        """Compact the due ones among `logs`, by the clock `now_ms`, which cannot jump ahead."""
         self._logs = logs
         self._now_ms = now_ms
         self._map_bytes = map_bytes

@@ -1,4 +1,4 @@
-"""The broker's background jobs themselves, each in a few lines over its collaborators.
+"""The broker's background jobs, each in a few lines over its collaborators.
 
 | job           | interval                                  | what it does                   |
 |---------------|-------------------------------------------|--------------------------------|
@@ -8,13 +8,13 @@
 | clock         | 1 s                                       | notice that it was set         |
 | flush         | 1 s                                       | `flush.ms` under `os`          |
 | retention     | `log.retention.check.interval.ms`         | segments by age and size       |
-| producer-ids  | `producer.id.expiration.check.interval.ms`| forget idle producers          |
+| producer-ids  | `producer.id.expiration.check.interval.ms`| expire idle producers          |
 | cleaner       | `log.cleaner.backoff.ms`                  | compact what is dirty          |
 | measuring     | 60 s                                      | times of unknown segments      |
 | checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
 | pending-files | 10 s                                      | unlink what was renamed away   |
 
-Scheduling and supervision are `broker.jobs.schedule`'s; what may be deleted is storage's decision.
+`broker.jobs.schedule` schedules and supervises; storage decides what may be deleted.
 """
 
 import logging
@@ -68,7 +68,7 @@ class Upkeep:
         coordinators: "Sequence[Coordinator]",
         metrics: "Metrics",
     ) -> None:
-        """Remember the collaborators."""
+        """Keep the collaborators."""
         self._config = config
         self._clock = clock
         self._data_dir = data_dir
@@ -112,7 +112,7 @@ class Upkeep:
         housekeeping.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
 
     def _cleaner_backoff_ms(self) -> int:
-        """The pause in force, which may change at run time; 0 is as short as it gets."""
+        """The pause in force, which may change at run time; 0 means the shortest one."""
         return max(1, self._topics.broker_config.log_cleaner_backoff_ms)
 
     def checkpoint(self) -> Iterator[int]:
@@ -122,12 +122,12 @@ class Upkeep:
                 yield from run_elsewhere(call)
 
     def tick_coordinators(self) -> None:
-        """Let every coordinator do what is due."""
+        """Run the due work of every coordinator."""
         for coordinator in self._coordinators:
             coordinator.tick()
 
     def measure_loop_lag(self) -> None:
-        """Compare when a zero-delay timer runs with when it should have."""
+        """Record how late a zero-delay timer runs."""
         scheduled_ns = perf_counter_ns()
         self._clock.call_later(
             0, lambda: self._metrics.observe_loop_lag(perf_counter_ns() - scheduled_ns)
@@ -148,7 +148,7 @@ class Upkeep:
         yield
 
     def delete_expired(self) -> Iterator[None]:
-        """Delete what retention allows, one log per step, by the clock that is trusted."""
+        """Delete expired segments, one log per step, by the trusted clock."""
         now_ms = self._time.now_ms()
         logs = list(self._topics.logs())
         for gone in self._held_by_future.keys() - set(logs):
@@ -190,7 +190,7 @@ class Upkeep:
         self._metrics.logs_held_by_future = len(self._held_by_future)
 
     def expire_producer_ids(self) -> Iterator[None]:
-        """Forget the producers of all logs that wrote nothing for `producer.id.expiration.ms`."""
+        """Expire the producers of all logs that wrote nothing for `producer.id.expiration.ms`."""
         now_ms = self._time.now_ms()
         forgotten = 0
         for log in list(self._topics.logs()):

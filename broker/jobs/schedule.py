@@ -1,12 +1,12 @@
-"""What has to happen without a request: retention, checkpoints, deferred deletes, expiry, sweeps.
+"""The schedule of background work: retention, checkpoints, deferred deletes, expiry, sweeps.
 
-Every job is a plain function with an interval.  One timer per job on the monotonic clock, first run
-and every interval jittered by up to a tenth so that jobs do not fall together; a job that raises is
-logged, counted and run again next time.  That boundary is one of the two places in the broker that
-catch everything.
+Every job is a plain function with an interval. Each has one timer on the monotonic clock. The first
+run and every interval are jittered by up to a tenth, so that jobs do not coincide. A job that
+raises is logged, counted and run again next time. That boundary is one of the two places in the
+broker that catch everything.
 
-Jobs run in the loop thread, because a log has one writer; each is cut into steps (one log per loop
-turn), so that ten thousand logs do not hold up requests.
+Jobs run in the loop thread, because a log has one writer; each is split into steps (one log per
+loop turn), so that ten thousand logs do not delay requests.
 
 Source: Kafka's `LogManager.startup` schedule.
 """
@@ -26,8 +26,10 @@ logger = logging.getLogger("tidelog.broker.jobs.schedule")
 JITTER = 0.1
 
 Job = Callable[[], "Iterator[int | None] | None"]
-"""A job returns None when it is done, or an iterator whose steps are spread over loop turns; a step
-may yield how many milliseconds to wait before the next one."""
+"""A job returns None when it is done, or an iterator whose steps are spread over loop turns.
+
+A step may yield the milliseconds to wait before the next one.
+"""
 
 
 class _ScheduledJob:
@@ -62,20 +64,20 @@ class Housekeeping:
     def add(self, name: str, interval_ms: int | Callable[[], int], run: Job) -> None:
         """Run `run` every `interval_ms` (> 0), named `name` in log and metrics.
 
-        A function is asked before each wait, for an interval that may change.
+        A function is called before each wait, for an interval that may change.
         """
         job = _ScheduledJob(name, interval_ms, run)
         assert job.interval_ms > 0, "a job without an interval would never let go"
         self._jobs.append(job)
 
     def start(self, first_delay_ms: int) -> None:
-        """Run every job for the first time after at most `first_delay_ms` or its interval."""
+        """Run every job first after at most `first_delay_ms` or its interval."""
         self._is_running = True
         for job in self._jobs:
             self._schedule(job, min(first_delay_ms, job.interval_ms))
 
     def stop(self) -> None:
-        """Run no job any more; steps under way end with the current one."""
+        """Run no further job; a job under way ends after its current step."""
         self._is_running = False
         for job in self._jobs:
             if job.timer is not None:
@@ -83,7 +85,7 @@ class Housekeeping:
                 job.timer = None
 
     def run_now(self, name: str) -> None:
-        """Run the job `name` to its end, errors included in the supervision; for tests and stop."""
+        """Run the job `name` to its end, with its errors supervised; for tests and stop."""
         for job in self._jobs:
             if job.name == name:
                 steps = self._supervised(job)
@@ -112,9 +114,7 @@ class Housekeeping:
             yield from steps
 
     def _step(self, job: _ScheduledJob, steps: Iterator[int | None]) -> int | None:
-        """How long to wait for the next step (ms), None after the last one; an error ends the job
-        for this time.
-        """
+        """The wait before the next step (ms), None after the last one; an error ends the run."""
         try:
             return next(steps) or 0
         except StopIteration:

@@ -1,9 +1,9 @@
-"""The background job that reads closed segments whose statistics nobody knows.
+"""The background job that collects statistics of closed segments that have none.
 
-Most segments are known when they are closed. Those that a crash, a directory of Kafka, an earlier
-release or compaction left are read here, one after the other, so that readers of a span of time
-can skip them (`storage.log.segment_stats`). Nothing waits for it: after each slice, which another
-thread works on, the job rests nine times as long as the slice took.
+Most segments have their statistics when they are closed. The others come from a crash, a directory
+of Kafka, an earlier release or compaction. This job reads them one after the other, so that readers
+of a span of time can skip them (`storage.log.segment_stats`). No request waits for it: after each
+slice, which runs in another thread, the job rests nine times as long as the slice took.
 
 Read next: `broker.jobs.jobs`.
 """
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.broker.jobs.segment_stats")
 
 REST: Final = 9
-"""How many times as long as a slice the job rests after it."""
+"""The rest after a slice, as a multiple of its duration."""
 
 
 class Measuring:
     """The job; in the loop thread."""
 
     def __init__(self, logs: "Callable[[], Iterable[Log]]") -> None:
-        """Measure the segments of `logs`."""
+        """Collect statistics of the segments of `logs`."""
         self._logs = logs
         self._given_up: WeakKeyDictionary[Log, set[int]] = WeakKeyDictionary()
 
     def run(self) -> Iterator[int]:
-        """Measure until all is known; each step is one slice, with the ms to wait after it."""
+        """Collect until all are known; each step is one slice, with the ms to wait after it."""
         for log in list(self._logs()):
             given_up = self._given_up.setdefault(log, set())
             try:

@@ -1,33 +1,33 @@
 """Client connections: frames in, ordered answers out, and every reason to close one.
 
-Owns the transport of one client, the requests that are being answered on it and the back-pressure
-between the two.  It refuses to know what a request means: bytes of a frame go to
-`broker.net.dispatch` and bytes of an answer come back, now or later.
+Owns the transport of one client, the requests in progress on it and the back-pressure between the
+two. It does not interpret requests: bytes of a frame go to `broker.net.dispatch` and bytes of an
+answer come back, now or later.
 
-Order.  Answers leave in the order of their requests; most clients drop a connection that breaks
-this.  A request that is answered at once is written at once; one that waits takes a *slot*, and
-everything behind it waits in its own slot until the head is there.
+Order. Answers leave in the order of their requests; most clients drop a connection that breaks
+this. An immediate answer is written at once. A request that waits takes a *slot*, and each later
+answer waits in its own slot until the head is ready.
 
-Pipelining.  A Produce that waits for its group commit lets the next request start, so that one
-connection can fill a commit.  Any other waiting request (a long poll, a join) blocks the
-connection, as every request does in Kafka; frames that arrive meanwhile stay in the backlog, at
-most one read's worth, because reading is paused.
+Pipelining. A Produce that waits for its group commit lets the next request start, so that one
+connection can fill a commit. Any other waiting request (a long poll, a join) blocks the connection,
+as every request does in Kafka. Frames that arrive meanwhile stay in the backlog, at most one read's
+worth, because reading is paused.
 
-Back-pressure.  Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
-does not read its answers, or the process holds too much request memory, to which the frames of the
-backlog and those that are being served in steps count.  No request is started while answers wait
-that are large together.  What all connections leave unread is bounded by `broker.requests.answers`.
+Back-pressure. Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
+does not read its answers, or the process holds too much request memory. The frames of the backlog
+and those served in steps count as request memory. No request starts while the waiting answers
+together are large. `broker.requests.answers` bounds the unread answers of all connections.
 
-Turns.  The first request of a read is started at once, more of them for a slice; then the
-connection waits for its turn (`broker.requests.turns`), so that a thousand requests of one peer
-make nobody else wait for a thousand.
+Turns. The first request of a read starts at once, more of them for a slice. Then the connection
+waits for its turn (`broker.requests.turns`), so that no other peer waits for a thousand requests of
+one.
 
 Invariants: bytes of the answer to request n are handed to the transport before any of request n+1;
 nothing is written after `close`.
 
-`Connections` is all of them together: the per-address count, the request-memory budget, the memory
-of unread answers (`broker.requests.answers`), the turns (`broker.requests.turns`) and the
-once-a-second sweep that finds idle, trickling and stalled peers.  One sweep over all connections
+`Connections` holds what they share: the per-address count, the request-memory budget, the memory of
+unread answers (`broker.requests.answers`), the turns (`broker.requests.turns`) and the
+once-a-second sweep that finds idle, trickling and stalled peers. One sweep over all connections
 costs less than a timer per connection, and a connection notes its activity by copying `tick`.
 Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
 
@@ -59,18 +59,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.broker.net.connection")
 
 PIPELINE_MAX = 1024
-"""Requests of one connection that may wait for their group commit; librdkafka keeps a million."""
+"""Requests of one connection that may wait for their group commit; librdkafka queues a million."""
 
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
-"""Unsent answers above which no further request is started; one large fetch may pass it. Answers in
-the transport and answers that wait for those before them are counted each for themselves."""
+"""Unsent answers above which no further request starts; one large fetch may pass it.
+
+Answers in the transport and answers that wait for earlier ones are counted separately.
+"""
 
 WRITE_AT_ONCE_BYTES = 64 * 1024
-"""Answers of this size do not wait for others to be written together with."""
+"""Answers of at least this size are written without waiting for others."""
 
 PROGRESS_WINDOW_TICKS = 10
 PROGRESS_MIN_BYTES = 1024
-"""A started frame must grow by this much in each window of seconds, or the peer is a slow loris."""
+"""A started frame must grow by this much in each window, or the peer is a slow loris."""
 
 STALL_TICKS = 60
 """Seconds a peer may leave its answers unread before the connection is cut."""
@@ -83,7 +85,7 @@ _RESERVED_DESCRIPTORS = 64
 
 
 class _Answered:
-    """The slot of a request that was answered at once but has to wait for those before it."""
+    """The slot of a request that was answered at once but has to wait for earlier ones."""
 
     __slots__ = ("parts",)
 
@@ -98,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket; lives until `connection_lost`."""
 
     def __init__(self, dispatcher: "Dispatcher", connections: "Connections") -> None:
-        """Join `connections` when the transport is there; serve requests with `dispatcher`."""
+        """Join `connections` once connected; serve requests with `dispatcher`."""
         self._dispatcher = dispatcher
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
@@ -121,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         self.id = 0
         self.peer_host = ""
         self.peer = ""
-        # What the once-a-second sweep looks at; ticks are seconds of the sweep's own count.
+        # State of the once-a-second sweep; ticks are seconds of its own count.
         self.active_tick = 0
         self._bytes_received = 0
         self._window_tick = -1
@@ -146,11 +148,11 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the transport shall put the next bytes."""
+        """The buffer for the next bytes of the transport."""
         return self._receiver.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """`nbytes` have arrived: serve the frames they complete."""
+        """Serve the frames that the `nbytes` new bytes complete."""
         connections = self._connections
         self.active_tick = connections.tick
         self._bytes_received += nbytes
@@ -171,22 +173,22 @@ class Connection(asyncio.BufferedProtocol):
             self._count_memory()
 
     def eof_received(self) -> None:
-        """The peer has sent its last byte: nothing it asked can be answered usefully."""
+        """The peer has sent its last byte: close, as no answer is of use to it."""
 
     def pause_writing(self) -> None:
-        """The peer reads slower than it asks."""
+        """The peer reads more slowly than it sends requests: stop reading."""
         self._write_paused = True
         self._stalled_tick = self._connections.tick
         self._pause_reading()
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """The peer has caught up: start requests again."""
         self._write_paused = False
         self._stalled_tick = -1
         self._start_requests()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone: abandon what waits and leave the connections."""
+        """The socket is gone: abandon the waiting requests and leave the connections."""
         if self._close_reason is None:
             logger.debug("%s disconnected (%s)", self.peer, exc or "end of stream")
             self._close_reason = "disconnected"
@@ -214,12 +216,12 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def take_turn(self) -> None:
-        """Go on with the requests that had to wait for others."""
+        """Continue with the requests that had to wait for others."""
         self._waits_for_turn = False
         self._start_requests()
 
     def _start_requests(self) -> None:
-        """Start what may be started, write what is ready, then decide whether to read on."""
+        """Start the next requests, write the ready answers, then decide whether to read more."""
         if self._starting:
             return
         self._starting = True
@@ -234,8 +236,8 @@ class Connection(asyncio.BufferedProtocol):
         self._write_out()
         if self._answers.made_bytes >= self._answers.look_at:
             self._answers.check(self)
-        # While a request blocks, reading goes on until the next frame is here, so that a peer
-        # that has gone is noticed and its waiting request forgotten.
+        # While a request blocks, reading continues until the next frame is here, so that a peer
+        # that has gone is noticed and its waiting request dropped.
         if backlog or self._write_paused or len(self._slots) >= PIPELINE_MAX:
             self._pause_reading()
         elif self._read_paused:
@@ -249,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
         recycle(frame)
 
     def _start_more(self) -> None:
-        """Start requests for a slice; if that is not enough for all of them, wait for a turn."""
+        """Start requests for a slice; if some are left after it, wait for a turn."""
         backlog = self._backlog
         end_ns = self._connections.turns.slice_end_ns()
         while backlog and self._may_start():
@@ -287,8 +289,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._serving_bytes = len(frame)
 
     def _exchange_done(self, exchange: "Exchange") -> None:
-        """An answer has arrived, or may be overtaken from now on: write every answer at the head,
-        then start what was blocked.
+        """An answer has arrived, or may be overtaken from now on.
+
+        Write every answer at the head, then start the blocked requests.
         """
         slots = self._slots
         if exchange.close_reason is not None:
@@ -323,14 +326,16 @@ class Connection(asyncio.BufferedProtocol):
             self._answers.check(self)
 
     def _go_on_later(self) -> None:
-        """What blocked may be overtaken now: others are being served where this comes from."""
+        """Unblock, but wait for a turn: the caller is serving other connections."""
         self._count_memory()
         if self._backlog and not self._waits_for_turn:
             self._wait_for_turn()
 
     def _queue(self, parts: "list[Buffer]") -> int:
-        """Add an answer to what is written next; its size. Large ones are written at once, so that
-        a peer that does not read is noticed before the next request is started.
+        """Add an answer to the next write; return its size.
+
+        Large ones are written at once, so that a peer that does not read is noticed before the next
+        request starts.
         """
         size_bytes = sum(map(len, parts))
         self._connections.bytes_sent += size_bytes
@@ -356,13 +361,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def unfinished_bytes(self) -> int:
-        """The memory of the frame that is being received, which may still grow."""
+        """The memory of the frame being received, which may still grow."""
         return self._receiver.held_bytes
 
     def _count_memory(self) -> None:
-        """Count the memory of the frame being received and of those that wait or are served."""
+        """Count the memory of frames that are being received, waiting or being served."""
         held_bytes = self._receiver.held_bytes + self._backlog_bytes + self._serving_bytes
-        # One that has left holds nothing any more.
+        # A connection that has left holds nothing.
         if held_bytes != self.held_bytes and self._transport is not None:
             self._connections.hold_memory(self, held_bytes)
 
@@ -391,12 +396,12 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
 
     def feed(self) -> None:
-        """Read on: there is request memory again."""
+        """Resume reading: there is request memory again."""
         self._starved_tick = -1
         self._start_requests()
 
     def close(self, reason: str) -> None:
-        """Answer nothing more, send what is written, and say why in the log."""
+        """Answer no further request, send the written bytes, and log the reason."""
         if self._close_reason is not None:
             return
         self._write_out()
@@ -407,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
         self._drop_backlog()
 
     def finish(self, reason: str) -> None:
-        """Start no further request; close when those under way are answered."""
+        """Start no further request; close once the current ones are answered."""
         self._finish_reason = reason
         self._drop_backlog()
         self._pause_reading()
@@ -415,7 +420,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(reason)
 
     def cut(self, reason: str) -> None:
-        """Like `close`, but drop what the peer has not read."""
+        """Like `close`, but drop the bytes that the peer has not read."""
         self.close(reason)
         if self._transport is not None:
             self._transport.abort()
@@ -458,7 +463,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class Connections:
-    """The open connections of one broker and their limits.  Loop thread only."""
+    """The open connections of one broker and their limits. Loop thread only."""
 
     def __init__(self, config: "BrokerConfig") -> None:
         """Take the limits from `config`."""
@@ -493,7 +498,7 @@ class Connections:
         return iter(list(self._open))
 
     def admit(self, connection: Connection) -> str | None:
-        """Count `connection` in, or say why it is refused."""
+        """Count `connection` in, or return why it is refused."""
         if len(self._open) >= self._max_connections:
             refusal = f"{self._max_connections} are open, the most there may be (max.connections)"
         elif self._per_host[connection.peer_host] >= self._max_per_host:
@@ -536,7 +541,7 @@ class Connections:
             self._empty.set()
 
     async def wait_empty(self, timeout_s: float) -> bool:
-        """Whether the last connection is gone within `timeout_s`."""
+        """Wait for the last connection to close; False if some are left after `timeout_s`."""
         self._empty.clear()
         if not self._open:
             return True
@@ -551,7 +556,7 @@ class Connections:
         """`connection` holds `held_bytes` for frames; starve it if a large one grows too much.
 
         A frame's first step is always granted, so small requests never wait for large ones. Frames
-        that wait to be started count, but whoever holds only those reads nothing that could stop.
+        that wait to be started count. A connection that holds only those has no reading to stop.
         """
         self.memory_bytes += held_bytes - connection.held_bytes
         connection.held_bytes = held_bytes
@@ -565,7 +570,7 @@ class Connections:
         ):
             next_connection = next(iter(self._starved))
             del self._starved[next_connection]
-            # It may start requests that have waited, and so come back here.
+            # It may start waiting requests, and so call this again.
             self._is_feeding = True
             try:
                 next_connection.feed()
@@ -573,7 +578,7 @@ class Connections:
                 self._is_feeding = False
 
     def sweep(self) -> None:
-        """One second has passed."""
+        """Run once a second."""
         self.tick += 1
         self._refusals_since_sweep = 0
         for connection in list(self._open):
@@ -581,7 +586,7 @@ class Connections:
 
 
 def _descriptors_for_connections() -> int:
-    """Half of the process's file descriptors, less a reserve; the files have the other half.
+    """Half of the process's file descriptors, less a reserve; files get the other half.
 
     Running out of descriptors inside `accept` would make the loop spin, so the limit comes first.
     """

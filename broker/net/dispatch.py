@@ -1,6 +1,6 @@
 """One frame in, one answer out: header, version, handler, timing, and the request error boundary.
 
-Owns the way from a frame to a handler and back to bytes.  It knows no socket (the connection does)
+Owns the path from a frame to a handler and back to bytes. It knows no socket (the connection does)
 and no semantics of any API (the handlers do).
 
     frame -> key, version, correlation id        too short: close
@@ -9,14 +9,14 @@ and no semantics of any API (the handlers do).
           -> handler                             raises: logged, answered or closed, never spread
           -> answer: at once | none | Exchange   an Exchange is an answer that comes later
 
-A handler may be a generator of steps (`storage.disk.steps`): it is served in slices, and answered
-at once when one slice is enough (`broker.requests.turns`).  A request with many elements, or a
-large one without records, is decoded and its answer encoded in the side thread: neither can be
-sliced.
+A handler may be a generator of steps (`storage.disk.steps`): it runs in slices, and is answered at
+once when one slice is enough (`broker.requests.turns`). For a request with many elements, or a
+large one without records, the side thread decodes the request and encodes the answer: neither can
+be sliced.
 
-The boundary in `_attempt` (and in `broker.requests.turns.Work`, which hands on what steps raised)
+The boundary in `_attempt` (and in `broker.requests.turns.Work`, which passes on what steps raised)
 is one of the two places in the broker that catch everything: a bug in a handler, or in the encoding
-of its answer, must cost one request.  `CancelledError` is not an `Exception` and passes through.
+of its answer, must cost one request. `CancelledError` is not an `Exception` and passes through.
 
 Source: Kafka's `RequestContext.parseRequest`, `ApiVersionsRequest.getErrorResponse`, `KafkaApis`.
 """
@@ -52,18 +52,18 @@ _HEADER_START = struct.Struct(">hhi")
 """api_key, api_version, correlation_id: the same in every header version."""
 
 _MAY_BE_OVERTAKEN = frozenset({ApiKey.PRODUCE})
-"""Requests that do not hold up the ones behind them while they wait (answers stay in order)."""
+"""Requests that do not block later ones while they wait (answers stay in order)."""
 
 
 ELEMENTS_AT_ONCE = 2_000
-"""Array elements of a request that are decoded in the loop thread: about a millisecond."""
+"""Array elements of a request that the loop thread decodes: about a millisecond."""
 
 BYTES_AT_ONCE = 1024 * 1024
 """The same for the bytes of a request whose fields are copied; records are not."""
 
 
 class _Encoded:
-    """The answer of a request that was served aside: its bytes."""
+    """The encoded answer of a request that was served in the side thread."""
 
     __slots__ = ("parts",)
 
@@ -72,22 +72,22 @@ class _Encoded:
 
 
 class Requester(Protocol):
-    """What the dispatcher has to know of a connection."""
+    """The facts of a connection that the dispatcher needs."""
 
     peer_host: str
     id: int
 
 
 class Route:
-    """One API as the dispatcher sees it: who handles it, which versions, what was measured.
+    """One API as the dispatcher sees it: its handler, versions and metrics.
 
-    `handler` is None until the API is first spoken, `codecs` holds the versions spoken so far.
+    `handler` is None until the first request of the API; `codecs` holds the versions used so far.
     """
 
     __slots__ = ("api_key", "codecs", "handler", "max_version", "metrics", "min_version")
 
     def __init__(self, api_key: ApiKey, versions: VersionRange, metrics: "ApiMetrics") -> None:
-        """Bind the pieces."""
+        """Bind the parts."""
         self.api_key = api_key
         self.handler: Handler | None = None
         self.codecs: dict[int, ServerCodec] = {}
@@ -96,7 +96,7 @@ class Route:
         self.metrics = metrics
 
     def codec(self, version: int) -> ServerCodec:
-        """The codec of a version; made when it is first spoken."""
+        """The codec of a version; made when it is first used."""
         codec = self.codecs.get(version)
         if codec is None:
             codec = self.codecs[version] = ServerCodec(self.api_key, version)
@@ -104,11 +104,11 @@ class Route:
 
 
 class Exchange:
-    """A request whose answer is not there yet.
+    """A request whose answer is not ready yet.
 
-    `parts` is None until it is, and an empty list when there is nothing to send.  The `when_done`
-    callback runs when one of `parts` and `close_reason` is set, and once before that if
-    `may_be_overtaken` becomes true. `needs_frame`: the request's bytes are still worked on.
+    `parts` is None until then, and an empty list when there is nothing to send. The `when_done`
+    callback runs when `parts` or `close_reason` is set, and once before that if `may_be_overtaken`
+    becomes true. `needs_frame`: the request's bytes are still in use.
     """
 
     __slots__ = (
@@ -125,7 +125,7 @@ class Exchange:
     )
 
     def __init__(self, route: Route, version: int, correlation_id: int, started_ns: int) -> None:
-        """Remember how to answer."""
+        """Keep the values that the answer needs."""
         self.parts: list[Buffer] | None = None
         self.close_reason: str | None = None
         self.may_be_overtaken = False
@@ -138,20 +138,20 @@ class Exchange:
         self._pending: Pending[Any] | None = None
 
     def when_done(self, callback: Callable[["Exchange"], object]) -> None:
-        """Call `callback(self)` when the answer is there; at once when it is there already."""
+        """Call `callback(self)` when the answer is ready, at once if it already is."""
         if self.parts is not None or self.close_reason is not None:
             callback(self)
         else:
             self._on_done = callback
 
     def abandon(self) -> None:
-        """The client has gone: stop whatever is still working on the answer."""
+        """The client has gone: stop the work on the answer."""
         self._on_done = None
         if self._pending is not None:
             self._pending.abandon()
 
     def follow(self, pending: Pending[Any]) -> None:
-        """Answer with what `pending` delivers, directly or through a further `Pending`."""
+        """Answer with the value of `pending`, directly or through a further `Pending`."""
         self._pending = pending
         self.needs_frame = isinstance(pending, Work)
         self.may_be_overtaken = pending.is_begun and self._route.api_key in _MAY_BE_OVERTAKEN
@@ -204,7 +204,7 @@ class Exchange:
 
 
 class _TaskReply(Pending[Any]):
-    """What a task returns; abandoned, it cancels the task."""
+    """The result of a task; abandoning it cancels the task."""
 
     __slots__ = ()
 
@@ -224,7 +224,7 @@ class _TaskReply(Pending[Any]):
 
 
 class Dispatcher:
-    """Routes frames to handlers.  One per broker, loop thread only."""
+    """Routes frames to handlers. One per broker, loop thread only."""
 
     def __init__(self, context: Context) -> None:
         """Serve every supported API."""
@@ -249,11 +249,11 @@ class Dispatcher:
     ) -> "list[Buffer] | Exchange | None":
         """The answer's bytes, an `Exchange` for a later answer, or None when there is none.
 
-        `frame` is written to. When this returns it is free again, unless there are views of it.
+        This writes to `frame`. After the call `frame` is free again, unless there are views of it.
 
         Raises:
             ProtocolError: the frame cannot be answered; the connection has to close.
-            ConnectionMustClose: likewise, for a reason that lies in the handler.
+            ConnectionMustClose: likewise, for a reason in the handler.
         """
         started_ns = time.perf_counter_ns()
         if len(frame) < _HEADER_START.size:
@@ -292,7 +292,7 @@ class Dispatcher:
 
     @property
     def tasks_running(self) -> int:
-        """Requests that are being worked on by a task of their own."""
+        """The number of requests that run in a task of their own."""
         return len(self._tasks)
 
     def _call(self, route: Route, request: RequestContext, message: Any) -> Any:
@@ -304,7 +304,7 @@ class Dispatcher:
         return reply if error is None else _failure_response(route, request.api_version, error)
 
     def _begin(self, route: Route, request: RequestContext, steps: Steps[Any]) -> Any:
-        """What `steps` reply if one slice is enough, which it nearly always is, else the `Work`."""
+        """The reply of `steps` if one slice is enough (nearly always), else the `Work`."""
         try:
             call = next(steps)
             if call is None:
@@ -323,9 +323,9 @@ class Dispatcher:
         frame: bytearray | memoryview,
         requester: Requester,
     ) -> Steps[Any]:
-        """What `dispatch` does between the header and the answer, with the long parts aside."""
+        """The work of `dispatch` from header to answer, with the long parts in the side thread."""
         _, version, correlation_id = _HEADER_START.unpack_from(frame)
-        # A view of its own keeps the memory from being used for the next frame.
+        # A separate view keeps the memory from being reused for the next frame.
         held = memoryview(frame)
         try:
             client_id, message = yield from off_loop(lambda: codec.decode(held))
@@ -340,7 +340,7 @@ class Dispatcher:
         return (yield from self._answer_in_steps(route, request, reply))
 
     def _answer_in_steps(self, route: Route, request: RequestContext, reply: Any) -> Steps[Any]:
-        """What a handler replied, the rest of its steps taken, and encoded aside."""
+        """Run the remaining steps of a handler and encode its reply in the side thread."""
         if type(reply) is GeneratorType:
             reply = yield from reply
         if isinstance(reply, CoroutineType):
@@ -362,7 +362,7 @@ class Dispatcher:
 
 
 def _attempt(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | None]:
-    """What `action` returns, or the exception it raised: the request boundary."""
+    """The result of `action`, or the exception it raised: the request boundary."""
     try:
         return action(*args), None
     except Exception as error:  # noqa: BLE001 - see the module docstring
@@ -370,7 +370,7 @@ def _attempt(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | N
 
 
 def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "list[Buffer]":
-    """The answer's bytes, size and header included; none when there is no message.
+    """The answer's bytes, size and header included; empty when there is no message.
 
     Raises:
         ConnectionMustClose: the message cannot be encoded, which is a bug in its handler.
@@ -387,9 +387,9 @@ def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "l
 
 
 def _version_fallback(route: Route, correlation_id: int) -> "list[Buffer]":
-    """ApiVersions in a version we do not know: the oldest answer, naming the versions we do.
+    """The oldest answer to an unknown version of ApiVersions, with the versions we serve.
 
-    Every client can read version 0, and finds there what to ask with next time.
+    Every client can read version 0, and finds there the version to send next.
     """
     response = ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -405,10 +405,10 @@ def _version_fallback(route: Route, correlation_id: int) -> "list[Buffer]":
 
 
 def _failure_response(route: Route, version: int, error: BaseException) -> Any:
-    """The answer to a request whose handler raised what it should not have raised.
+    """The answer to a request whose handler raised an unexpected error.
 
     Raises:
-        ConnectionMustClose: the API has no place for an error that concerns the whole request.
+        ConnectionMustClose: the API has no field for an error of the whole request.
     """
     if isinstance(error, ConnectionMustClose):
         raise error

@@ -1,23 +1,23 @@
-"""Bytes to frames without a copy too many: where received bytes are put.
+"""From bytes to frames with as few copies as possible: the buffers for received bytes.
 
-The sans-I/O half of a connection's input.  The transport asks `buffer()` where the next bytes shall
-go and reports with `received(n)` how many there were; frames come back, each in a `bytearray` of
-its own that belongs to the request from then on (a batch is stamped and written from it).
+The sans-I/O half of a connection's input. The transport calls `buffer()` for the place of the next
+bytes and reports their number with `received(n)`. It returns frames, each in a `bytearray` of its
+own that belongs to the request from then on (a batch is stamped and written from it).
 
-Two places are handed out:
+There are two places:
 
-* the *scratch*, one per process and shared by all connections, while no frame has begun.  A read
-  into it is taken apart before control returns to the event loop, so no two connections can meet
-  in it.  Small frames are copied out of it once; an idle connection owns no buffer at all.
-* the *frame's own buffer*, as soon as a frame is known to go on behind the scratch: the kernel then
-  copies straight into the place the request will be served from.
+* the *scratch*, one per process and shared by all connections, while no frame has begun. A read
+  into it is split into frames before control returns to the event loop, so no two connections use
+  it at once. Small frames are copied out of it once; an idle connection owns no buffer at all.
+* the *frame's own buffer*, as soon as a frame is known to continue past the scratch: the kernel
+  then copies straight into the place the request will be served from.
 
-The memory of a large frame is used again for the next one (`recycle`), once nobody looks at it any
-more: a fresh megabyte costs its zeroing and 256 page faults. One spare is kept per process.
+The memory of a large frame is reused for the next one (`recycle`), once there is no view of it: a
+fresh megabyte costs its zeroing and 256 page faults. Each process keeps one spare.
 
-A size prefix is only a claim.  The frame's buffer starts at `FIRST_STEP_BYTES` (or the largest
-frame this peer has completed before, which it has paid for) and doubles as bytes arrive; a peer
-that claims 100 MiB and sends 10 bytes costs 64 KiB.
+A size prefix is only a claim. The frame's buffer starts at `FIRST_STEP_BYTES` (or the largest frame
+this peer has completed before) and doubles as bytes arrive. A peer that claims 100 MiB and sends 10
+bytes costs 64 KiB.
 
 Source: the frame format of the Kafka protocol guide: int32 size, then that many bytes.
 """
@@ -28,11 +28,13 @@ from struct import Struct
 from protocol.errors import MalformedFrame
 
 SCRATCH_BYTES = 256 * 1024
-"""Also the largest read: libuv asks for 64 KiB by itself; more saves system calls under load."""
+"""Also the largest read: libuv suggests 64 KiB; more saves system calls under load."""
 
 SCRATCH_OF_LARGE_BYTES = 16 * 1024
-"""The scratch of a peer that has sent a frame larger than it: what is read here is copied out, and
-the rest of such a frame goes to its own memory."""
+"""The scratch of a peer that has sent a frame above `SCRATCH_BYTES`.
+
+Bytes read here are copied out, and the rest of such a frame goes to its own memory.
+"""
 
 FIRST_STEP_BYTES = 64 * 1024
 
@@ -47,10 +49,10 @@ _spares: deque[bytearray] = deque(maxlen=1)
 
 
 def recycle(frame: "bytearray | memoryview") -> None:
-    """Let a later large frame have the memory of `frame`, which is invalid from here on.
+    """Offer the memory of `frame` to a later large frame; `frame` is invalid after this.
 
-    Whoever still holds a view of it keeps it: views are asked for when the memory is to be used
-    again, because the transport has one until this read is over.
+    Views of it stay valid. The check for views comes with the reuse, because the transport has one
+    until this read is over.
     """
     if isinstance(frame, memoryview):
         memory = frame.obj
@@ -60,11 +62,11 @@ def recycle(frame: "bytearray | memoryview") -> None:
 
 
 def _memory_of(size: int) -> bytearray:
-    """At least `size` bytes, the spare's if it is not much larger and nobody has a view of it."""
+    """At least `size` bytes, the spare's if it is not much larger and has no views."""
     if _spares and size <= len(_spares[0]) <= 2 * size:
         spare = _spares.popleft()
         try:
-            # A bytearray refuses to change its size while there are views of it.
+            # A bytearray refuses to change its size while it has views.
             spare.append(0)
         except BufferError:
             return bytearray(size)
@@ -76,7 +78,7 @@ def _memory_of(size: int) -> bytearray:
 class FrameReceiver:
     """The receiving state of one connection.
 
-    After an exception the stream has no meaning any more and the connection must be closed.
+    After an exception the stream is meaningless and the connection must close.
     """
 
     __slots__ = (
@@ -112,7 +114,7 @@ class FrameReceiver:
         return memoryview(frame)[self._filled : self._size]
 
     def received(self, count: int) -> "list[bytearray | memoryview]":
-        """The frames completed by the `count` bytes that were put into `buffer()`.
+        """The frames completed by the `count` bytes read into `buffer()`.
 
         Raises:
             MalformedFrame: a size prefix is negative or above the limit.
@@ -133,8 +135,9 @@ class FrameReceiver:
         return []
 
     def _take_apart(self, data: memoryview, end: int) -> "list[bytearray | memoryview]":
-        """Cut the first `end` bytes of `data` into frames; the last, unfinished one moves into a
-        buffer of its own.
+        """Cut the first `end` bytes of `data` into frames.
+
+        The last, unfinished one moves into a buffer of its own.
         """
         frames: list[bytearray | memoryview] = []
         position = 0

@@ -1,5 +1,5 @@
-"""What operators see: metrics, health, explained lookups, segments; all on the metrics port.
+"""The interface for operators: metrics, health, explained lookups and segments on the metrics port.
 
-Owns the HTTP listener, its paths and the names of metrics. Refuses to change anything. Reads the
-other parts of the broker; only `broker.node` imports it.
+Owns the HTTP listener, its paths and the names of metrics. Changes nothing. Reads the other parts
+of the broker; only `broker.node` imports it.
 """

@@ -1,10 +1,10 @@
-"""What a lookup by time did and why it answered so, as JSON on the operators' port.
+"""The steps of a lookup by time and the reason for its answer, as JSON on the operators' port.
 
     GET /explain?topic=flights&partition=0&at=1372953600000
 
 Kafka's protocol has no request for it, and a tagged field in ListOffsets would make our answers
-differ from Kafka's where a client might look; so it stands beside /metrics, where people look who
-operate a broker (docs/adr/0014). It explains the lookup that ListOffsets makes, on the same log.
+differ from Kafka's where a client might look. So it is next to /metrics, where operators look
+(docs/adr/0014). It explains the lookup of ListOffsets, on the same log.
 
 Read next: `storage.log.lookup`, `broker.operator.http`.
 """

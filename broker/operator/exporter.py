@@ -1,8 +1,8 @@
-"""Every figure the broker shows: its name, unit and help, as Prometheus' text.
+"""Every metric of the broker: its name, unit and help, in Prometheus' text format.
 
 `prometheus_client` is imported when the metrics listener starts. One custom collector reads the
-counters of `broker.metrics` and the parts of the broker at scrape time; per-partition figures are
-made from the logs at that moment and cost nothing between scrapes.
+counters of `broker.metrics` and the parts of the broker at scrape time. Per-partition metrics come
+from the logs at that moment and cost nothing between scrapes.
 
 The names follow Prometheus' rules: base units (seconds, bytes), `_total` for counters.
 
@@ -37,7 +37,7 @@ class BrokerCollector:
         fetch_sessions: "FetchSessions",
         group_lag: "GroupLag",
     ) -> None:
-        """Read from these; nothing is copied until a scrape."""
+        """Read from these parts; nothing is copied until a scrape."""
         self._metrics = metrics
         self._topics = topics
         self._connections = connections
@@ -131,10 +131,10 @@ class BrokerCollector:
         yield _counter("tidelog_sync_failures", "Syncs that failed", commits.sync_failures)
 
     def partitions(self) -> Iterator[bytes]:
-        """The figures of all partitions as text, in pieces that take about a millisecond each.
+        """The metrics of all partitions as text, in pieces that take about a millisecond each.
 
-        Written here, because ten thousand partitions are 70,000 lines: a second of work in one go.
-        A family's lines have to stand together, so they are gathered before they are given out.
+        Formatted here, because ten thousand partitions are 70,000 lines: a second of work in one
+        go. A family's lines must be contiguous, so they are gathered before they are yielded.
         """
         families: list[list[str]] = [
             [
@@ -249,7 +249,7 @@ _PARTITION_FIGURES: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process, 0 where the system does not say."""
+    """Resident memory of this process, 0 where the system does not report it."""
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
@@ -293,7 +293,7 @@ def import_exporter() -> None:
 
 
 def render(collector: BrokerCollector) -> Iterator[bytes]:
-    """The exposition in Prometheus' text format, in pieces; others may have a turn between them."""
+    """The exposition in Prometheus' text format, in pieces; other work may run between them."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)

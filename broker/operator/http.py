@@ -1,15 +1,15 @@
 """The metrics port: /metrics, /healthz, /readyz, /explain and /segments by a minimal HTTP/1.1.
 
-Runs in the broker's loop, one small answer per connection.  It reads one request of at most 8 KiB,
-knows GET and HEAD, and closes.  A full HTTP server would be more code than the broker's dispatch.
+Runs in the broker's loop, one small answer per connection. It reads one request of at most 8 KiB,
+accepts GET and HEAD, and closes. A full HTTP server would be more code than the broker's dispatch.
 
-| path      | 200 when                                     | 503 when                  |
-|-----------|----------------------------------------------|---------------------------|
-| /metrics  | always                                       |                           |
-| /healthz  | the event loop runs (there is an answer)     | a partition is offline    |
-| /readyz   | clients are being accepted                   | starting, or stopping     |
-| /explain  | a lookup was explained: `broker.operator.explain`     | its partition is offline  |
-| /segments | a topic's segments are told: `broker.operator.segments` |                         |
+| path      | 200 when                                                  | 503 when                 |
+|-----------|-----------------------------------------------------------|--------------------------|
+| /metrics  | always                                                    |                          |
+| /healthz  | the event loop runs (there is an answer)                  | a partition is offline   |
+| /readyz   | clients are being accepted                                | starting, or stopping    |
+| /explain  | a lookup was explained: `broker.operator.explain`         | its partition is offline |
+| /segments | a topic's segments are listed: `broker.operator.segments` |                          |
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class MetricsServer:
         ready: Probe,
         queries: Mapping[str, Answer],
     ) -> None:
-        """Serve what `render` makes, piece by piece, the two probes, and `queries` by path."""
+        """Serve the pieces of `render`, the two probes, and `queries` by path."""
         self._queries = queries
         self._render = render
         self._healthy = healthy
@@ -95,7 +95,7 @@ class MetricsServer:
             writer.close()
 
     async def _exposition(self) -> bytes:
-        """The whole exposition, with a turn for everybody else after each piece."""
+        """The whole exposition, with a turn for other tasks after each piece."""
         pieces = []
         for piece in self._render():
             pieces.append(piece)

@@ -1,23 +1,23 @@
-"""What is known of a topic's segments, as JSON on the operators' port: both ends of their times.
+"""Facts about a topic's segments, as JSON on the operators' port: mainly their time ranges.
 
     GET /segments?topic=flights&partition=0        without partition: all of them
 
-A reader that wants a span of time skips the segments that cannot hold any of it: those whose
+A reader of a time range skips the segments that cannot hold any of it: those whose
 `data_max_timestamp` is below its start, or whose `min_timestamp` is at or above its end. Readers
-that see the files have the same numbers in `segment-manifest`; this is for those over the network.
-Kafka's protocol has no request for it (docs/adr/0014).
+with access to the files have the same numbers in `segment-manifest`; this is for readers over the
+network. Kafka's protocol has no request for it (docs/adr/0014).
 
     {"topic": "flights", "partitions": [{"partition": 0, "segments": [
         {"base_offset": 0, "next_offset": 9000, "size_bytes": 1048301, "records": 9000,
          "min_timestamp": 1372636800000, "max_timestamp": 1372723199000,
          "data_max_timestamp": 1372723199000, "active": false}, ...]}]}
 
-With `partition` the segments stand at the top, beside "topic" and "partition". Timestamps are ms.
-`min_timestamp` is -1 when a record has no time, `max_timestamp` when none has. `max_timestamp`
-counts the markers of transactions, as lookups by time do, and `data_max_timestamp` does not: it
-bounds what readers see. `min_timestamp`, `data_max_timestamp` and `records` are null while they are
-not known. The last segment is the active one and may grow: its
-numbers hold for what lies below `next_offset`.
+With `partition` the segments are at the top level, next to "topic" and "partition". Timestamps are
+ms. `min_timestamp` is -1 when a record has no time, `max_timestamp` when none has. `max_timestamp`
+includes the markers of transactions, as lookups by time do. `data_max_timestamp` does not: it
+bounds the records that readers see. `min_timestamp`, `data_max_timestamp` and `records` are null
+while they are not known. The last segment is the active one and may grow: its numbers hold for the
+records below `next_offset`.
 
 Read next: `storage.segment.manifest`, `broker.operator.http`.
 """

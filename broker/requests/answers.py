@@ -1,18 +1,18 @@
-"""Answers that wait to be read: how much memory they hold, and what is done when it is too much.
+"""Unread answers: the memory they hold, and the limit on it.
 
-Owns the limit over all connections (`queued.max.response.bytes`). Answers are made faster than a
-peer has to read them, and what it leaves unread lies in this process. As it becomes more,
+Owns the limit over all connections (`queued.max.response.bytes`). The broker can make answers
+faster than a peer reads them, and unread answers stay in the memory of this process. As they grow,
 
 * below the limit, an answer to Fetch gets at most a quarter of what is left (`fetch_bytes`), and
-  always one whole batch, so a consumer that reads goes on, in smaller steps;
+  always one whole batch: a consumer that reads continues, in smaller steps;
 * at the limit, the connection with the most unread bytes is cut, until there is room again; a
-  client that reads its answers has none there. The last answer may pass the limit.
+  client that reads its answers has no unread ones. The last answer may pass the limit.
 
-An answer to Fetch that is being made in steps is reserved from its first byte on, until the
-connection has it.
+The memory of an answer to Fetch that is made in steps is reserved from its first byte on, until the
+connection has the answer.
 
-Cost: nobody is asked how much is unread when an answer is made. What was made since the last look
-is counted as unread, and only when that could pass the limit are all connections looked at.
+Cost: making an answer looks at no connection. Answers made since the last look count as unread, and
+only when they could pass the limit does this module look at all connections.
 
 Source: our own; the nearest in Kafka is `queued.max.request.bytes`, KIP-72, and the one answer that
 a muted channel may have. Read next: `broker.net.connection`.
@@ -22,37 +22,37 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 FETCH_SHARE: Final = 4
-"""A Fetch is answered with at most so large a part of what is left: 1/4."""
+"""An answer to Fetch gets at most this part of the remaining memory: 1/4."""
 
 LOOK_EVERY_BYTES_MIN: Final = 1024 * 1024
 
 
 class Unread(Protocol):
-    """A connection, as far as this module looks at it."""
+    """A connection, as this module sees it."""
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of answers that it holds."""
+        """Bytes of unread answers that it holds."""
 
     def cut(self, reason: str) -> None:
-        """Drop them and close."""
+        """Drop the answers and close."""
 
 
 class AnswerMemory:
-    """The memory of all answers that were made and not read. Loop thread only.
+    """The memory of all unread answers. Loop thread only.
 
     Attributes:
-        limit_bytes: the most there may be.
+        limit_bytes: the limit on unread bytes.
         made_bytes: answers made since the start; connections add to it.
         look_at: the value of `made_bytes` from which `check` has something to do.
-        cut: connections that were closed for what they left unread.
+        cut: the number of connections closed for their unread answers.
     """
 
     __slots__ = ("_connections", "_leases", "_looked_bytes", "_made_then", "_reserved_bytes",
                  "cut", "limit_bytes", "look_at", "made_bytes")  # fmt: skip
 
     def __init__(self, limit_bytes: int, connections: Callable[[], Iterable[Unread]]) -> None:
-        """Keep what `connections()` hold below `limit_bytes`."""
+        """Keep the unread answers of `connections()` below `limit_bytes`."""
         self.limit_bytes = limit_bytes
         self.made_bytes = 0
         self.cut = 0
@@ -65,35 +65,35 @@ class AnswerMemory:
 
     @property
     def unread_bytes(self) -> int:
-        """What all connections hold, as it is now, and what is reserved."""
+        """The bytes that all connections hold now, and the reserved ones."""
         self._look()
         return self._looked_bytes + self._reserved_bytes
 
     def fetch_bytes(self, wanted_bytes: int) -> int:
-        """How much of `wanted_bytes` a Fetch may be answered with; one batch more may be."""
+        """How much of `wanted_bytes` an answer to Fetch may have; one batch more is allowed."""
         if wanted_bytes <= self._room() // FETCH_SHARE:
             return wanted_bytes
         self._look()
         return max(0, min(wanted_bytes, self._room() // FETCH_SHARE))
 
     def reserve(self, size_bytes: int) -> None:
-        """Count `size_bytes` more (or fewer, if negative) for answers that are being made."""
+        """Add `size_bytes` (may be negative) to the memory of answers that are being made."""
         self._reserved_bytes += size_bytes
         assert self._reserved_bytes >= 0, "an answer's memory was given back twice"
 
     def lease(self, answer: object, size_bytes: int) -> None:
-        """What is reserved for `answer` stays so until `release`."""
+        """Keep the reservation for `answer` until `release`."""
         self._leases[id(answer)] = size_bytes
 
     def release(self, answer: object) -> None:
-        """`answer` is the connection's from here on, or nobody's."""
+        """End the reservation: `answer` now belongs to the connection, or is dropped."""
         if self._leases:
             self.reserve(-self._leases.pop(id(answer), 0))
 
     def check(self, spared: Unread) -> None:
-        """To be called when answers were made: cut those who read least if they are too much.
+        """Cut the connections with the most unread bytes while all are over the limit.
 
-        `spared` has just been answered and could not have read it.
+        Call this after making answers. `spared` has just got one and could not have read it.
         """
         if self.made_bytes < self.look_at:
             return

@@ -1,7 +1,7 @@
-"""Who may do what: everybody everything, and the fields of answers that say so.
+"""Authorized operations: every client may do everything, and the answer fields that say so.
 
-Without an authorizer everybody may do everything that makes sense on a resource.  A field that was
-not asked for carries `NOT_ASKED`.
+Without an authorizer every client may do everything that makes sense on a resource. A field that
+the request did not want carries `NOT_ASKED`.
 
 Source: KIP-430; bit numbers are Kafka's `AclOperation` codes.
 """
@@ -11,7 +11,7 @@ from typing import Final
 NOT_ASKED: Final = -(2**31)
 
 NO_AUTHORIZER: Final = "This broker has no authorizer: everybody may do everything."
-"""What requests about access rules are told with SECURITY_DISABLED."""
+"""The message of SECURITY_DISABLED, the answer to requests about access rules."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12

@@ -1,16 +1,16 @@
-"""Waiting for group commits that cover what was acknowledged before it was on disk.
+"""Waiting for the group commits of records that were acknowledged before they were on disk.
 
-With acks=0 and acks=1 a producer is answered from the page cache, while a log under
-`flush.policy=batch` shows nothing that is not durable.  A client that has its acknowledgement and
-then asks where the log ends would get the end of before.  So a request whose answer would lie
-below an acknowledged offset waits here for the group commit that covers it, which is queued or
-running already: the append has put the log into the queue.  Nothing is shown early.
+With acks=0 and acks=1 the producer's answer comes from the page cache, while a log under
+`flush.policy=batch` shows only durable records. A client that has its acknowledgement and then
+requests the log end would get the old end. So a request whose answer would be below an acknowledged
+offset waits here for the group commit that covers it. That commit is already queued or running: the
+append has put the log into the queue. No record is visible early.
 
-The wait is bounded by `PATIENCE_MS`; what is answered after that is the handler's decision.
+`PATIENCE_MS` bounds the wait; the handler decides the answer after that.
 
-Differs from Kafka: ListOffsets, DeleteRecords and Fetch may wait for the disk, and say
-OFFSET_NOT_AVAILABLE, REQUEST_TIMED_OUT or what there is when it hangs; there the end of a log with
-one replica moves with the append.
+Differs from Kafka: ListOffsets, DeleteRecords and Fetch may wait for the disk, and when it hangs
+they answer OFFSET_NOT_AVAILABLE, REQUEST_TIMED_OUT or the data there is. In Kafka the end of a log
+with one replica moves with the append.
 
 Source: our own.
 Read next: `broker.group_commit`, `broker.handlers.list_offsets`.
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from storage.log.log import Log
 
 PATIENCE_MS = 5_000
-"""The longest that a request waits for the disk, unless it asks for more.  A sync that takes longer
-hangs; clients give a request some thirty seconds."""
+"""The longest wait of a request for the disk, unless it allows more.
+
+A longer sync counts as hanging; clients give a request about thirty seconds.
+"""
 
 
 class CommitWait:
@@ -38,8 +40,10 @@ class CommitWait:
     def __init__(
         self, context: "Context", ends: "Mapping[Log, int]", callback: Callable[[], object]
     ) -> None:
-        """Call `callback` once, later: everything below `ends` is durable, a log of them was
-        deleted or stopped, or `PATIENCE_MS` are over.
+        """Call `callback` once, later.
+
+        That is when everything below `ends` is durable, or `PATIENCE_MS` have passed. A log that
+        was deleted or went offline is not waited for.
         """
         assert ends, "a request that misses nothing does not wait"
         self._callback: Callable[[], object] | None = callback
@@ -66,7 +70,7 @@ class CommitWait:
 
 
 async def committed(context: "Context", ends: "Mapping[Log, int]") -> "set[Log]":
-    """Wait as `CommitWait` does; the logs of which the disk still owes the asked part."""
+    """Wait as `CommitWait` does; return the logs that are still not durable up to their end."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def finish() -> None:

@@ -1,4 +1,4 @@
-"""Configuration resources: what DescribeConfigs, AlterConfigs and IncrementalAlterConfigs act on.
+"""Configuration resources: the objects of DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
 
 | type | name                | what it is                                                    |
 |------|---------------------|---------------------------------------------------------------|
@@ -12,14 +12,13 @@
 Differs from Kafka:
 
 * clients' metrics are not collected;
-* a broker setting that does not exist is refused; there it is kept without effect. Settings that
-  mean nothing here are kept without effect, also those that cannot change there;
-* min.insync.replicas of the broker can be changed; there, since 4.1, only for the whole cluster;
-* of a resource that stands twice in AlterConfigs each change is made; there no answer comes.
+* a broker setting that does not exist is refused; Kafka keeps it without effect. Settings without
+  meaning here are kept without effect, even those that Kafka cannot change;
+* min.insync.replicas of the broker can be changed; in Kafka, since 4.1, only for the whole cluster;
+* a resource named twice in AlterConfigs gets both changes; Kafka sends no answer.
 
-Owns the finding of a resource, its current overrides and the replacement of them, and with `act_on`
-and `change` the frame around each resource of a request.  The settings themselves, their types and
-texts are `config`'s.
+Owns the look-up of a resource, its current overrides and their replacement. `act_on` and `change`
+handle one resource of a request. The settings themselves, their types and texts belong to `config`.
 
 Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelper`,
 `ConfigAdminManager`, `LoggingController`.
@@ -54,7 +53,7 @@ from protocol.error_codes import ErrorCode
 
 
 class ResourceType(IntEnum):
-    """The resource types that are served."""
+    """The supported resource types."""
 
     TOPIC = 2
     BROKER = 4
@@ -64,7 +63,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to one setting."""
+    """An operation of IncrementalAlterConfigs on one setting."""
 
     SET = 0
     DELETE = 1
@@ -76,7 +75,7 @@ class Resource:
     """Something that has settings; this base has none, and none can be set."""
 
     may_be_replaced = True
-    """Whether AlterConfigs, which resets what it does not name, makes sense."""
+    """Whether AlterConfigs, which resets the settings it does not name, makes sense."""
 
     keys: Mapping[str, Key] = MappingProxyType({})
     """The table of its settings, for those that have one."""
@@ -86,7 +85,7 @@ class Resource:
         return []
 
     def is_default(self, entry: Entry) -> bool:
-        """What clients before DescribeConfigs v1 are told of a value's origin."""
+        """A value's origin, as DescribeConfigs v0 reports it."""
         return entry.source is ConfigSource.DEFAULT
 
     def is_changeable(self, key: Key) -> bool:
@@ -94,18 +93,18 @@ class Resource:
         return False
 
     def overrides(self) -> dict[str, str]:
-        """The resource's own settings, under their present names."""
+        """The resource's own settings, under their current names."""
         return {}
 
     def canonical(self, name: str) -> str:
-        """The present name of a setting that may be given by an older one."""
+        """The current name of a setting, given by that or an older name."""
         return name
 
     def check_each_once(self, names: Iterable[str]) -> None:
         """Accept `names` as the settings that one request gives.
 
         Raises:
-            InvalidRequest: one stands there twice.
+            InvalidRequest: a name occurs twice.
         """
         canonical = [self.canonical(name) for name in names]
         if len(set(canonical)) != len(canonical):
@@ -136,7 +135,7 @@ class Resource:
         """Change one setting in `overrides`.
 
         Raises:
-            InvalidConfig: append and subtract meet a setting without items.
+            InvalidConfig: append or subtract on a setting that is not a list.
             InvalidRequest: a value is missing, or the operation is unknown.
         """
         name = self.canonical(name)
@@ -264,7 +263,7 @@ _LEVELS: Final[Mapping[str, int]] = MappingProxyType(
 
 
 def _level_name(level: int) -> str:
-    """Kafka's word for the severity that `level` lets through."""
+    """Kafka's name for the severity that `level` lets through."""
     for name, value in _LEVELS.items():
         if level >= value:
             return name
@@ -324,7 +323,7 @@ class _Loggers(Resource):
 
 
 class _ClientMetrics(Resource):
-    """A subscription to clients' metrics, of which there is none."""
+    """A subscription to clients' metrics; there is never one."""
 
     def __init__(self, name: str) -> None:
         if not name:
@@ -336,7 +335,7 @@ class _ClientMetrics(Resource):
 
 
 class _Group(Resource):
-    """A group of the consumer protocol, also one that has no members yet."""
+    """A group of the consumer protocol, with or without members."""
 
     keys = GROUP_KEYS
 
@@ -395,14 +394,14 @@ def find_resource(context: Context, resource_type: int, name: str) -> Resource:
 
 
 class Asked(Protocol):
-    """What the three requests have in common: which resource they are about."""
+    """The common fields of the three requests: the resource they name."""
 
     resource_type: int
     resource_name: str
 
 
 class Answered(Protocol):
-    """What their answers have in common, per resource."""
+    """The common fields of their answers, per resource."""
 
     error_code: int
     error_message: str | None
@@ -411,7 +410,7 @@ class Answered(Protocol):
 def act_on(
     context: Context, asked: Asked, answer: Answered, act: Callable[[Resource], object]
 ) -> None:
-    """Find a resource and `act` on it; a refusal of either becomes the answer's error."""
+    """Find a resource and `act` on it; a refusal becomes the answer's error."""
     try:
         act(find_resource(context, asked.resource_type, asked.resource_name))
     except REFUSALS as error:
@@ -427,9 +426,9 @@ async def change(
     *,
     validate_only: bool,
 ) -> None:
-    """Make what `wanted` returns a resource's own settings; a topic without a name is none.
+    """Replace a resource's own settings with those of `wanted`; a topic needs a name.
 
-    No other change comes in between: of two at a time the later one builds upon the earlier.
+    No other change runs in between: the later of two concurrent changes builds on the earlier.
     """
 
     if asked.resource_type == ResourceType.TOPIC and not asked.resource_name:

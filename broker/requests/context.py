@@ -1,18 +1,18 @@
-"""What a handler is given: the bundle of collaborators and the facts about one request.
+"""The arguments of a handler: the bundle of collaborators and the facts about one request.
 
 `Context` is built once by `broker.server` and never changes; it owns nothing (the server opens and
-closes every member).  `RequestContext` is made by the dispatcher for each request.  Handlers get
-everything through these two, so a handler can be called in a unit test with a handful of fakes.
+closes every member). `RequestContext` is made by the dispatcher for each request. Handlers get
+everything through these two, so a unit test can call a handler with a few fakes.
 
 A handler is a plain function in `broker/handlers/<api>.py`:
 
     def handle(context: Context, request: RequestContext, message: XRequest) -> XResponse
 
 and may return the response, `None` (there is no response: Produce with acks=0), or a
-`broker.requests.pending.Pending` that is resolved later.  One that may have much to do is a
-generator of steps (`storage.disk.steps`), which yields wherever others may have a turn, after each
-element of a list for instance.  `async def` handlers are allowed where a request needs several
-waits; they cost a task.  A handler that raises loses only its own request.
+`broker.requests.pending.Pending` that is resolved later. A handler with long work is a generator of
+steps (`storage.disk.steps`). It yields wherever other requests may have a turn, for instance after
+each element of a list. `async def` handlers are allowed where a request needs several waits; they
+cost a task. A handler that raises loses only its own request.
 """
 
 import random
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The address clients are told to connect to."""
+    """The address that clients connect to."""
 
     node_id: int
     host: str

@@ -1,11 +1,11 @@
-"""Exception to wire code: the only place where the broker speaks Kafka's error numbers for others.
+"""From exception to wire code: the only translation into Kafka's error numbers.
 
-Owns one total table.  Storage, protocol, configuration and the broker itself raise their own
-exceptions with facts in them; a handler that has to answer looks the code up here.  A test walks
-every subclass of the four families and fails when one has no line of its own, so a new exception
-cannot silently become UNKNOWN_SERVER_ERROR.
+Owns one total table. Storage, protocol, configuration and the broker itself raise their own
+exceptions with facts in them; a handler that has to answer looks up the code here. A test walks
+every subclass of the four families and fails when one has no entry, so a new exception cannot
+silently become UNKNOWN_SERVER_ERROR.
 
-Source: Kafka's `Errors.forException`; the choice per exception is argued in the comments.
+Source: Kafka's `Errors.forException`; comments give the reason for each choice.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from storage.disk import checkpoints
 
 ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
     {
-        # What the peer sent.
+        # Errors in the peer's bytes.
         protocol_errors.ProtocolError: ErrorCode.INVALID_REQUEST,
         protocol_errors.MalformedFrame: ErrorCode.INVALID_REQUEST,
         protocol_errors.MalformedRequest: ErrorCode.INVALID_REQUEST,
@@ -30,7 +30,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         protocol_errors.InvalidRecords: ErrorCode.INVALID_RECORD,
         protocol_errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         protocol_errors.DecompressionLimitExceeded: ErrorCode.MESSAGE_TOO_LARGE,
-        # What the log refuses.
+        # Refusals of the log.
         storage_errors.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
         storage_errors.PolicyViolation: ErrorCode.POLICY_VIOLATION,
@@ -50,7 +50,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
         storage_errors.InvalidTxnState: ErrorCode.INVALID_TXN_STATE,
         storage_errors.TransactionCoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-        # What the disk refuses.  All of it is one code to a client: retry, it may be better soon.
+        # Refusals of the disk. A client gets one code for all of them, which it retries.
         storage_errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
@@ -64,7 +64,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.DataDirNotWritable: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ForeignDataDir: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.HalfWrittenDataDir: ErrorCode.KAFKA_STORAGE_ERROR,
-        # What the broker refuses.
+        # Refusals of the broker.
         broker_errors.BrokerError: ErrorCode.UNKNOWN_SERVER_ERROR,
         broker_errors.UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         broker_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
@@ -91,7 +91,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         broker_errors.StartError: ErrorCode.UNKNOWN_SERVER_ERROR,
         broker_errors.AddressUnavailable: ErrorCode.UNKNOWN_SERVER_ERROR,
         broker_errors.DataDirUnusable: ErrorCode.UNKNOWN_SERVER_ERROR,
-        # What the operator wrote.
+        # Errors in the configuration.
         ConfigErrors: ErrorCode.INVALID_CONFIG,
     }
 )
@@ -102,11 +102,11 @@ REFUSALS = (
     protocol_errors.ProtocolError,
     ConfigErrors,
 )
-"""What a handler may catch to answer for one partition, topic or resource; the rest are bugs."""
+"""The errors that a handler may catch per partition, topic or resource; the rest are bugs."""
 
 
 def error_code(error: BaseException) -> ErrorCode:
-    """The code of the nearest class of `error` that has one; UNKNOWN_SERVER_ERROR for strangers."""
+    """The code of the nearest class of `error` that has one, else UNKNOWN_SERVER_ERROR."""
     for cls in type(error).__mro__:
         code = ERROR_CODES.get(cls)
         if code is not None:

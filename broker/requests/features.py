@@ -1,4 +1,4 @@
-"""The feature levels of this release: ApiVersions announces them, UpdateFeatures leaves them.
+"""The feature levels of this release: ApiVersions reports them, UpdateFeatures cannot change them.
 
 | feature               | level       | what clients do with it                                    |
 |-----------------------|-------------|------------------------------------------------------------|
@@ -7,10 +7,10 @@
 | `transaction.version` | 2           | producers send no AddPartitionsToTxn and take a new epoch  |
 |                       |             | for each transaction (KIP-890)                             |
 
-A level is here only when its semantics are served: the last one changes what producers send.
-There is no other release in the cluster to agree with, so the levels are fixed.
+A level is listed only when the broker implements it: the last one changes the requests of
+producers. The cluster has no other release to agree with, so the levels are fixed.
 
-Differs from Kafka: the levels cannot be changed; there they can be lowered and raised.
+Differs from Kafka: the levels cannot be changed; Kafka can lower and raise them.
 
 Source: KIP-584, KIP-1022; Kafka `MetadataVersion`, `GroupVersion`, `TransactionVersion`.
 """

@@ -1,17 +1,17 @@
 """Reading the partitions of one fetch under its byte limits.
 
-`FetchReader` holds what is the same for all partitions of a request (version, isolation, limits)
-and reads one target at a time into the `PartitionData` that is sent.  It decides nothing about
-waiting or sessions; `broker.handlers.fetch` does.
+`FetchReader` holds the values common to all partitions of a request (version, isolation, limits).
+It reads one target at a time into the `PartitionData` of the answer. `broker.handlers.fetch`
+decides about waiting and sessions.
 
-Limits, from the outside in: the request's max_bytes (v3+), the broker's `fetch.max.bytes`, what
-unread answers leave of `queued.max.response.bytes`, the partition's own maximum.  The first
+Limits, from the outside in: the request's max_bytes (v3+), the broker's `fetch.max.bytes`, the part
+of `queued.max.response.bytes` that unread answers leave, the partition's own maximum. The first
 partition that has data returns at least one whole batch, however large (v3+); batches are never
-split.  Versions 0-2 take their limit literally, so there a message larger than the limit is cut
-off, which those clients expect.
+split. Versions 0-2 take their limit literally: a message larger than the limit is cut off, which
+those clients expect.
 
 Versions 0-1 can read magic 0 only and 2-3 magic 1: newer batches are converted on the way out, in
-the side thread, because that takes every record apart.
+the side thread, because that parses every record.
 
 Source: KIP-74; Kafka's `ReplicaManager.readFromLog`, `KafkaApis.maybeConvertFetchedData`.
 """
@@ -44,11 +44,14 @@ if TYPE_CHECKING:
     from storage.log.log import Log, ReadResult
 
 OPENED_BYTES_ENOUGH = 8 * 1024 * 1024
-"""Bytes of records that one request of an old version may make the broker convert, and the rest of
-a batch. Compressed batches are small in the log whatever they hold."""
+"""Bytes of records that the broker converts for one request of an old version.
+
+It finishes the last batch. The bytes count uncompressed, because a small batch may decompress to
+many.
+"""
 
 PARTITION_BYTES_MAX = 8 * 1024 * 1024
-"""The most that is read of one partition in one step, whatever is asked for: a few milliseconds."""
+"""The most bytes read of one partition in one step: a few milliseconds."""
 
 _MAX_BYTES_SINCE = 3
 _MAGIC_V1_SINCE = 2
@@ -58,22 +61,22 @@ _STORAGE_ERROR_SINCE = 6
 _UNKNOWN_OFFSET = -1
 _READ_COMMITTED = 1
 _NOT_FOUND = (UnknownTopicOrPartition, UnknownTopicId, InconsistentTopicId)
-"""Errors with which the list of aborted transactions is empty rather than null, as in Kafka."""
+"""Errors whose answer has an empty list of aborted transactions, not null, as in Kafka."""
 
 
 class HiddenEnd(NamedTuple):
-    """The high watermark that a partition was read under, and the acknowledged end above it."""
+    """The high watermark of a partition at its read, and the acknowledged end above it."""
 
     high_watermark: int
     acknowledged: int
 
 
 class FetchReader:
-    """Reads targets for one request; `bytes_left` shrinks as it goes.
+    """Reads targets for one request; `bytes_left` shrinks with each read.
 
-    `was_limited` says that less was read of a partition than was asked for, if there is more, and
-    `was_cut` that there is.  `hidden_ends` collects the logs whose answer reaches the end of what
-    may be shown, while more of them was acknowledged (`broker.requests.commit_wait`).
+    `was_limited` says that a partition was read with a limit below the requested one, so that more
+    may be there; `was_cut` says that more is there. `hidden_ends` collects the logs whose answer
+    reaches the visible end, while more of them was acknowledged (`broker.requests.commit_wait`).
     """
 
     __slots__ = (
@@ -101,8 +104,9 @@ class FetchReader:
         max_bytes: int,
         partition_max_bytes: int = PARTITION_BYTES_MAX,
     ) -> None:
-        """Read for a request of `version` that takes `max_bytes` in all (v3+), and at most
-        `partition_max_bytes` of a partition, unless that is less than a batch.
+        """Read for a request of `version` that takes `max_bytes` in all (v3+).
+
+        Read at most `partition_max_bytes` of a partition, unless that is less than a batch.
         """
         limit = context.config.fetch_max_bytes
         wanted = min(limit, max_bytes) if version >= _MAX_BYTES_SINCE else limit
@@ -174,7 +178,7 @@ class FetchReader:
     def _read_log(
         self, log: "Log", target: FetchTarget, data: PartitionData
     ) -> "ReadResult | None":
-        """What `log` has for `target`, if it is anything; says in `data` all but the records."""
+        """The records of `log` for `target`, if any; sets all other fields of `data`."""
         asked = target.asked
         if asked.last_fetched_epoch >= 0 and self._diverges(log, target, data):
             return None
@@ -208,7 +212,7 @@ class FetchReader:
         return result if result.records else None
 
     def _diverges(self, log: "Log", target: FetchTarget, data: PartitionData) -> bool:
-        """Whether the requester's log is not a prefix of ours; says in `data` where they part.
+        """Whether the requester's log is no prefix of ours; sets the divergence in `data`.
 
         Raises:
             OffsetOutOfRange: its last epoch is newer than all of ours.

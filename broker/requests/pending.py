@@ -1,13 +1,13 @@
-"""A response that is not there yet: what a synchronous handler returns when it has to wait.
+"""A response that is not ready yet: the result of a synchronous handler that has to wait.
 
-A handler that cannot answer at once (a long-poll Fetch, an acks=all Produce, a JoinGroup) returns
-a `Pending` and keeps a reference to it where the event will happen.  Resolving it runs the
-subscriber in the same call, without a task, a future or a trip through the event loop: one fsync
-may complete hundreds of produce requests, and each costs one method call.
+A handler that cannot answer at once (a long-poll Fetch, an acks=all Produce, a JoinGroup) returns a
+`Pending` and keeps a reference to it for the event. Resolving it runs the subscriber in the same
+call, without a task, a future or a trip through the event loop. One fsync may complete hundreds of
+produce requests, and each costs one method call.
 
 A `Pending` is settled at most once (resolved, failed or abandoned) and is only touched from the
-event-loop thread.  The connection abandons it when the peer has gone, which runs `on_abandon`, so
-that whoever parked it can forget it.  Read `broker.net.connection` next for the other end.
+event-loop thread. The connection abandons it when the peer has gone, which runs `on_abandon`, so
+that the code that parked it can drop it. Read next: `broker.net.connection`, for the other end.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Pending(Generic[T]):
     __slots__ = ("_error", "_subscriber", "_value", "on_abandon", "settled")
 
     is_begun = True
-    """Whether all that the request changes has been changed, so that only time is missing."""
+    """Whether every change of the request is made, so that only the wait is left."""
 
     def __init__(self, on_abandon: Callable[[], object] | None = None) -> None:
         """Create it unsettled; `on_abandon` runs if the requester goes away first."""
@@ -49,7 +49,7 @@ class Pending(Generic[T]):
         self._deliver()
 
     def abandon(self) -> None:
-        """Nobody wants the value any more: drop the subscriber and tell the parker."""
+        """The value has no recipient any more: drop the subscriber and run `on_abandon`."""
         if self.settled:
             return
         self.settled = True
@@ -59,7 +59,7 @@ class Pending(Generic[T]):
             on_abandon()
 
     def subscribe(self, subscriber: Callable[["Pending[T]"], object]) -> None:
-        """Call `subscriber(self)` once settled; at once when that is already so."""
+        """Call `subscriber(self)` once settled, at once if it already is."""
         assert self._subscriber is None, "a pending response has one subscriber"
         self._subscriber = subscriber
         if self.settled:

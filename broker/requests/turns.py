@@ -1,15 +1,16 @@
-"""Turns of the event loop: whatever takes long goes on in small slices, one after the other.
+"""Turns of the event loop: long work runs in small slices, one after the other.
 
-Owns the queue of those who have more to do than fits into a slice: connections whose peers sent
-many requests at once, and `Work`, a request that is served in steps. Each turn of the loop gives
-the queue `TURN_NS` in all, however many wait in it, and everybody else is served at once. So a
-client that asks for little waits for a turn, never for what another client has asked for.
+Owns the queue of work that does not fit into a slice: connections whose peers sent many requests at
+once, and `Work`, a request that is served in steps. Each turn of the loop gives the queue `TURN_NS`
+in all, however long it is. All other requests are served at once. So a client with a small request
+waits for a turn, never for the whole request of another client.
 
-What neither fits into a slice nor can be cut (decompressing, decoding and encoding large messages)
-is a step that runs in the *side thread*. There is one, so that at most one such step's memory is
-held, and its work is a queue as well: first come, first served, one step of each request at a time.
+A step that neither fits into a slice nor can be split (decompressing, decoding and encoding large
+messages) runs in the *side thread*. There is one such thread, so that only one such step holds
+memory at a time. Its work is a queue as well: first come, first served, one step of each request at
+a time.
 
-It refuses to know what the steps do. Loop thread only.
+It does not know the purpose of the steps. Loop thread only.
 
 Source: round robin with a quantum; our own. Read next: `storage.disk.steps`,
 `broker.net.connection`.
@@ -26,17 +27,17 @@ from broker.requests.pending import Pending
 from storage.disk.steps import OffLoop, Steps
 
 SLICE_NS: Final = 2_000_000
-"""How long one may work when nobody else has more to do."""
+"""The length of a slice when the queue is empty."""
 
 SHORT_SLICE_NS: Final = 200_000
-"""How long one may work while others wait for their turns."""
+"""The length of a slice while others wait for their turns."""
 
 TURN_NS: Final = 4_000_000
-"""How long the queue is served in one turn of the loop; the slice that passes it is the last."""
+"""How long one turn of the loop serves the queue; the slice that passes it is the last."""
 
 
 class Waiter(Protocol):
-    """Somebody who has more to do."""
+    """An object with more work than fits into a slice."""
 
     def take_turn(self) -> None:
         """Work for a slice; call `Turns.wait` again if that was not enough."""
@@ -46,14 +47,14 @@ class Turns:
     """The queue and the side thread of one broker."""
 
     def __init__(self) -> None:
-        """Nobody waits; the thread begins with its first work."""
+        """Start with an empty queue; the thread starts with its first work."""
         self._waiting: deque[Waiter] = deque()
         self._is_scheduled = False
         self._side = ThreadPoolExecutor(1, "side")
         self.taken = 0
 
     def __len__(self) -> int:
-        """How many wait for a turn."""
+        """The number of waiters."""
         return len(self._waiting)
 
     def stop(self) -> None:
@@ -61,11 +62,11 @@ class Turns:
         self._side.shutdown(cancel_futures=True)
 
     def slice_end_ns(self) -> int:
-        """When somebody who begins to work now should stop (`time.perf_counter_ns`)."""
+        """The end of a slice that begins now (`time.perf_counter_ns`)."""
         return time.perf_counter_ns() + (SHORT_SLICE_NS if self._waiting else SLICE_NS)
 
     def wait(self, waiter: Waiter) -> None:
-        """Call `waiter.take_turn` when it is its turn, in a later turn of the loop."""
+        """Call `waiter.take_turn` in its turn, in a later turn of the loop."""
         self._waiting.append(waiter)
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -110,9 +111,9 @@ class Turns:
 
 
 class Work(Pending[Any]):
-    """Steps that go on slice by slice; settled with their result or their error.
+    """Steps that run slice by slice; settled with their result or their error.
 
-    Abandoned, they are closed before their next step.
+    When it is abandoned, the steps are closed before the next one.
     """
 
     __slots__ = ("_steps", "_turns")
@@ -120,14 +121,14 @@ class Work(Pending[Any]):
     is_begun = False
 
     def __init__(self, turns: Turns, steps: Steps[Any], call: OffLoop[object] | None) -> None:
-        """Go on with `steps`, which have just yielded `call`."""
+        """Continue with `steps`, which have just yielded `call`."""
         super().__init__()
         self._turns = turns
         self._steps = steps
         self._go_on(call)
 
     def take_turn(self) -> None:
-        """The next slice."""
+        """Run the next slice."""
         self._advance(None)
 
     def _go_on(self, call: OffLoop[object] | None) -> None:
@@ -140,7 +141,7 @@ class Work(Pending[Any]):
         self._advance(None if future.cancelled() else future.exception())
 
     def _advance(self, error: BaseException | None) -> None:
-        """Run the steps for a slice, beginning with what went wrong aside, if anything did."""
+        """Run the steps for a slice; throw `error` of the side thread into them first, if any."""
         if self.settled:
             self._steps.close()
             return

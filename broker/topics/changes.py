@@ -1,11 +1,11 @@
-"""Changes that take long: one at a time, in slices, and to the end.
+"""Long changes: one at a time, in slices, and to the end.
 
-Owns two things that whoever changes topics needs. `drive` runs the steps of `storage.disk.steps` in
-the loop thread with a pause after each slice, so that making ten thousand partitions holds up
-nobody for longer than a slice. `Changes` lets one change run at a time, because between two slices
-a change is half done, and finishes it also when its requester hangs up meanwhile.
+Owns two tools for changes of topics. `drive` runs the steps of `storage.disk.steps` in the loop
+thread with a pause after each slice. So the creation of ten thousand partitions delays no request
+for longer than a slice. `Changes` runs one change at a time, because between two slices a change is
+half done. It finishes a change even if the requester hangs up meanwhile.
 
-It refuses to know what is changed. Read next: `broker.topics.registry`, `storage.disk.steps`.
+It does not know the content of a change. Read next: `broker.topics.registry`, `storage.disk.steps`.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from storage.disk.steps import Steps
 Result = TypeVar("Result")
 
 SLICE_NS: Final = 2_000_000
-"""How long steps may follow each other before everybody else has a turn."""
+"""How long steps may run before other work has a turn."""
 
 
 async def drive(steps: Steps[Result]) -> Result:
-    """The result of `steps`, or raises what they raise."""
+    """The result of `steps`; raises what they raise."""
     loop = asyncio.get_running_loop()
     slice_end_ns = time.perf_counter_ns() + SLICE_NS
     while True:
@@ -41,15 +41,15 @@ async def drive(steps: Steps[Result]) -> Result:
 
 
 class Changes:
-    """The changes under way or waiting. Loop thread only."""
+    """The running and the waiting changes. Loop thread only."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without changes."""
         self._one_at_a_time = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def make(self, change: Coroutine[Any, Any, Result]) -> Result:
-        """What `change` returns, once those before it are through; or raises what it raises.
+        """The result of `change`, run after the earlier ones; raises what it raises.
 
         Cancelling the caller does not cancel the change.
         """
@@ -69,6 +69,6 @@ class Changes:
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        # Nobody may be left to hear of a failure, and asyncio would complain of that at exit.
+        # There may be no caller left for a failure, and asyncio would log that at exit.
         if not task.cancelled():
             task.exception()

@@ -1,12 +1,11 @@
 """The topics this broker knows: lookup by name and id, the leadership check, every change.
 
-`TopicRegistry` stands between the handlers and `storage.directory.data_dir`: it answers "which log
-is that" in one dictionary lookup, holds the naming and counting rules of topics, and is the one
-place that decides whether this broker leads a partition.  Files, ids and durability of the changes
-are the data directory's.
+`TopicRegistry` connects the handlers and `storage.directory.data_dir`. It finds a log in one
+dictionary lookup, and holds the rules for names and counts of topics. It alone decides whether this
+broker leads a partition. Files, ids and durability of the changes belong to the data directory.
 
 Invariant: a name and the id of the same topic always resolve to the same `Topic` object, and no
-handler keeps a `Log` across a wait without asking again.
+handler keeps a `Log` across a wait without a new lookup.
 
 Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrError`.
 """
@@ -45,17 +44,20 @@ OWN_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 """The topics without which this broker cannot work."""
 
 INTERNAL_TOPICS = OWN_TOPICS | {SHARE_GROUP_STATE}
-"""What Kafka calls internal: clients see them marked, and may not write to them."""
+"""The topics that Kafka calls internal: marked for clients, which may not write to them."""
 
 RESERVED_TOPICS = frozenset({KRAFT_METADATA_TOPIC})
-"""Names that are no topics: Kafka keeps its metadata log under this one, also in a directory that
-came from there or goes there."""
+"""Names that no topic may have.
+
+Kafka keeps its metadata log under this one, also in a directory that moves between Kafka and
+Tidelog.
+"""
 
 NO_TOPIC_ID = bytes(16)
 """The id that means "none" on the wire."""
 
 NO_LEADER_EPOCH = -1
-"""A requester that does not know the leader epoch and asks for no check."""
+"""The requester does not know the leader epoch and wants no check."""
 
 _NAME_LENGTH_MAX = 249
 _NAME_PATTERN = re.compile(r"[a-zA-Z0-9._-]+")
@@ -87,17 +89,17 @@ def check_topic_name(name: str) -> None:
 
 
 def _metric_name(name: str) -> str:
-    """What is left of a topic's name in systems where . and _ are the same."""
+    """The topic's name in systems where . and _ are the same."""
     return name.replace(".", "_")
 
 
 def is_internal(name: str) -> bool:
-    """Whether `name` is one of Kafka's internal topics, whoever made it."""
+    """Whether `name` is one of Kafka's internal topics, no matter what created it."""
     return name in INTERNAL_TOPICS
 
 
 class TopicRegistry:
-    """Lookup and change of topics.  Loop thread only; the data directory outlives it."""
+    """Lookup and change of topics. Loop thread only; the data directory outlives it."""
 
     def __init__(self, data_dir: "DataDir", *, config: "BrokerConfig", clock: Clock) -> None:
         """Serve the topics of `data_dir`."""
@@ -115,7 +117,7 @@ class TopicRegistry:
         self._group_overrides = data_dir.group_overrides()
 
     async def finish(self) -> None:
-        """Return when no change is under way any more."""
+        """Return when no change is running."""
         await self._changes.finish()
 
     @property
@@ -130,7 +132,7 @@ class TopicRegistry:
 
     @property
     def revision(self) -> int:
-        """Grows with every topic made, deleted or grown; what was derived before is out of date."""
+        """Grows with every topic created, deleted or extended; older derived data is stale."""
         return self._revision
 
     def when_deleted(self, callback: "Callable[[Topic], object]") -> None:
@@ -142,7 +144,7 @@ class TopicRegistry:
         return self._data_dir.topics.get(name)
 
     def has_partition(self, name: str, partition: int) -> bool:
-        """Whether the topic is there and has this partition."""
+        """Whether the topic exists and has this partition."""
         topic = self.find(name)
         return topic is not None and 0 <= partition < len(topic.partitions)
 
@@ -175,14 +177,14 @@ class TopicRegistry:
             yield from topic.partitions
 
     def leader_id(self, topic: "Topic", partition: int) -> int:
-        """The node that leads the partition: this one, for as long as there is one node."""
+        """The node that leads the partition: always this one, the only node."""
         return self._node_id
 
     def led_log(self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> "Log":
         """The log of a partition that this broker leads.
 
-        Every read and write of a partition's data passes here.  `leader_epoch` is the requester's
-        idea of the current epoch, `NO_LEADER_EPOCH` when it has none.
+        Every read and write of a partition's data passes here. `leader_epoch` is the epoch that the
+        requester expects, `NO_LEADER_EPOCH` when it has none.
 
         Raises:
             UnknownTopicOrPartition: it does not exist.
@@ -245,7 +247,7 @@ class TopicRegistry:
         self._check_partition_count(partitions, partitions)
 
     async def delete(self, name: str) -> None:
-        """Remove a topic; its files go later.
+        """Delete a topic; its files are deleted later.
 
         Raises:
             UnknownTopicOrPartition: there is no such topic.
@@ -267,11 +269,11 @@ class TopicRegistry:
             callback(topic)
 
     async def add_partitions(self, name: str, total: int) -> None:
-        """Grow a topic to `total` partitions.
+        """Extend a topic to `total` partitions.
 
         Raises:
             UnknownTopicOrPartition: there is no such topic.
-            InvalidPartitions: `total` is not above the present count, or is too large.
+            InvalidPartitions: `total` is not above the current count, or is too large.
         """
         await self._changes.make(self._grow(name, total))
 
@@ -292,10 +294,9 @@ class TopicRegistry:
         self._check_partition_count(total, total - count)
 
     async def alone(self, change: Callable[[], Result]) -> Result:
-        """What `change` returns, called while no other change is under way.
+        """The result of `change`, which runs while no other change does.
 
-        Settings are changed in it from the first look at them on, or the change of somebody else
-        in between would be lost.
+        A change of settings must read them inside `change`, or it could lose a concurrent change.
         """
 
         async def made() -> Result:
@@ -304,10 +305,10 @@ class TopicRegistry:
         return await self._changes.make(made())
 
     def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Replace the topic's own settings; open logs take them up with their next operation.
+        """Replace the topic's own settings; open logs use them from their next operation on.
 
-        To be called in `alone`, like the next two: between the steps of a creation new partitions
-        would miss the change.
+        Call it in `alone`, like the next two: between the steps of a creation, new partitions would
+        miss the change.
 
         Raises:
             UnknownTopicOrPartition: there is no such topic.
@@ -318,7 +319,7 @@ class TopicRegistry:
         self._data_dir.set_topic_overrides(name, dict(overrides))
 
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
-        """Replace the broker's settings made at run time; topics take them up at once.
+        """Replace the broker's settings made at run time; topics use them at once.
 
         Raises:
             ConfigErrors: a setting is unknown, not changeable, or bad; nothing was changed.
@@ -327,21 +328,21 @@ class TopicRegistry:
         self._data_dir.set_broker_overrides(dict(overrides))
 
     def reload(self, config: "BrokerConfig") -> None:
-        """Take over a configuration that was read again; topics follow at once.
+        """Apply a configuration that was read again; topics use it at once.
 
         Raises:
-            ConfigErrors: it does not go together with what was set at run time; nothing changes.
+            ConfigErrors: it conflicts with the settings made at run time; nothing changes.
         """
         self._data_dir.reload(config)
         self._config = config
 
     @property
     def group_overrides(self) -> Mapping[str, Mapping[str, str]]:
-        """The own settings of groups that have some, by group id."""
+        """The settings of groups that have their own, by group id."""
         return self._group_overrides
 
     def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
-        """Replace a group's own settings; its members follow with their next heartbeats.
+        """Replace a group's own settings; its members use them from their next heartbeats on.
 
         Raises:
             ConfigErrors: a setting is unknown, bad or out of the broker's bounds.
@@ -353,7 +354,7 @@ class TopicRegistry:
         self._group_overrides = self._data_dir.group_overrides()
 
     def allocate_producer_ids(self, count: int) -> range:
-        """`count` producer ids that were never given out before, durably."""
+        """`count` producer ids that were never used before, reserved durably."""
         return self._data_dir.allocate_producer_ids(count)
 
     def _check_partition_count(self, total: int, added: int) -> None:

@@ -1,21 +1,21 @@
-"""The coordinator of all transactional ids: decisions stored, markers written, timeouts kept.
+"""The coordinator of all transactional ids: stores decisions, writes markers, enforces timeouts.
 
-Owns what happens between the pure decisions of `broker.transactions.state` and the logs: a
-decision becomes true when it is durable in `__transaction_state`, and only then is it answered
-or acted on. A prepared end is carried to its end whatever happens: markers that a partition does
-not take are tried again, after a restart they are written anew. Refuses to know the wire.
+Owns the steps between the pure decisions of `broker.transactions.state` and the logs. A decision
+takes effect when it is durable in `__transaction_state`; only then does the coordinator answer it
+or act on it. A prepared end always completes: the coordinator retries markers that a partition
+refuses, and writes them again after a restart. Knows no wire format.
 
-While one decision of an id is being stored, every other request for it is answered with
-CONCURRENT_TRANSACTIONS and its client asks again.
+While one decision of an id is being stored, every other request for the id gets
+CONCURRENT_TRANSACTIONS, and its client retries.
 
-Differs from Kafka: EndTxn is answered when the markers are durable, not when the decision is.
-The client that gets the answer can begin its next transaction at once (Kafka makes it retry),
-and whoever it tells will find the records. If a partition refuses its marker the answer does not
-wait for it.
+Differs from Kafka: EndTxn is answered when the markers are durable, not when the decision is. The
+client that gets the answer can begin its next transaction at once (Kafka makes it retry), and any
+reader it notifies finds the records. If a partition refuses its marker, the answer does not wait
+for it.
 
 Differs from Kafka: every transactional batch is compared with the transactional id of its request.
-Kafka asks its coordinator once for each partition and transaction, and stores what follows from the
-same producer under any id but null.
+Kafka queries its coordinator once for each partition and transaction. It stores later batches of
+the same producer under any id but null.
 
 Source: KIP-98, KIP-360, KIP-890 (part 1: a partition takes transactional records only while it
 is part of the transaction); Kafka's `TransactionCoordinator`, `TransactionMarkerChannelManager`.
@@ -62,11 +62,11 @@ _NOBODY: Final = (-1, -1)
 class TransactionCoordinator:
     """All transactional ids and all new producer ids. Loop thread only; driven by the server.
 
-    A crash loses no decision that was answered; one that was not may have happened or not.
+    A crash loses no answered decision; an unanswered one may or may not have taken effect.
     """
 
     def __init__(self, services: CoordinatorServices, groups: GroupCoordinator) -> None:
-        """Prepare; nothing is read before `start`. `groups` hear of committed offsets."""
+        """Prepare; nothing is read before `start`. `groups` receive the committed offsets."""
         config = services.config
         self._services = services
         self._clock = services.clock
@@ -90,7 +90,7 @@ class TransactionCoordinator:
     # -- life cycle ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Load every transactional id and finish what was prepared; runs after the groups'.
+        """Load every transactional id and finish prepared ends; runs after the groups' start.
 
         Raises:
             StorageError: the topic cannot be created or read.
@@ -111,7 +111,7 @@ class TransactionCoordinator:
         logger.info("%d transactional ids loaded", len(self._entries))
 
     def tick(self) -> None:
-        """Abort what has timed out, try refused markers again, forget unused ids."""
+        """Abort timed-out transactions, retry refused markers, expire unused ids."""
         now_ms = self._time.now_ms()
         for transactional_id in list(self._open):
             entry = self._entries[transactional_id]
@@ -130,9 +130,9 @@ class TransactionCoordinator:
             self._expire(now_ms)
 
     async def stop(self) -> None:
-        """Nothing is held that a restart would not find in the log."""
+        """Do nothing: a restart finds all state in the log."""
 
-    # -- what producers ask --------------------------------------------------------------------
+    # -- requests of producers -----------------------------------------------------------------
 
     def allocate_producer_id(self) -> int:
         """A new id for an idempotent producer. Raises: StorageError when ids cannot be reserved."""
@@ -146,7 +146,7 @@ class TransactionCoordinator:
         expected: ProducerIdAndEpoch | None,
         answer: Callable[[ErrorCode, ProducerIdAndEpoch], object],
     ) -> None:
-        """Give the transactional id to this producer and fence whoever had it before."""
+        """Give the transactional id to this producer and fence the producer before it."""
         if not 0 < timeout_ms <= self._services.config.transaction_max_timeout_ms:
             answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT, _NOBODY)
             return
@@ -196,7 +196,7 @@ class TransactionCoordinator:
             self._store(entry, plan.next, answer)
 
     def _find_ready(self, transactional_id: str) -> tuple[Entry | None, ErrorCode]:
-        """The entry, or why nothing can be decided now: an unknown id, or a decision pending."""
+        """The entry, or the error: an unknown id, or a pending decision."""
         entry = self._entries.get(transactional_id)
         if entry is None:
             return None, _no_entry(transactional_id)
@@ -218,10 +218,11 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         answer: Answer,
     ) -> None:
-        """Let a producer of transaction version 2 write: what it writes to joins its transaction.
+        """Let a producer of transaction version 2 write; the partitions join its transaction.
 
-        Answered at once when the partitions are part of it already. Requests that have to wait
-        go on in the order in which they came, or the sequence of the producer's batches breaks.
+        Answered at once when the partitions are already part of it. Requests that have to wait
+        continue in the order of their arrival, or the sequence of the producer's batches would
+        break.
         """
         entry = self._entries.get(transactional_id)
         if entry is None:
@@ -237,14 +238,14 @@ class TransactionCoordinator:
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
     ) -> bool:
-        """Whether the producer may write now: all partitions are in, and no request waits."""
+        """Whether the producer may write now: all partitions have joined, and no request waits."""
         entry = self._entries.get(transactional_id)
         if entry is None or entry.admissions:
             return False
         return all(_write_error(entry, producer, tp) is ErrorCode.NONE for tp in partitions)
 
     def _admit_next(self, entry: Entry) -> None:
-        """Go through the requests that wait, oldest first, until a decision has to be stored."""
+        """Process the waiting requests, oldest first, until a decision has to be stored."""
         while entry.admissions:
             producer, partitions, answer = entry.admissions[0]
             plan = Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -273,8 +274,8 @@ class TransactionCoordinator:
     ) -> None:
         """Commit or abort; answered when every reachable partition has its marker.
 
-        With `bumps_epoch` (transaction version 2) the producer goes on as `next_producer` of the
-        snapshot that `find` gives when it is answered.
+        With `bumps_epoch` (transaction version 2) the producer continues as `next_producer` of the
+        snapshot that `find` returns at the time of the answer.
         """
         entry = self._entries.get(transactional_id)
         if entry is None:
@@ -305,9 +306,9 @@ class TransactionCoordinator:
         """NONE when this producer's transaction is open and covers the partition (KIP-890).
 
         Without the check a late batch would open a transaction that no end marker ever ends, and
-        one under a foreign id would be ended by the wrong producer. TRANSACTION_ABORTABLE is what
-        a partition that was not added is called; clients that do not know it yet are given
-        INVALID_TXN_STATE (`state.refusal_of_a_write`).
+        the wrong producer would end one under a foreign id. TRANSACTION_ABORTABLE is the error of a
+        partition that was not added; clients that do not know it get INVALID_TXN_STATE
+        (`state.refusal_of_a_write`).
         """
         entry = self._entries.get(transactional_id)
         if entry is None:
@@ -317,9 +318,9 @@ class TransactionCoordinator:
     def append_marker(
         self, log: Log, marker: bytes, answer: Answer, *, producer_id: int, is_commit: bool
     ) -> None:
-        """Write a marker that an operator asked for; answered once it is durable.
+        """Write a marker that an operator requested; answered once it is durable.
 
-        The transaction stays as it is, and is ended by its producer or its timeout.
+        The transaction itself does not change; its producer or its timeout ends it.
         """
 
         def stored(error: ErrorCode) -> None:
@@ -329,10 +330,10 @@ class TransactionCoordinator:
 
         self._topic.append_prepared(log, marker, stored)
 
-    # -- what people ask -----------------------------------------------------------------------
+    # -- queries of operators ------------------------------------------------------------------
 
     def find(self, transactional_id: str) -> TxnSnapshot | None:
-        """What is durable of a transactional id, or None."""
+        """The durable state of a transactional id, or None."""
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.now
 
@@ -341,7 +342,7 @@ class TransactionCoordinator:
         return [entry.now for entry in self._entries.values()]
 
     def now_ms(self) -> int:
-        """The time by which transactions are measured."""
+        """The time that transactions use."""
         return self._time.now_ms()
 
     # -- storing -------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ class TransactionCoordinator:
         self._index(entry)
 
     def _store(self, entry: Entry, snapshot: TxnSnapshot, when_done: Answer) -> None:
-        """Make `snapshot` durable, then true, then call `when_done`."""
+        """Store `snapshot`; once it is durable, make it the current state and call `when_done`."""
         assert not entry.is_busy, snapshot.transactional_id
         entry.is_busy = True
         transactional_id = snapshot.transactional_id
@@ -408,7 +409,7 @@ class TransactionCoordinator:
             self._complete(entry)
 
     def _write_to(self, entry: Entry, partitions: list[TopicPartition]) -> None:
-        """Write the marker to these partitions; the last one to take it completes the end."""
+        """Write the marker to these partitions; the last one to accept it completes the end."""
         entry.refused.clear()
         snapshot = entry.now
         marker = build_end_txn_marker(
@@ -422,7 +423,7 @@ class TransactionCoordinator:
             try:
                 log = self._services.topics.led_log(*tp)
             except UnknownTopicOrPartition:
-                self._marker_done(entry, tp, ErrorCode.NONE)  # deleted meanwhile
+                self._marker_done(entry, tp, ErrorCode.NONE)  # deleted in the meantime
                 continue
             self._topic.append_prepared(log, marker, partial(self._marker_done, entry, tp))
 
@@ -459,7 +460,7 @@ class TransactionCoordinator:
         if answer is not None:
             answer(ErrorCode.NONE)
 
-    # -- forgetting ----------------------------------------------------------------------------
+    # -- expiry --------------------------------------------------------------------------------
 
     def _expire(self, now_ms: int) -> None:
         expiration_ms = self._services.config.transactional_id_expiration_ms
@@ -481,7 +482,7 @@ class TransactionCoordinator:
 
 
 def _no_entry(transactional_id: str) -> ErrorCode:
-    """Why there is no such transactional id."""
+    """The error for a transactional id without an entry."""
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -490,7 +491,7 @@ def _no_entry(transactional_id: str) -> ErrorCode:
 def _write_error(
     entry: Entry, producer: ProducerIdAndEpoch, partition: TopicPartition
 ) -> ErrorCode:
-    """NONE when the producer may write to the partition now."""
+    """The error of a write to the partition now, NONE when it is allowed."""
     error = state.producer_error(entry.now, producer)
     if error is not ErrorCode.NONE:
         return error

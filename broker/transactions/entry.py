@@ -1,7 +1,7 @@
-"""One transactional id at work: what is durable of it, and who waits for what.
+"""One transactional id at work: its durable state, and the requests that wait for it.
 
-Owns the mutable part beside the frozen snapshot, and the question whose transaction a batch
-belongs to. Read next: `broker.transactions.coordinator`.
+Owns the mutable state next to the frozen snapshot, and finds the producer of a transactional batch.
+Read next: `broker.transactions.coordinator`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Answer: TypeAlias = Callable[[ErrorCode], object]
 
 
 class Admission(NamedTuple):
-    """A request of a producer that names the partitions it needs only by writing to them."""
+    """A producer's request that names its partitions only by writing to them."""
 
     producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
@@ -42,12 +42,12 @@ class Entry:
     """One transactional id at work.
 
     Attributes:
-        now: what is durable.
+        now: the durable state.
         is_busy: a decision is being stored.
         missing: partitions whose marker is not durable yet.
-        refused: some of them did not take it; they are tried again by `tick`.
-        waiting: the answer to whoever ended the transaction.
-        admissions: producers' requests that wait for their partitions to be part of it, in order.
+        refused: those of `missing` that did not accept it; `tick` retries them.
+        waiting: the answer to the request that ended the transaction.
+        admissions: producers' requests that wait for their partitions to join, in order.
     """
 
     now: TxnSnapshot
@@ -59,9 +59,9 @@ class Entry:
 
 
 def transactional_producer(data: Buffer | None) -> ProducerIdAndEpoch | None:
-    """Whose transaction the records belong to, by what the first batch says; None for no one's.
+    """The producer of a transactional first batch; None if that batch is not transactional.
 
-    Records that are no batch at all are for the log to refuse.
+    The log refuses records that are no batch at all.
     """
     if data is None or len(data) < BATCH_OVERHEAD or data[MAGIC_AT] != MAGIC_V2:
         return None

@@ -1,7 +1,7 @@
-"""Producer ids: unique for the life of the data directory, cheap to give out.
+"""Producer ids: unique for the life of the data directory, cheap to allocate.
 
-Ids are reserved durably in blocks, so that one fsync serves a thousand producers; what is left
-of a block is lost with a restart, of which 2**63 ids can bear a few.
+Ids are reserved durably in blocks, so that one fsync serves a thousand producers. A restart loses
+the rest of a block, which is negligible among 2**63 ids.
 
 Source: Kafka's `ProducerIdManager`; KIP-98, KIP-730.
 """
@@ -19,12 +19,12 @@ class ProducerIds:
     """The source of new producer ids. Loop thread only."""
 
     def __init__(self, topics: TopicRegistry) -> None:
-        """Take blocks from the data directory behind `topics`."""
+        """Take blocks from the data directory of `topics`."""
         self._topics = topics
         self._block = iter(range(0))
 
     def allocate(self) -> int:
-        """An id that was never given out before.
+        """An id that was never used before.
 
         Raises:
             StorageError: the next block could not be made durable.

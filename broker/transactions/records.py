@@ -1,8 +1,8 @@
-"""Keys and values of `__transaction_state`, both ways.
+"""Encoding and decoding of the keys and values of `__transaction_state`.
 
 Owns the translation between `protocol.stored.transaction_log`, which has the bytes, and the state
-of a transactional id. Written is version 1 for producers of transaction version 2 and version 0 for
-the others, like Kafka; both are read. The previous epoch of a retry is the one before the stored
+of a transactional id. It writes version 1 for producers of transaction version 2 and version 0 for
+the others, like Kafka, and reads both. The previous epoch of a retry is the one before the stored
 one, or the last but one of the previous producer id.
 
 Read next: `broker.transactions.state`.
@@ -69,7 +69,7 @@ def decode_key(key: bytes) -> str:
 
 
 def decode_value(transactional_id: str, value: bytes) -> TxnSnapshot:
-    """What is stored of a transactional id. Raises: UnknownRecord for a newer version."""
+    """The stored state of a transactional id. Raises: UnknownRecord for a newer version."""
     found = decode(TransactionLogValue, value)
     try:
         state = TxnState(found.transaction_status)
@@ -97,7 +97,7 @@ def decode_value(transactional_id: str, value: bytes) -> TxnSnapshot:
 
 
 def _previous_epoch(previous_id: int, producer_id: int, epoch: int) -> int:
-    """The epoch of the transaction before, which is not stored but follows."""
+    """The epoch of the previous transaction, which is derived, not stored."""
     if previous_id == NO_PRODUCER_ID:
         return NO_PRODUCER_EPOCH
     return epoch - 1 if previous_id == producer_id else EPOCH_MAX - 1

@@ -1,9 +1,9 @@
-"""A transactional id's life as pure decisions: what it is now, what is asked, what it becomes.
+"""A transactional id's life as pure decisions: from state and request to the next state.
 
 Owns every rule of the transaction protocol that needs no log and no clock: which state may follow
-which, how epochs grow, who is fenced. A decision is a `Plan`: the next snapshot to make durable
-(or none) and the error to answer. Nothing here changes anything; the coordinator stores the
-snapshot and only then takes it for the truth.
+which, how epochs grow, who is fenced. A decision is a `Plan`: the next snapshot to make durable (or
+none) and the error to answer. These functions change no state; the coordinator stores the snapshot
+and only then applies it.
 
 ```
                  add partition                     end                    markers written
@@ -13,8 +13,8 @@ snapshot and only then takes it for the truth.
                                  └──────────── add partition ─────────────────────┘
 ```
 
-Invariants: (producer id, epoch) only grows, so an older producer can always be told apart; a
-prepared end is never reversed, whatever happens after it.
+Invariants: (producer id, epoch) only grows, so an older producer can always be recognised; a
+prepared end is never reversed.
 
 Times are wall-clock ms, as stored. Source: KIP-98, KIP-360, KIP-588, KIP-890; Kafka's
 `TransactionMetadata` and `TransactionCoordinator`.
@@ -33,17 +33,17 @@ from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMEST
 
 EPOCH_MAX: Final = 2**15 - 1
 _EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
-"""From here on a new id is given out; the last epoch is kept for fencing."""
+"""From this epoch on the producer gets a new id; the last epoch is kept for fencing."""
 
 BUMPING_VERSION: Final = 2
-"""The transaction version of clients that expect another epoch for each transaction."""
+"""The transaction version of clients that expect a new epoch for each transaction."""
 
 TopicPartition: TypeAlias = tuple[str, int]
 ProducerIdAndEpoch: TypeAlias = tuple[int, int]
 
 
 class TxnState(enum.IntEnum):
-    """Where a transactional id stands; the number is what is stored."""
+    """The state of a transactional id, with its stored number."""
 
     EMPTY = 0
     ONGOING = 1
@@ -56,7 +56,7 @@ class TxnState(enum.IntEnum):
 
     @property
     def title(self) -> str:
-        """The name that clients are shown."""
+        """The name that clients see."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -66,14 +66,14 @@ SETTLED: Final = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnSnapshot:
-    """Everything that is known of a transactional id.
+    """All facts about a transactional id.
 
-    `last_producer_id` and `last_producer_epoch` are those before the latest bump of which the
-    producer may not know: an `InitProducerId` that named them, an end of transaction version 2, or
-    an abort by the coordinator. By them its retry is recognised. `started_ms` is NO_TIMESTAMP
-    while no transaction is open or ending. `next_producer_id` is set while a transaction ends
-    that has used up the epochs of its producer id. `client_version` is the transaction version of
-    the client that ended the last one.
+    `last_producer_id` and `last_producer_epoch` are those before the latest bump that the producer
+    may not have seen: an `InitProducerId` that named them, an end of transaction version 2, or an
+    abort by the coordinator. They identify its retry. `started_ms` is NO_TIMESTAMP while no
+    transaction is open or ending. `next_producer_id` is set while a transaction ends that has
+    exhausted the epochs of its producer id. `client_version` is the transaction version of the
+    client that ended the last one.
     """
 
     transactional_id: str
@@ -91,7 +91,7 @@ class TxnSnapshot:
 
     @property
     def next_producer(self) -> ProducerIdAndEpoch:
-        """The identity under which the producer goes on once this transaction has ended."""
+        """The identity of the producer after the end of this transaction."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
@@ -113,11 +113,11 @@ def plan_init(
     allocate: Callable[[], int],
     now_ms: int,
 ) -> Plan:
-    """A producer begins, or begins again with the id and epoch that it `expected` to have.
+    """A producer starts, or starts again with the id and epoch that it `expected` to have.
 
-    An open transaction is aborted under the next epoch first, and the producer has to ask again,
-    which gives it one epoch more: the producer before it is fenced then. `allocate` gives a new
-    producer id and is called only if the epochs of this one are used up.
+    An open transaction is first aborted under the next epoch, and the producer has to retry. The
+    retry gives it one more epoch, which fences the producer before it. `allocate` returns a new
+    producer id and is called only if the epochs of this one are exhausted.
     """
     if now.state in PREPARED:
         return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -152,7 +152,7 @@ def plan_init(
 def _plan_next_epoch(
     now: TxnSnapshot, fresh: TxnSnapshot, expected: ProducerIdAndEpoch | None
 ) -> Plan:
-    """The next epoch; for a retry of the last bump, that bump again."""
+    """The next epoch, or for a retry of the last bump, the same one again."""
     if expected is None:
         last_epoch = NO_PRODUCER_EPOCH
     elif now.producer_epoch in (NO_PRODUCER_EPOCH, expected[1]):
@@ -166,7 +166,7 @@ def _plan_next_epoch(
 
 
 def _may_be(now: TxnSnapshot, expected: ProducerIdAndEpoch) -> bool:
-    """Whether a producer with this identity may be the current one, or was it one id ago."""
+    """Whether this identity may be the current producer, or was it under the previous id."""
     producer_id, epoch = expected
     if now.producer_epoch == NO_PRODUCER_EPOCH or producer_id == now.producer_id:
         return True
@@ -174,7 +174,7 @@ def _may_be(now: TxnSnapshot, expected: ProducerIdAndEpoch) -> bool:
 
 
 def producer_error(now: TxnSnapshot, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """Why this is not the current producer of the transactional id."""
+    """The error if this is not the current producer of the transactional id, else NONE."""
     producer_id, epoch = producer
     if producer_id != now.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -191,7 +191,7 @@ def plan_add_partitions(
 ) -> Plan:
     """Partitions join the transaction, which begins if none is open.
 
-    While a transaction ends the producer may go on under an identity that is not current yet.
+    While a transaction ends, the producer may already use its next identity.
     """
     if now.state in PREPARED:
         return Plan(error=ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -217,10 +217,10 @@ def plan_add_partitions(
 def refusal_of_a_write(
     error: ErrorCode, *, knows_abortable: bool, knows_concurrent: bool
 ) -> ErrorCode:
-    """What a client is answered whose records or offsets are refused as `error`.
+    """The error code for a client whose records or offsets are refused with `error`.
 
-    A fenced producer is an INVALID_PRODUCER_EPOCH. A client that does not expect
-    CONCURRENT_TRANSACTIONS here is given a code that it retries without asking for metadata.
+    A fenced producer gets INVALID_PRODUCER_EPOCH. A client that does not expect
+    CONCURRENT_TRANSACTIONS here gets a code that it retries without a metadata request.
     """
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -241,10 +241,10 @@ def plan_end(
 ) -> Plan:
     """The producer commits or aborts; with `allocate` one of transaction version 2 (KIP-890).
 
-    Such a producer has another epoch for each transaction, so the end is marked with the next
-    one and nothing of the old epoch, however late, can get into the next transaction. It may
-    abort what it cannot know never began. Its retry comes under the epoch before, and so does the
-    abort of a transaction that the coordinator has aborted: it is answered with the next identity.
+    Such a producer has a new epoch for each transaction, so the end marker has the next epoch. No
+    late batch of the old epoch can get into the next transaction. It may abort a transaction that
+    never began, as it cannot know that. Its retry has the previous epoch, and so has its abort of a
+    transaction that the coordinator has aborted; both get the next identity as the answer.
 
     | state           | commit                  | abort                   |
     |-----------------|-------------------------|-------------------------|
@@ -276,14 +276,14 @@ def plan_end(
 
 
 def _has_just_ended(now: TxnSnapshot, producer: ProducerIdAndEpoch) -> bool:
-    """Whether this producer's transaction is the one that ends or has ended last."""
+    """Whether this producer's transaction is the one that is ending or ended last."""
     if now.state in (TxnState.EMPTY, TxnState.ONGOING):
         return False
     return producer == (now.last_producer_id, now.last_producer_epoch)
 
 
 def _bumped(ended: TxnSnapshot, allocate: Callable[[], int]) -> TxnSnapshot:
-    """The end of a transaction under the next epoch; a new producer id when there is none left."""
+    """The end of a transaction under the next epoch, or under a new producer id if none is left."""
     is_exhausted = ended.producer_epoch >= _EPOCH_EXHAUSTED
     return replace(
         ended,
@@ -298,16 +298,16 @@ def _bumped(ended: TxnSnapshot, allocate: Callable[[], int]) -> TxnSnapshot:
 def plan_fence(now: TxnSnapshot, now_ms: int, allocate: Callable[[], int]) -> TxnSnapshot:
     """An open transaction aborted by the coordinator, under the next epoch.
 
-    Its producer may go on: EndTxn of transaction version 2 and `plan_init` recognise the epoch
-    before, and answer with this one. A producer that the coordinator made room for is given one
-    epoch more, which fences it.
+    Its producer may continue: EndTxn of transaction version 2 and `plan_init` recognise the
+    previous epoch, and answer with this one. If the abort makes room for a new producer, that one
+    gets one more epoch, which fences the old producer.
     """
     assert now.state is TxnState.ONGOING, now.state
     return _bumped(replace(now, state=TxnState.PREPARE_ABORT, updated_ms=now_ms), allocate)
 
 
 def plan_complete(now: TxnSnapshot, now_ms: int) -> TxnSnapshot:
-    """All markers are written: nothing of the transaction is open any more."""
+    """All markers are written: the transaction is complete."""
     assert now.state in PREPARED, now.state
     is_commit = now.state is TxnState.PREPARE_COMMIT
     producer_id, epoch = now.next_producer
@@ -323,10 +323,10 @@ def plan_complete(now: TxnSnapshot, now_ms: int) -> TxnSnapshot:
 
 
 def is_timed_out(now: TxnSnapshot, now_ms: int) -> bool:
-    """Whether an open transaction has lived longer than its producer allowed."""
+    """Whether an open transaction has lasted longer than its producer allowed."""
     return now.state is TxnState.ONGOING and now_ms - now.started_ms > now.timeout_ms
 
 
 def is_expired(now: TxnSnapshot, now_ms: int, expiration_ms: int) -> bool:
-    """Whether a transactional id that nobody uses can be forgotten."""
+    """Whether an unused transactional id can expire."""
     return now.state in SETTLED and now_ms - now.updated_ms >= expiration_ms

@@ -1,8 +1,8 @@
-"""Wall time that cannot jump: for what is stored as a date but decides like a duration.
+"""Wall time that cannot jump, for values stored as dates but used as durations.
 
 Timeouts of transactions compare stored dates with the present. If the present were the wall clock,
-setting it ahead would abort everything at once. So the present here is the wall clock as it was at
-start, moved on by the monotonic clock.
+setting it ahead would abort every transaction at once. So the present here is the wall clock at
+start plus the time of the monotonic clock since then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class SteadyTime:
     __slots__ = ("_clock", "_offset_ms")
 
     def __init__(self, clock: Clock) -> None:
-        """Take the wall clock's word for what time it is now."""
+        """Start at the current time of the wall clock."""
         self._clock = clock
         self._offset_ms = clock.wall_ms() - clock.monotonic_ms()
 

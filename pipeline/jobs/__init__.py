@@ -1,4 +1,4 @@
-"""Jobs between topics and lakes: functions of a session, or words of `tidelog spark`.
+"""Jobs between topics and lakes: functions of a session, or subcommands of `tidelog spark`.
 
 | job               | from, to                                                                  |
 |-------------------|---------------------------------------------------------------------------|

@@ -1,25 +1,25 @@
 """archive: a topic into files by event date, incrementally, each record exactly once.
 
-The first run writes into the journal where every partition starts; a start that moves ("latest", a
-quarter of an hour ago) means what it meant then, also for partitions that had nothing to archive.
-Partitions made later start at their beginning. Every run is a plan, written into the journal before
-any task starts, and then a commit:
+The first run writes the start of every partition into the journal. A start that moves ("latest", a
+quarter of an hour ago) keeps its meaning of that run, also for partitions that had nothing to
+archive. Partitions made later start at their beginning. Every run is a plan, written into the
+journal before any task starts, and then a commit:
 
-1. plan N says which offsets; the last commit says where it begins, the broker where it ends;
-2. tasks write files whose names are functions of the plan, under a temporary name first, and when
-   the driver finds all of them the journal lists them;
+1. plan N lists the offsets; it begins at the last commit's end and ends at the broker's;
+2. tasks write files whose names are functions of the plan, under a temporary name first; when the
+   driver finds all of them, it lists them in the journal;
 3. commit N names the files, in the journal and, for tables, in the table's own log, with N.
 
-A run that finds plan N without commit N goes on where that plan stopped: files that are not all
-listed are written again under the same names, so nothing doubles; listed ones are never touched; a
-table that has N already is left alone. So the driver may die anywhere. Of two runs at once the
-first to write a document wins, and the other one ends (`Fenced`). Files are written in the workers
-(Spark's own writer takes twice the time) and contain one event date each; a record without a time,
-or of a year that is no date, has the date null.
+A run that finds plan N without commit N continues where that plan stopped. Unless all files are
+listed, it writes them again under the same names, so there are no duplicates. It never touches
+listed files, nor a table that has N already. So the driver may die anywhere. Of two concurrent runs
+the first to write a document wins, and the other one ends (`Fenced`). Workers write the files
+(Spark's own writer takes twice the time), with one event date in each. A record without a time, or
+of a year that no date can hold, has the date null.
 
-A day is complete when every partition has moved past its end by more than the grace; then a marker
-`_complete/DATE.json` appears (the commit names the days, and the next run writes what a death left
-out). Records that come later for that day are kept, and counted.
+A day is complete when every partition has moved past its end by more than the grace. Then a marker
+`_complete/DATE.json` appears (the commit names the days, and the next run writes the markers that
+an interrupted run did not). Later records of that day are kept, and counted.
 
 Source: Delta transaction identifiers; Iceberg snapshot properties. Read next: `files`, `lake`.
 """
@@ -69,17 +69,17 @@ _UNFIT: Final = ("timeWindow", "maxLateness", "columns", "segments.statistics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSettings:
-    """What to archive and where to; `options` are those of the source.
+    """The topics to archive and the target; `options` are those of the source.
 
     Attributes:
         options: `kafka.bootstrap.servers`, `subscribe`, and where the first run starts.
         target: a directory (Parquet, Delta) or an Iceberg table's `namespace.name`.
-        state_dir: a directory of this job's own, kept over runs.
+        state_dir: a directory for this job only, kept between runs.
         lake: "parquet", "delta" or "iceberg".
         min_rows: fewer new offsets than this are left for the next run.
         grace_ms: how far every partition must be past a day's end to call the day complete.
         idle_ms: a partition without new records for so long does not hold a day back.
-        dry_run: plan and tell, change nothing.
+        dry_run: plan and report, change nothing.
     """
 
     options: Mapping[str, str]
@@ -94,7 +94,7 @@ class ArchiveSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one batch of the archive holds; everything later is a function of it."""
+    """The content of one batch of the archive; all later steps are functions of it."""
 
     number: int
     cluster_id: str
@@ -130,17 +130,17 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits that tell this plan from every other."""
+        """Eight hexadecimal digits that distinguish this plan from every other."""
         text = json.dumps(self.document(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress = silent) -> Outcome:
-    """Archive what is new.
+    """Archive the new records.
 
     Raises:
         BadOptions: settings that cannot be carried out.
-        DataLoss: offsets between the last commit and now are gone.
+        DataLoss: offsets between the last commit and now are missing.
         JournalConflict: the state directory belongs to another cluster or target.
         NotShared: the target is not the same directory for the driver and all executors.
         Fenced: another run has planned or committed the batch meanwhile.
@@ -183,12 +183,12 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
 
 
 def _describe(cluster: Cluster, options: SourceOptions, plan: Plan) -> Outcome:
-    """What the run would archive, beside what the partitions hold."""
+    """The ranges that the run would archive, next to those of the partitions."""
     read = ReadPlan(
         tasks=plan.tasks, oldest_ms=INT64_MIN, newest_ms=INT64_MAX, cluster_id=plan.cluster_id,
         pruned=Pruned(),
     )  # fmt: skip
-    # The plan that a dead run left may have partitions that the options no longer choose.
+    # The plan of an interrupted run may have partitions that the options no longer select.
     planned = {one.topic_partition for one in plan.ranges}
     partitions = sorted(planned.union(cluster.partitions(options.choice)))
     told = describe_plan(cluster, read, partitions, "archive")
@@ -200,10 +200,10 @@ def _describe(cluster: Cluster, options: SourceOptions, plan: Plan) -> Outcome:
 
 
 def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
-    """Write a decision, which is there already if an earlier run made it.
+    """Write a decision, unless an earlier run has written the same one.
 
     Raises:
-        Fenced: somebody else has decided otherwise, a moment ago.
+        Fenced: another run has written a different decision meanwhile.
     """
     kept = journal.put(name, document)
     # Compared as JSON: lists and tuples are the same there.
@@ -217,7 +217,7 @@ def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
 def _write(
     spark: SparkSession, options: SourceOptions, lake: Lake, plan: Plan, journal: Journal
 ) -> list[WrittenFile]:
-    """Have the workers write the files of `plan`, and see them.
+    """Have the workers write the files of `plan`, and check that the driver sees them.
 
     Raises:
         NotShared: a worker writes elsewhere. The plan is given up, so that the next run may have
@@ -253,7 +253,7 @@ def _pending(journal: Journal) -> Plan | None:
 
 
 def _mark_days(lake: Lake, last: Mapping[str, Any] | None) -> None:
-    """Write the markers of days that the last commit completed; nothing where they are there."""
+    """Write the markers of days that the last commit completed, unless they exist."""
     if last is not None:
         for day in last.get("complete_days", ()):
             lake.mark_complete(day, last["number"])
@@ -342,10 +342,10 @@ def _check_loss(
 
 
 def _check_owner(cluster: Cluster, journal: Journal, settings: ArchiveSettings, lake: Lake) -> None:
-    """Whether the last plan in the state directory, if any, is one of this archive.
+    """Check that the last plan in the state directory, if any, is one of this archive.
 
     Raises:
-        DataLoss: its topics were made anew.
+        DataLoss: its topics were deleted and created again.
         JournalConflict: it is of another cluster or target.
     """
     plans = list(journal.names("plans"))
@@ -363,7 +363,7 @@ def _check_owner(cluster: Cluster, journal: Journal, settings: ArchiveSettings, 
 
 
 def _check_identity(cluster: Cluster, plan: Plan) -> None:
-    """Whether the topics are still those that were planned, and not later namesakes."""
+    """Check that the topics are still those of the plan, and not later ones of the same name."""
     for topic, topic_id in plan.topic_ids.items():
         if cluster.topic_id(topic) != topic_id:
             raise DataLoss(
@@ -429,7 +429,7 @@ def youngest_by_partition(known: Mapping[str, int], files: Iterable[WrittenFile]
 def complete_days(
     days: Iterable[str], youngest: Mapping[str, int], idle: Iterable[str], grace_ms: int
 ) -> list[str]:
-    """Those of `days` (ISO dates) that every partition has left behind by more than the grace.
+    """Those of `days` (ISO dates) that every partition has passed by more than the grace.
 
     `youngest` is the largest archived timestamp by partition; partitions in `idle` are not waited
     for, unless all are idle.

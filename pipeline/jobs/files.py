@@ -1,8 +1,8 @@
 """Writes ranges of a topic as Parquet files in a worker: one event date in each file.
 
 A task writes one file for each date, whatever the number of its ranges. The name is a function of
-what it holds and of the plan: writing it again gives the same name, and no two plans share one. A
-file appears whole: written under a hidden name, synced, renamed.
+the file's ranges and of the plan: writing it again gives the same name, and no two plans share one.
+A file appears whole: it is written under a hidden name, synced and renamed.
 
     event_date=2013-07-04/flights-5a0f12cd-0-000000000000-000000084194+3-beef0001.parquet
                           topic - its id - partition - start - end, and 3 ranges more - plan
@@ -11,9 +11,9 @@ An event date is a day of UTC in the years 1 to 9999, which is what Parquet read
 Iceberg call a date. Records without a time (-1) and beyond those years have the date null; their
 times are kept as they are.
 
-Only a local or mounted path is written to; object stores need their own file system mounted. It
-must be the same directory for the driver and all executors: the driver leaves a probe there that
-every task looks for before it writes, and looks for every file when the tasks are done.
+The target is a local or mounted path; object stores need their own file system mounted. It must be
+the same directory for the driver and all executors. The driver writes a probe there, and every task
+checks for it before it writes. The driver checks for every file when the tasks are done.
 
 Read next: `archive`, `lake`.
 """
@@ -164,7 +164,7 @@ def parse_file(document: Mapping[str, Any]) -> WrittenFile:
 
 
 def file_name(ranges: Sequence[OffsetRange], topic_id: str, digest: str) -> str:
-    """The name of the files of a task in a plan; it tells a topic from its namesake."""
+    """The name of the files of a task in a plan; it distinguishes topics of the same name by id."""
     one = ranges[0]
     topic = re.sub(r"[^A-Za-z0-9._-]", "_", one.topic)
     more = f"+{len(ranges) - 1}" if len(ranges) > 1 else ""
@@ -176,7 +176,7 @@ def file_name(ranges: Sequence[OffsetRange], topic_id: str, digest: str) -> str:
 
 @contextlib.contextmanager
 def probing(folder: str, digest: str) -> Iterator[str]:
-    """Make a file in `folder` for `find_unshared` to look for; its name. It is gone afterwards."""
+    """Make a file in `folder` for `find_unshared` to look for; its name. Removed at the end."""
     directory = Path(folder)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"_probe-{digest}-{secrets.token_hex(4)}.tmp"
@@ -218,7 +218,7 @@ def check_files(files: Sequence[WrittenFile]) -> None:
 
 
 def sweep(files: Sequence[WrittenFile], digest: str) -> None:
-    """Remove what tasks that died have left in the directories of `files`.
+    """Remove temporary files of failed tasks from the directories of `files`.
 
     Those of the plan `digest`, which is committed, and others that have not grown for a day.
     """
@@ -267,7 +267,7 @@ def split_by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]
 
 
 class _DateWriter:
-    """The files of one task, by event date. Leaving it by an exception removes what is hidden."""
+    """The files of one task, by event date. Leaving it by an exception removes the hidden files."""
 
     def __init__(self, folder: Path, name: str, number: int) -> None:
         self._folder = folder

@@ -1,9 +1,9 @@
 """Where an archive goes: plain Parquet, a Delta table or an Iceberg table.
 
-The files are the same; what differs is who lists them. Parquet's list is the archive's journal,
-and the directory itself for readers that do not care. Delta and Iceberg keep their own log, into
-which a batch goes once, under its number: a second commit of the same number is seen and skipped.
-Neither needs a JAR: the commits are made here, in the driver, by delta-rs and pyiceberg.
+The files are the same; only their list differs. Parquet's list is the archive's journal, or the
+directory itself for readers without the journal. Delta and Iceberg keep their own log, which gets a
+batch once, under its number: a second commit of the same number is detected and skipped. Neither
+needs a JAR: delta-rs and pyiceberg make the commits here, in the driver.
 
 Source: Delta protocol, transaction identifiers (`txn`); Iceberg `add_files`. Read next: `archive`.
 """
@@ -26,20 +26,20 @@ from pipeline.options.reader import local_path
 from pipeline.plan.journal import Journal
 
 APPLICATION: Final = "tidelog-archive"
-"""What a table's log calls us, before the archive's own id."""
+"""Our name in a table's log, before the archive's own id."""
 
 
 class Lake(Protocol):
-    """What an archive asks of its target."""
+    """The interface of an archive's target."""
 
     folder: str
     """Where data files go."""
 
     target: str
-    """What the plans of the archive call it: an absolute path, or a table's name."""
+    """Its name in the plans of the archive: an absolute path, or a table's name."""
 
     def target_of(self, planned: str) -> str:
-        """What this release calls the target of a plan."""
+        """This release's name for the target of a plan."""
 
     def has_batch(self, number: int) -> bool:
         """Whether the batch is committed."""
@@ -61,14 +61,14 @@ class ParquetLake:
         """Use the directory `target`.
 
         Raises:
-            BadOptions: it is no path of a file system.
+            BadOptions: it is not a path of a file system.
         """
         self.folder = self.target = str(local_path(target))
         self._state = Journal(state_dir)
         self._markers = Journal(Path(self.folder) / "_complete")
 
     def target_of(self, planned: str) -> str:
-        """Absolute, also where an earlier release has kept what the user wrote."""
+        """Absolute, also where an earlier release has kept the user's relative path."""
         return str(local_path(planned))
 
     @property
@@ -187,13 +187,13 @@ LAKES: Final[Mapping[str, Callable[[str, str], Lake]]] = {
     "delta": DeltaLake,
     "iceberg": IcebergLake,
 }
-"""By the word a user writes."""
+"""By the user's option value."""
 
 
 def _delta_stats(file: WrittenFile) -> dict[str, Any]:
     least: dict[str, Any] = {"offset": file.first_offset}
     most: dict[str, Any] = {"offset": file.last_offset}
-    # Without a date there may be no text for the time either: then nothing is said of it.
+    # Without a date there may be no text for the time either: then it is left out.
     if file.event_date:
         least["timestamp"] = format_time(file.min_timestamp_ms, UTC)
         most["timestamp"] = format_time(file.max_timestamp_ms, UTC)

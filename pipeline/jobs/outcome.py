@@ -11,7 +11,7 @@
 | 7    | nothing to do                                                  |
 | 8    | another run has taken over                                     |
 
-The numbers mean what they mean for every command: `cli.exit_codes` has the same table.
+The numbers have the same meaning for every command: `cli.exit_codes` has the same table.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from protocol.error_codes import ErrorCode
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND})
 
 Progress = Callable[[str], None]
-"""Told what a job is about to do, one short sentence at a time."""
+"""Receives a job's next step, one short sentence at a time."""
 
 
 class JobCode(IntEnum):
-    """What a finished job says to the shell."""
+    """The exit code of a finished job."""
 
     DONE = 0
     FAILED = 1
@@ -65,7 +65,7 @@ class Outcome:
 
 
 def silent(_: str) -> None:
-    """The progress of a job that nobody watches."""
+    """The progress of a job without an observer."""
 
 
 def code_of(error: PipelineError) -> JobCode:

@@ -1,9 +1,9 @@
-"""What a job would read, partition by partition, and what time spares it: the end of a dry run.
+"""The offsets a job would read in each partition, and those that time spares: a dry run's end.
 
-`archive --dry-run` and `skew --dry-run` end here; no record is read. For people who wonder why a
-day takes as long as a year: offsets before the window cost nothing on any broker; offsets after it
-do, unless the statistics of segments (`readFrom=hybrid`, `segments.statistics`) or `maxLateness`
-say that none of them is early.
+`archive --dry-run` and `skew --dry-run` end here; no record is read. It shows why one day may take
+as long as a year: offsets before the window cost nothing on any broker; offsets after it do, unless
+the statistics of segments (`readFrom=hybrid`, `segments.statistics`) or `maxLateness` show that
+none of them is early.
 
 Read next: `pipeline.plan.pruning`.
 """
@@ -23,7 +23,7 @@ from pipeline.plan.splits import OffsetRange
 def describe_plan(
     cluster: Cluster, found: ReadPlan, partitions: Sequence[TopicPartition], verb: str = "read"
 ) -> Outcome:
-    """`found` for people and programs, beside what the partitions hold.
+    """`found` for people and programs, next to the partitions' own ranges.
 
     Raises as `Cluster.list_offsets`.
     """

@@ -1,10 +1,10 @@
 """restore: an archive back into a topic, every record with its own time, key and headers.
 
 Reads the files that the archive's journal lists (or a plain directory), by a window of event time,
-and writes them in the order of their old offsets, exactly once under the name of the job: a run
-that died is simply started again.
+and writes their records in the order of the old offsets. Under the name of the job it writes
+exactly once: an interrupted run is simply started again.
 
-Two things would quietly undo a restore, so they are refused unless forced: a topic that stamps
+Two settings would silently undo a restore, so they are refused unless forced: a topic that stamps
 records itself (LogAppendTime), and a retention that would delete the restored records at once.
 
 Read next: `pipeline.spark.sink`, `archive`.
@@ -39,21 +39,21 @@ _TOPIC_RESOURCE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreSettings:
-    """From where, to where, and what of it.
+    """The source, the target and the selection of records.
 
     Attributes:
         options: `kafka.bootstrap.servers` and other `kafka.*` options.
         source: the archive's directory.
         topic: the topic to write to, which exists.
         name: names this restore for exactly-once; empty writes at least once.
-        state_dir: the archive's state directory; empty reads whatever lies in `source`.
+        state_dir: the archive's state directory; empty reads every file in `source`.
         oldest_ms: from this event time on; None for all.
         newest_ms: before this event time; None for all.
         from_topic: only records of this archived topic; empty for all.
         keep_partitions: into the partition they came from; else by key.
         rows_per_second: at most so many rows a second in each task; 0 for no limit.
-        force: restore although the topic's settings would spoil it.
-        dry_run: count and tell, write nothing.
+        force: restore even if the topic's settings would undo it.
+        dry_run: count and report, write nothing.
     """
 
     options: Mapping[str, str]
@@ -121,7 +121,7 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
     bootstrap = settings.options["kafka.bootstrap.servers"]
     frame = frame.withColumnRenamed("partition", "was").withColumn("partition", F.col("was"))
     before = _marks(options, tasks)
-    # A restore that died is ended as it began, also where partitions were added meanwhile.
+    # An interrupted restore ends as it began, also where partitions were added meanwhile.
     count = next((mark["partitions"] for mark in before if "partitions" in mark), None)
     spread = by_partition(frame, bootstrap, settings.topic, settings.options, partitions=count)
     spread = spread.sortWithinPartitions("was", "offset")
@@ -142,7 +142,7 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
 
 
 def _by_partition(frame: DataFrame) -> tuple[dict[str, Any], ...]:
-    """What of each archived partition a restore would read: the end of a dry run."""
+    """The part of each archived partition that a restore would read: the end of a dry run."""
     from pyspark.sql import functions as F
 
     found = frame.groupBy("topic", "partition").agg(
@@ -173,7 +173,7 @@ def _marks(options: SinkOptions, partitions: int) -> list[dict[str, Any]]:
 
 
 def _check_duration(rows: int, tasks: int, rate: int, options: SinkOptions) -> None:
-    """Refuse what cannot be one transaction for each partition, which is what a name asks for.
+    """Refuse a restore too slow for one transaction per partition, which a name requires.
 
     Raises:
         BadOptions: even evenly spread rows take longer than a transaction may be open.
@@ -210,7 +210,7 @@ def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataF
     Files are looked for below `source`, so a lake that was moved is read where it is now.
 
     Raises:
-        BadOptions: nothing was archived there.
+        BadOptions: no file was archived there.
         DataLoss: a committed file is not below `source`, or has another size.
     """
     if not state_dir:

@@ -1,11 +1,11 @@
 """skew: how late, how disordered and how plausible the times of a topic are.
 
-One row for each partition and hour of event time: how many records, how many of them older than
-their predecessor, the largest step back, lateness as a histogram with quantiles out of it, times
-in the future, and a guess whether the numbers are in milliseconds at all.
+One row for each partition and hour of event time: the number of records, how many of them are older
+than their predecessor, the largest step back, lateness as a histogram with its quantiles, times in
+the future, and a guess whether the numbers are in milliseconds at all.
 
 *Lateness* of a record is how much older it is than the youngest record before it in its partition.
-It is computed in the workers, one partition each, in order of offsets; only counts come back.
+The workers compute it, one partition each, in order of offsets; only counts come back.
 
 Read next: `pipeline.plan.reading`.
 """
@@ -44,7 +44,7 @@ _FAR: Final = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkewSettings:
-    """What to judge; a time is in the future when it is `future_ms` ahead of now."""
+    """The records to examine; a time is in the future when it is `future_ms` ahead of now."""
 
     options: Mapping[str, str]
     future_ms: int = _HOUR_MS
@@ -113,7 +113,7 @@ def judge(
         times = pc.divide(batch.column("timestamp").cast(pa.int64()), 1000)
         before = _youngest_before(times, youngest)
         lateness = pc.max_element_wise(pc.subtract(before, times), 0)
-        # Where nothing came before, nothing is late.
+        # Without an earlier record, no record is late.
         lateness = pc.if_else(pc.less(before, 0), 0, lateness)
         youngest = max(youngest, pc.max(times).as_py())
         tables.append(_counts(times, lateness, batch.column("timestampType"), newest_ms))
@@ -185,7 +185,7 @@ def _row(topic: str, partition: int, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def quantile(histogram: Sequence[int], share: float) -> int:
-    """The bound (ms) below which `share` of the records lies; -1 beyond the last bound."""
+    """The bound (ms) that `share` of the records are below; -1 beyond the last bound."""
     wanted = share * sum(histogram)
     below = 0
     for bound, count in zip((*LATENESS_MS, -1), histogram, strict=True):

@@ -26,7 +26,7 @@ _REGISTERING: Final = threading.Lock()
 
 
 def run_tasks(spark: SparkSession, work: Callable[[_T], _R], tasks: Sequence[_T]) -> list[_R]:
-    """What `work` returns for each of `tasks`, in their order; both must be picklable."""
+    """The results of `work` for each of `tasks`, in their order; both must be picklable."""
     if not tasks:
         return []
     with _REGISTERING:
@@ -38,7 +38,7 @@ def run_tasks(spark: SparkSession, work: Callable[[_T], _R], tasks: Sequence[_T]
 
 
 def _source_of(work: Callable[[Any], Any], tasks: tuple[Any, ...]) -> type[Any]:
-    """A source whose partitions are `tasks`; pickled with what it closes over."""
+    """A source whose partitions are `tasks`; pickled with the values it closes over."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
     @dataclass
@@ -60,11 +60,11 @@ def _source_of(work: Callable[[Any], Any], tasks: tuple[Any, ...]) -> type[Any]:
             yield partition.number, pickle.dumps(work(tasks[partition.number]))
 
     class TaskSource(DataSource):
-        """What Spark makes a reader of."""
+        """The source that Spark makes a reader of."""
 
         @classmethod
         def name(cls) -> str:
-            """The word for `format(...)`."""
+            """The name for `format(...)`."""
             return _FORMAT
 
         def schema(self) -> str:

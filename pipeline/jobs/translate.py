@@ -1,15 +1,15 @@
-"""translate-offsets: a group's place in one cluster as the same time in another.
+"""translate-offsets: a group's position in one cluster as the same time in another.
 
-For the day when readers move to a cluster that holds the same records at other offsets. For each
-partition the time of the next record the group would read, less an overlap, is looked up in the
-other cluster. The overlap must cover how late records can be: everything from that time on is read
-again, nothing is left out. Where a group has read everything, it continues at the other cluster's
-first record younger than its youngest, less the overlap.
+For moving readers to a cluster that holds the same records at other offsets. For each partition,
+the job takes the time of the next record the group would read, less an overlap, and looks it up in
+the other cluster. The overlap must cover how late records can be: then all records from that time
+on are read again, and none is left out. Where a group has read everything, it continues at the
+other cluster's first record younger than its youngest, less the overlap.
 
-Refused: a target topic that stamps records itself, since its times mean something else; a
-partition whose next record has no time. Nothing is committed unless asked.
+Refused: a target topic that stamps records itself, since its times mean something else; a partition
+whose next record has no time. The job commits only on request.
 
-Source: KIP-382 (what MirrorMaker does with markers instead). Read next: `pipeline.net.marks`.
+Source: KIP-382 (MirrorMaker uses markers instead). Read next: `pipeline.net.marks`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TranslateSettings:
 
 
 def translate(settings: TranslateSettings, progress: Progress = silent) -> Outcome:
-    """One row for each group and partition; committed in the target if asked.
+    """One row for each group and partition; committed in the target on request.
 
     Raises:
         BadOptions: a target topic stamps records itself, or has fewer partitions.
@@ -116,7 +116,7 @@ def _time_of(origin: Cluster, tp: TopicPartition, offset: int) -> int | None:
     when = _timestamp_at(origin, tp, offset, end) if offset < end else None
     if when is not None:
         return when
-    # All is read, or nothing but markers is left.
+    # All records are read, or only markers are left.
     first = origin.list_offsets({tp: EARLIEST})[tp].offset
     youngest = youngest_ms(origin, tp, first, end)
     return None if youngest is None or youngest == NO_TIMESTAMP else youngest + 1
@@ -146,10 +146,10 @@ def _places(
         for tp, when in times.items()
         if when is not None and when != NO_TIMESTAMP
     }
-    # The ends first: a record that comes in between must not lie before the place.
+    # The ends first: a record that comes in between must not be before the new position.
     ends = target.list_offsets(dict.fromkeys(known, LATEST))
     found = first_bounds(target, known, read_committed=False)
-    # No record that young: the target ends before it, and everything to come is news.
+    # No record that young: the target ends before it, and all later records are new.
     return {tp: bound if bound >= 0 else ends[tp].offset for tp, bound in found.items()}
 
 

@@ -1,10 +1,10 @@
 """The cluster as the planner and the tasks see it: leaders, offsets, coordinators, fetches.
 
-Owns the connections of one thread, the metadata, and the retries: a question is asked again, at
-the leader that newer metadata names, while the error is one that passes. It decides nothing about
-what to read; `offsets` does.
+Owns the connections of one thread, the metadata, and the retries: while an error is transient, a
+request is sent again, to the leader that newer metadata names. It does not decide which offsets to
+read; `offsets` does.
 
-Invariant: an answer comes from a broker that called itself the leader. A partition without an
+Invariant: an answer comes from a broker that considered itself the leader. A partition without an
 answer after all retries is an error that names it, never a silent gap.
 
 Source: Kafka `Metadata`, `NetworkClient`, `Fetcher`. Read next: `offsets`, `source`.
@@ -76,7 +76,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOffset:
-    """What ListOffsets answers; both are -1 where nothing matched."""
+    """The answer of ListOffsets; both are -1 where no record matched."""
 
     offset: int
     timestamp: int
@@ -98,7 +98,7 @@ class Cluster:
     """Connections to the brokers of one cluster. Belongs to one thread; close it after use."""
 
     def __init__(self, options: ConnectionOptions) -> None:
-        """Connect to nobody yet."""
+        """Prepare without connecting."""
         self.options = options
         self.cluster_id = ""
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -119,10 +119,10 @@ class Cluster:
             connection.close()
         self._connections.clear()
 
-    # --- who leads what ----------------------------------------------------------------------
+    # --- leaders -----------------------------------------------------------------------------
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicInfo]:
-        """What the cluster says now of `names`, or of all topics for None; unknown ones missing.
+        """The current metadata of `names`, or of all topics for None; without unknown topics.
 
         Raises:
             BrokerUnreachable: no bootstrap address answered.
@@ -222,7 +222,7 @@ class Cluster:
                 )
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic already asked for, as hexadecimal text."""
+        """The id of a topic already looked up, as hexadecimal text."""
         info = self._topics.get(topic) or self.topics([topic]).get(topic)
         return info.topic_id.hex() if info else ""
 
@@ -230,7 +230,7 @@ class Cluster:
         """A connection to the leader of `partition`, by the metadata last seen.
 
         Raises:
-            BrokerUnreachable: there is no leader, or it does not answer.
+            BrokerUnreachable: the partition has no leader, or it does not answer.
         """
         topic, index = partition
         info = self._topics.get(topic) or self.topics([topic]).get(topic)
@@ -295,7 +295,7 @@ class Cluster:
         return self._retrying(ask) if questions else {}
 
     def sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Bytes of `partitions` as far as brokers tell; empty where they refuse."""
+        """Bytes of `partitions` as far as brokers report them; empty where they refuse."""
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, index in sorted(set(partitions)):
             by_topic[topic].append(index)
@@ -329,7 +329,7 @@ class Cluster:
         max_wait_ms: int,
         read_committed: bool,
     ) -> Connection:
-        """Ask the leader for records from `offset` on; `receive_fetch` reads the answer."""
+        """Send the leader a fetch from `offset` on; `receive_fetch` reads the answer."""
         connection = self.leader(partition)
         topic, index = partition
         connection.send(
@@ -357,10 +357,10 @@ class Cluster:
 
     @staticmethod
     def receive_fetch(connection: Connection) -> Fetched | None:
-        """The answer to the oldest fetch sent over `connection`; None if it is to be sent again.
+        """The answer to the oldest fetch sent over `connection`; None if it must be sent again.
 
-        A broker with quotas answers without any partition and says how long to wait, which is done
-        here.
+        A broker with quotas answers without any partition and gives a throttle time; this method
+        waits that long.
         """
         answer = connection.receive()
         check(answer.error_code, "the fetch")
@@ -383,7 +383,7 @@ class Cluster:
     # --- connections and retries -------------------------------------------------------------
 
     def forget(self, topic: str) -> None:
-        """Ask for the leaders of `topic` anew, over new connections."""
+        """Look up the leaders of `topic` again, over new connections."""
         self._topics.pop(topic, None)
         self.close()
 
@@ -392,7 +392,7 @@ class Cluster:
         return self._any_connection()
 
     def retrying(self, ask: Callable[[], _T]) -> _T:
-        """What `ask` returns, tried again while its error is one that passes."""
+        """The result of `ask`, tried again while its error is transient."""
         return self._retrying(ask)
 
     def _where(self) -> str:
@@ -439,7 +439,7 @@ class Cluster:
 
 
 def check(error_code: int, what: str, message: str | None = None) -> None:
-    """Nothing for code 0.
+    """Accept code 0, refuse any other.
 
     Raises:
         BrokerRefused: the code is another.

@@ -1,8 +1,8 @@
-"""What a group has committed: read and written without being a member of it.
+"""A group's committed offsets, read and written without being a member of it.
 
-The sink keeps its marks in groups of their own (a group's offset with a text beside it), and
+The sink keeps its marks in groups of their own (a group's offset with a text), and
 `translate-offsets` reads and commits the offsets of other groups. Both are plain requests to the
-group's coordinator. A mark is no place in a topic: its text begins with `MARK_PREFIX`, by which the
+group's coordinator. A mark is not a position in a topic: its text begins with `MARK_PREFIX`, so the
 broker's metrics leave it out of the lag.
 
 Source: Kafka `OffsetFetch`, `OffsetCommit` with generation -1. Read next: `sink`.
@@ -24,14 +24,14 @@ from protocol.api.offset_commit import (
 from protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 MARK_PREFIX: Final = "tidelog-mark "
-"""What the text of a mark begins with; `broker.groups.offsets.lag` knows it too."""
+"""The prefix of a mark's text; `broker.groups.offsets.lag` knows it too."""
 
 _GROUP = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """An offset that a group has committed, and the text beside it."""
+    """An offset that a group has committed, and its text."""
 
     offset: int
     metadata: str
@@ -40,9 +40,9 @@ class Committed:
 def committed(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, Committed]:
-    """What `group` has committed, for `partitions` or for all; nothing for the rest.
+    """The commits of `group`, for `partitions` or for all; partitions without one are left out.
 
-    Open transactions are waited for, so the answer is what a restart would see.
+    The call waits for open transactions, so a restart would get the same answer.
 
     Raises:
         BrokerRefused: the coordinator denies it.

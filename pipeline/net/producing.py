@@ -1,13 +1,13 @@
 """A blocking producer for one task: idempotent always, transactional when it has a name.
 
 Owns the batches under construction, the sequence numbers and the transaction. A batch that is not
-acknowledged is sent again with the same sequence numbers, so the broker keeps it once. A task that
-dies leaves an open transaction, which the next producer of the same name aborts before it begins:
-`InitProducerId` fences whoever had the name. Without a name the identity of a task that ended well
-serves the next one of the same process: brokers remember every identity for a day.
+acknowledged is sent again with the same sequence numbers, so the broker keeps it once. A failed
+task leaves an open transaction, which the next producer of the same name aborts before it begins:
+`InitProducerId` fences the previous owner of the name. Without a name the identity of a task that
+ended well serves the next one of the same process: brokers remember every identity for a day.
 
-Invariant: after `commit` everything added is acknowledged and committed together with the mark;
-after `abort`, or without either, read-committed readers see none of it.
+Invariant: after `commit` all added records are acknowledged and committed together with the mark.
+After `abort`, or without either, read-committed readers see none of them.
 
 Source: KIP-98; Kafka `TransactionManager`. Read next: `sink`.
 """
@@ -63,7 +63,7 @@ _IDLE: Final[dict[ConnectionOptions, tuple[int, int, dict[TopicPartition, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What is committed together with the records: a group's offset with a text."""
+    """The mark committed together with the records: a group's offset with a text."""
 
     group: str
     topic: str
@@ -77,7 +77,7 @@ class TaskProducer:
     def __init__(
         self, cluster: Cluster, options: SinkOptions, *, transactional_id: str | None = None
     ) -> None:
-        """Get an identity; with a transactional id, end whatever the last owner left open.
+        """Get an identity; with a transactional id, end the transaction the last owner left open.
 
         Raises:
             BrokerRefused: the broker gives none.
@@ -136,7 +136,7 @@ class TaskProducer:
             self._send({tp: self._builders.pop(tp)})
 
     def flush(self) -> None:
-        """Send what is left, and return when all of it is acknowledged."""
+        """Send the remaining records, and return when all are acknowledged."""
         builders, self._builders = self._builders, {}
         self._send(builders)
 
@@ -150,7 +150,7 @@ class TaskProducer:
         """Flush, and commit the records and `mark` together.
 
         Raises:
-            Fenced: another producer has taken the name; nothing of ours is visible.
+            Fenced: another producer has taken the name; none of our records is visible.
         """
         self.flush()
         self._persist(
@@ -169,7 +169,7 @@ class TaskProducer:
         self._end(committed=True)
 
     def abort(self) -> None:
-        """Give up the transaction; what fails here is mended by the next owner of the name."""
+        """Abort the transaction; if that fails, the next owner of the name aborts it."""
         self._builders.clear()
         if self._in_transaction:
             try:
@@ -212,7 +212,7 @@ class TaskProducer:
         self._persist("Produce", lambda: self._produce(built))
 
     def _produce(self, built: dict[TopicPartition, bytes]) -> None:
-        """One attempt for what is left in `built`; what is acknowledged is taken out."""
+        """One attempt for the batches in `built`; acknowledged ones are taken out."""
         for (topic, index), batch in list(built.items()):
             request = ProduceRequest(
                 transactional_id=self._transactional_id,
@@ -306,7 +306,7 @@ class TaskProducer:
         return answer
 
     def _persist(self, what: str, ask: Callable[[], _T]) -> _T:
-        """What `ask` answers, asked again while the error passes.
+        """The result of `ask`, called again while the error is transient.
 
         Raises:
             Fenced: the identity is no longer ours.

@@ -2,8 +2,8 @@
 
 Spark's tasks and its planner are threads of plain Python, so this is a plain socket: no loop, no
 thread. A request may be sent before the answer to the last one is read (`send`, then `receive`),
-which is how a reader overlaps the network with decoding. After any failure the connection is
-closed and useless; `cluster` opens another.
+which is how a reader overlaps the network with decoding. After any failure the connection is closed
+and not reused; `cluster` opens another.
 
 TLS comes from Python's `ssl` with PEM files; SASL is PLAIN and SCRAM-SHA-256/512.
 
@@ -48,11 +48,11 @@ class Connection:
     """A negotiated, authenticated connection. Belongs to one thread; close it after use."""
 
     def __init__(self, host: str, port: int, options: ConnectionOptions) -> None:
-        """Connect, ask for versions, authenticate.
+        """Connect, query the versions, authenticate.
 
         Raises:
             BadOptions: a file of the options is missing or holds no PEM.
-            BrokerUnreachable: nobody listens there, TLS failed, or no answer came in time.
+            BrokerUnreachable: no broker listens there, TLS failed, or no answer came in time.
             BrokerRefused: the credentials were not accepted.
         """
         self.address = f"{host}:{port}"
@@ -238,7 +238,7 @@ class Connection:
 
 
 def _tls_context(options: ConnectionOptions) -> ssl.SSLContext | None:
-    """What TLS needs to know, or None for a security protocol without it; raises BadOptions."""
+    """The context for TLS, or None for a security protocol without it; raises BadOptions."""
     if not options.security_protocol.endswith("SSL"):
         return None
     name, path = "truststore", options.ssl_ca_file

@@ -1,4 +1,4 @@
-"""What a user may say to the Spark source, sink and jobs, checked before any task starts.
+"""The options of the Spark source, sink and jobs, checked before any task starts.
 
-Owns names, forms, bounds and sentences of options. Refuses to know Spark and the broker.
+Owns names, forms, bounds and error messages of options. Knows neither Spark nor the broker.
 """

@@ -1,13 +1,13 @@
-"""What a user may say to the source and the sink, checked before any task starts.
+"""The options of the source and the sink, checked before any task starts.
 
-Owns the table of options: names (Kafka's source's where it has one, so that code moves by
-changing the format's word), allowed forms, defaults and cures. It asks no broker: names of
+Owns the table of options: names (those of Kafka's source where it has one, so that code moves by
+changing the format's name), allowed forms, defaults and cures. It queries no broker: names of
 topics and times stay as the user gave them until `offsets` resolves them.
 
-Spark hands options over with lower-cased names; they are matched without case. All problems are
-found together and raised as one `BadOptions`. An unknown name that starts with `kafka.` is
-accepted and unused, because code that moves brings settings of the Java client; any other
-unknown name is refused with the nearest known one.
+Spark passes options with lower-cased names; they are matched without case. All problems are
+collected and raised as one `BadOptions`. An unknown name that starts with `kafka.` is accepted and
+unused, because code that moves brings settings of the Java client. Any other unknown name is
+refused with the nearest known one.
 
 Source: Spark's Kafka integration guide, `KafkaSourceProvider`. Read next: `offsets`.
 """
@@ -64,14 +64,14 @@ class TopicChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """Where reading starts or ends, as said; exactly one of the ways is set.
+    """Where reading starts or ends, as the user gave it; exactly one of the forms is set.
 
     Attributes:
         place: "earliest" or "latest" for every partition.
         timestamp_text: one time for every partition, not yet resolved (it may be relative).
         timestamps: a time in ms for each partition.
         offsets: an offset for each partition, or EARLIEST_OFFSET / LATEST_OFFSET.
-        topics: "earliest" or "latest" for whole topics, beside `offsets`.
+        topics: "earliest" or "latest" for whole topics, in addition to `offsets`.
         option: the option's name, for error messages.
     """
 
@@ -90,7 +90,7 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Everything a reader needs to know. Sizes in bytes, times in ms."""
+    """All settings of a reader. Sizes in bytes, times in ms."""
 
     connection: ConnectionOptions
     choice: TopicChoice
@@ -125,7 +125,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Everything a writer needs to know."""
+    """All settings of a writer."""
 
     connection: ConnectionOptions
     topic: str = ""
@@ -159,7 +159,7 @@ def time_of(text: str, now_ms: int) -> int:
     """The time (ms) that a user's text names in UTC; before 1970 it is negative.
 
     Raises:
-        InvalidTime: it is no time.
+        InvalidTime: it is not a time.
     """
     return parse_time(text, now_ms=now_ms, zone=UTC, before_1970=True)
 
@@ -168,7 +168,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
     """The options of a reader.
 
     Raises:
-        BadOptions: with every problem that can be seen without asking the broker.
+        BadOptions: with every problem that can be found without a broker.
     """
     reader = OptionReader(options)
     reader.check_names(_SOURCE_NAMES, ("topic",))
@@ -260,7 +260,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def parse_connection(reader: OptionReader) -> ConnectionOptions:
-    """The `kafka.*` options that say how to connect; problems go into `reader`."""
+    """The `kafka.*` options of the connection; problems go into `reader`."""
     protocol = reader.choice("kafka.security.protocol", _SECURITY_PROTOCOLS, "PLAINTEXT")
     mechanism = reader.choice("kafka.sasl.mechanism", _MECHANISMS, "PLAIN")
     username, password = _credentials(reader, protocol)
@@ -393,7 +393,7 @@ def _boundary(reader: OptionReader, side: str, default: str) -> Boundary:
 def _global_time(reader: OptionReader, name: str) -> Boundary:
     text = reader.text(name)
     try:
-        # Whether it can be understood; what a relative time means is for the plan to say, once.
+        # Checks the form only; the plan resolves a relative time, once.
         time_of(text, 4_000_000_000_000)
     except InvalidTime as error:
         reader.refuse(name, str(error))
@@ -422,10 +422,10 @@ def _time_value(value: object) -> int:
     """A time inside JSON: a number of ms, or a text with a fixed meaning.
 
     Raises:
-        InvalidTime: it is no time, or a relative one, which would mean something else each day.
+        InvalidTime: it is not a time, or a relative one, whose meaning changes each day.
     """
-    # Long.MaxValue and its like ask for "no such record": Spark's own tests do. Below -1 there are
-    # only times before 1970, whatever the unit.
+    # Long.MaxValue and similar values request "no such record", as in Spark's own tests. Below -1
+    # there are only times before 1970, whatever the unit.
     if isinstance(value, int) and (value >= 1 << 62 or value < NO_TIMESTAMP):
         return value
     text = str(value)

@@ -1,8 +1,8 @@
-"""Options by name, without case, each with its form; what is wrong is collected and raised at once.
+"""Options by name, without case, each with its form; problems are collected and raised together.
 
-Owns the forms (number, size, duration, choice) and what becomes of names: known, unused but
-harmless, settings of the Java client that cannot be had, and near misses. Which options there are,
-and what they mean, is `options`.
+Owns the forms (number, size, duration, choice) and the kinds of names: known, unused but harmless,
+unsupported settings of the Java client, and near misses. The options themselves, and their meaning,
+are in `options`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNUSED_NAMES: Final = frozenset(
         "kafkaconsumer.usedeprecatedoffsetfetching",
     }
 )  # fmt: skip
-"""Options of Kafka's source, and of Spark itself, that mean nothing here and do no harm."""
+"""Options of Kafka's source, and of Spark itself, that have no effect here and do no harm."""
 
 _REFUSED_KAFKA: Final = {
     "kafka.group.id": "",
@@ -49,7 +49,7 @@ _USED_KAFKA: Final = (
 
 
 class OptionReader:
-    """Takes options out of a mapping by name, without case, and collects what is wrong."""
+    """Takes options out of a mapping by name, without case, and collects problems."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Read from `options`; names are matched without case."""
@@ -61,7 +61,7 @@ class OptionReader:
         return self._values.get(name.lower(), default)
 
     def given(self, name: str, other: str) -> str:
-        """Which of two names for one thing was given; the first one wins."""
+        """Which of two names for one option was given; the first one wins."""
         return other if self.has(other) and not self.has(name) else name
 
     def has(self, name: str) -> bool:
@@ -153,7 +153,7 @@ class OptionReader:
             self.problems.append(f"option {name} is not known: did you mean {near[0]}?")
 
     def raise_problems(self) -> None:
-        """Raise what was collected, if anything."""
+        """Raise the collected problems, if any."""
         if self.problems:
             raise BadOptions(self.problems)
 
@@ -185,9 +185,9 @@ def is_address(text: str) -> bool:
 
 
 def spark_path(address: str) -> str:
-    """What Spark's own readers and writers are given for a path or an address of the user's.
+    """The form of a user's path or address for Spark's own readers and writers.
 
-    A path is one of the local or mounted file system, whatever Spark's default is.
+    A path is on the local or a mounted file system, whatever Spark's default is.
     """
     is_other = is_address(address) and not address.startswith("file:")
     return address if is_other else f"file://{local_path(address)}"

@@ -1,19 +1,19 @@
-"""From a time to a record that a reader sees: what ListOffsets alone cannot say.
+"""From a time to a record that a reader sees, which ListOffsets alone cannot find.
 
 A transaction ends with a marker in the log, stamped by the broker's clock when it was written, and
 ListOffsets counts it like a record, here as in Kafka. Where records have times of their own, say of
 2013, the first marker is younger than all of them: "the first record at or after noon" is answered
 with the first marker, and the youngest record of all is the last one. The same holds for records of
 aborted transactions, which readers of committed records do not see. Here a time always means
-records that the reader sees. The broker's answer is a bound (nothing before it is as young), and is
-looked at before it is believed; where it is no such record, the search goes on after it:
+records that the reader sees. The broker's answer is a bound (no record before it is as young) and
+is checked first. Where there is no visible record at it, the search continues after it:
 
-* `first_offsets` is exact. It reads on to the first record, or jumps over segments of which
-  statistics are at hand; what it reads would be read anyway, or lies before a start.
+* `first_offsets` is exact. It reads on to the first record, or skips segments with known
+  statistics; the records it reads would be read anyway, or are before a start.
 * `bounds_of` takes any record that is young enough, and looks for an early one at some twenty
-  places. Where it finds none, the end stays where it was: more is read, nothing is lost.
+  positions. Where it finds none, the end stays unchanged: more is read, no record is lost.
 
-Times before 1970 cannot be asked for (Kafka gives negative numbers other meanings): for them the
+Times before 1970 cannot be looked up (Kafka gives negative numbers other meanings): for them the
 bound is the start of the partition.
 
 Source: Kafka `LogSegment.findOffsetByTimestamp`, KIP-98 (markers). Read next: `offsets`.
@@ -51,7 +51,7 @@ def first_bounds(
 ) -> dict[TopicPartition, int]:
     """Offsets before which no record is at or after its time (ms); NOTHING where none is at all.
 
-    Sound places to start. Raises as `Cluster.list_offsets`.
+    Sound offsets to start from. Raises as `Cluster.list_offsets`.
     """
     found = cluster.list_offsets(
         {tp: when if when >= 0 else EARLIEST for tp, when in times.items()},
@@ -134,10 +134,10 @@ def is_record(cluster: Cluster, tp: TopicPartition, offset: int) -> bool:
 def _search(cluster: Cluster, options: SourceOptions, one: OffsetRange, when_ms: int) -> int:
     """The first offset in `one` at or after `when_ms`, or NOTHING; reads up to it."""
     rules = _rules(options, when_ms)
-    # Statistics leave out what cannot be young enough.
+    # Statistics rule out segments that cannot be young enough.
     for piece in sorted(prune(options, [one], when_ms, INT64_MAX)[0]):
         for batch in read_range(cluster, options, piece, rules):
-            # The next fetch is under way already: its answer must not be taken for another one.
+            # The next fetch is under way already: its answer must not be mistaken for another one.
             cluster.close()
             return int(batch.column("offset")[0].as_py())
     return NOTHING
@@ -148,8 +148,8 @@ def _early_bound(
 ) -> int:
     """The offset of a record of `one`, from `lowest` on, at or after `when_ms`; else its end.
 
-    Halves what is left as if times rose. They need not: whatever is found is a record that is
-    young enough, and that is all a bound needs.
+    A binary search that assumes rising times. They need not rise: any record found is young enough,
+    which is all that a bound needs.
     """
     best = high = one.end
     low, place = lowest, lowest

@@ -1,14 +1,14 @@
-"""Decisions written once and kept: where a stream began, what a job planned, what it committed.
+"""Decisions written once and kept: a stream's start, a job's plans and commits.
 
-A directory of small JSON files. `put` writes a document if nobody has, and returns whichever
-document is there: of two writers one wins and both go on with the same decision. That is what
-makes plans repeatable after a crash at any moment.
+A directory of small JSON files. `put` writes a document unless it exists, and returns the existing
+one: of two writers one wins, and both continue with the same decision. That makes plans repeatable
+after a crash at any moment.
 
 A file appears whole or not at all: it is written under a temporary name, synced, and linked to
 its own name, which fails if that exists; then the directory is synced. `replace` overwrites, for
 the few documents that are a state and not a decision.
 
-The directory must be on a file system that the driver keeps over restarts, local or shared.
+The directory must be on a file system that survives restarts of the driver, local or shared.
 Read next: `stream`, `jobs.archive`.
 """
 
@@ -33,15 +33,15 @@ class Journal:
         """Use `directory`, which is made at the first `put`. A `file:` URL is a path too.
 
         Raises:
-            BadOptions: it is the address of something that is no file system.
+            BadOptions: it is an address outside a file system.
         """
         self.directory = local_path(str(directory))
 
     def put(self, name: str, document: Any) -> Any:
-        """The document `name` after this call: `document` if there was none, else what was there.
+        """The document `name` after this call: `document` if there was none, else the existing one.
 
         Raises:
-            JournalConflict: what was there cannot be read.
+            JournalConflict: the existing document cannot be read.
             OSError: the directory cannot be written.
         """
         target = self.directory / f"{name}{_SUFFIX}"
@@ -57,14 +57,14 @@ class Journal:
         return document
 
     def replace(self, name: str, document: Any) -> None:
-        """Make `document` the document `name`, whatever was there."""
+        """Make `document` the document `name`, and overwrite any other."""
         target = self.directory / f"{name}{_SUFFIX}"
         target.parent.mkdir(parents=True, exist_ok=True)
         self._write_fresh(target, document).replace(target)
         sync_directory(target.parent)
 
     def remove(self, name: str) -> None:
-        """Take back the document `name`, on which nothing was built yet."""
+        """Remove the document `name`, which no later document depends on yet."""
         target = self.directory / f"{name}{_SUFFIX}"
         target.unlink(missing_ok=True)
         sync_directory(target.parent)

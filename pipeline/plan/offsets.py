@@ -1,22 +1,22 @@
-"""From what a user said to offsets: the plan of one batch query.
+"""From a user's options to offsets: the plan of one batch query.
 
 Owns the meaning of starting and ending options against a real cluster, and of a strict window of
-time. Asks `cluster`; reads no records.
+time. Queries `cluster`; reads no records.
 
-Two facts rule it. The first offset whose record is not older than T loses nothing from T on, so
-it is a sound start; there is no such sound end, because older records may follow it. Hence the
-option `timeWindow`:
+Two facts decide the plan. The first offset whose record is not older than T is a sound start:
+reading from it misses no record from T on. There is no such sound end, because older records may
+follow it. Hence the option `timeWindow`:
 
 | timeWindow | start                      | end                      | rows                       |
 |------------|----------------------------|--------------------------|----------------------------|
 | offsets    | first offset at or after T1| first at or after T2     | all between, as Kafka does |
 | strict     | first offset at or after T1| the end of the partition | only those in [T1, T2)     |
 
-With `strict` a partition without records from T1 on has nothing to say, which is no error. Two
-things spare it the way to the end of the partition: the statistics that Tidelog keeps of segments
-(`pruning`), and the user's word that no record is older than another before it by more than
-`maxLateness`; then a record at or after T2 plus that lateness is a sound end. Records are those
-that the reader sees, not the markers of transactions (`by_time`).
+With `strict` a partition without records from T1 on yields no rows, which is not an error. Two
+options avoid reading to the end of the partition. One is the statistics that Tidelog keeps of
+segments (`pruning`). The other is `maxLateness`, the user's assurance that no record is older than
+another before it by more than this; then a record at or after T2 plus that lateness is a sound end.
+Records are those that the reader sees, not the markers of transactions (`by_time`).
 
 Source: Spark `KafkaOffsetReaderAdmin`. Read next: `by_time`, `pruning`, `reading`.
 """
@@ -49,14 +49,14 @@ NO_UPPER_TIME: Final = INT64_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What one batch query reads: everything later is a function of it.
+    """The reads of one batch query: all later steps are functions of it.
 
     Attributes:
         tasks: ranges by task.
         oldest_ms: records older than this are dropped by the decoder.
         newest_ms: so are records of this time and later.
-        cluster_id: of which cluster.
-        pruned: what the statistics of segments have spared.
+        cluster_id: the cluster of the offsets.
+        pruned: the offsets that the statistics of segments have spared.
     """
 
     tasks: tuple[tuple[OffsetRange, ...], ...]
@@ -73,7 +73,7 @@ class ReadPlan:
 
 @dataclass(slots=True, kw_only=True)
 class Narrowing:
-    """What pushed-down filters say; every part only ever excludes rows Spark would drop too.
+    """The meaning of pushed-down filters; every part only excludes rows Spark would drop too.
 
     Times are ms, offsets logical; upper ends are exclusive. None means "any".
     """
@@ -99,9 +99,9 @@ def plan_batch(
     """The tasks of one batch query; relative times are resolved against `now_ms`, once.
 
     Raises:
-        BadOptions: the options do not fit the topics, or start behind their end.
+        BadOptions: the options do not fit the topics, or start after their end.
         NoOffsetMatched: by the strategies.
-        DataLoss: explicit offsets lie outside the log and `failOnDataLoss` is on.
+        DataLoss: explicit offsets are outside the log and `failOnDataLoss` is on.
         BrokerRefused: a topic does not exist, or the broker denies it.
     """
     narrowing = narrowing or Narrowing()
@@ -138,7 +138,7 @@ def plan_tasks(
     ranges: Sequence[OffsetRange],
     pack_above: int = PACK_ABOVE,
 ) -> list[tuple[OffsetRange, ...]]:
-    """`ranges` cut and packed into tasks as the options say, else by estimated bytes.
+    """`ranges` cut and packed into tasks by the options, else by estimated bytes.
 
     Small ranges share tasks when there are more than `pack_above` of them.
     """
@@ -168,7 +168,7 @@ def bytes_per_offset(
 def resolve_starts(
     cluster: Cluster, options: SourceOptions, partitions: Sequence[TopicPartition], now_ms: int
 ) -> dict[TopicPartition, int]:
-    """Where each partition starts; explicit offsets are held against what the log has.
+    """Where each partition starts; explicit offsets are checked against the log's range.
 
     Raises as `plan_batch`.
     """
@@ -220,7 +220,7 @@ def resolve(
 
 
 def window_of(options: SourceOptions, now_ms: int) -> tuple[int, int]:
-    """The strict window in ms, its upper end exclusive; everything unless `timeWindow=strict`."""
+    """The strict window in ms, its upper end exclusive; all times unless `timeWindow=strict`."""
     if not options.strict_window:
         return NO_LOWER_TIME, NO_UPPER_TIME
     start, end = options.starting.timestamp_text, options.ending.timestamp_text
@@ -238,7 +238,7 @@ def check_order(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> None:
-    """Refuse starts behind ends.
+    """Refuse starts after ends.
 
     Raises:
         BadOptions: with the partitions and both offsets.
@@ -281,10 +281,10 @@ def _at_times(
     strategy = options.starting_strategy if is_start else options.ending_strategy
     if options.strict_window:
         strategy = "latest"
-    # Before the times: a record that comes in between is behind the end that is known here.
+    # Before the times: a record that arrives in between is after the end that is known here.
     fallback = {} if strategy == "error" else _at_place(cluster, options, strategy, list(times))
     if options.strict_window:
-        # The window drops what is older: a bound is as good as the place itself, and costs less.
+        # The window drops older records: a bound is as good as the exact offset, and costs less.
         offsets = first_bounds(cluster, times, read_committed=options.read_committed)
     else:
         offsets = first_offsets(cluster, options, times)
@@ -344,7 +344,7 @@ def _narrow(
     ranges: Sequence[OffsetRange],
     narrowing: Narrowing,
 ) -> list[OffsetRange]:
-    """`ranges` without what no pushed filter can let pass."""
+    """`ranges` without the offsets that the pushed filters exclude."""
     narrowed = [
         OffsetRange(
             one.topic,
@@ -374,9 +374,9 @@ def _narrow(
 def _end_by_lateness(
     cluster: Cluster, options: SourceOptions, ranges: Sequence[OffsetRange], newest_ms: int
 ) -> list[OffsetRange]:
-    """`ranges` without what comes too late to hold a record before `newest_ms`, by the user's word.
+    """`ranges` without offsets too late to hold a record before `newest_ms`, by `maxLateness`.
 
-    A record older than `newest_ms` lies before the first one that is `maxLateness` younger, and so
+    A record older than `newest_ms` is before the first one that is `maxLateness` younger, and so
     before any such record.
     """
     lateness_ms = options.max_lateness_ms

@@ -1,24 +1,25 @@
-"""Which stretches of offsets cannot hold a record of a window of time, so that nobody reads them.
+"""Ranges of offsets that cannot hold a record of a time window, and therefore are not read.
 
 Tidelog keeps the smallest and the largest timestamp of every segment. A start in time is an offset
 lookup on any broker; an end is not, because older records may follow a younger one. The smallest
-timestamps say where none does:
+timestamps show where none does:
 
     segment        0      1      2      3      4
     smallest      08:00  09:00  08:50  10:05  10:58        window [09:10, 10:00)
     largest       09:04  09:40  10:10  11:00  12:00
                   before   read   read  after  after
 
-The largest is that of the records that readers see: the markers of transactions carry the time at
-which they were written, and count for neither end (releases that do not say so prune less).
+The largest is that of the records that readers see. The markers of transactions carry the time at
+which they were written, and count for neither end (releases that do not report this prune less).
 
-They come from two places, whichever the options name: the `segment-manifest` beside the files of
+The statistics come from one of two places, by option: the `segment-manifest` next to the files of
 `segments.path`, or `GET /segments` on the broker's metrics port (`segments.statistics`). Both are
-hints. What is missing, damaged or about a segment that is no longer the same prunes nothing, and
-the answer to the query is the same.
+hints. Statistics that are missing, damaged or about a segment that has changed prune nothing, and
+the result of the query is the same.
 
-Invariant: a stretch is only left out if every record in it is known to lie outside the window. The
-ends of the ranges are asked before the statistics, so what is appended in between lies behind them.
+Invariant: a range is only left out if every record in it is known to be outside the window. The
+ends of the ranges are looked up before the statistics, so records appended in between are after
+them.
 
 Source: the file's format is `storage.segment.manifest`'s. Read next: `offsets`.
 """
@@ -50,7 +51,7 @@ class SegmentTimes:
     """The times (ms) of the records with offsets `[base_offset, next_offset)`.
 
     Attributes:
-        oldest_ms: none is older; INT64_MIN where nobody has looked.
+        oldest_ms: none is older; INT64_MIN where unknown.
         youngest_ms: none is younger.
     """
 
@@ -60,19 +61,19 @@ class SegmentTimes:
     youngest_ms: int
 
     def misses(self, oldest_ms: int, newest_ms: int) -> bool:
-        """Whether no record can lie in `[oldest_ms, newest_ms)`."""
+        """Whether no record can be in `[oldest_ms, newest_ms)`."""
         return self.oldest_ms >= newest_ms or self.youngest_ms < oldest_ms
 
 
 @dataclass(slots=True, kw_only=True)
 class Pruned:
-    """What statistics have spared a plan: for people and tests, nothing depends on it.
+    """The reads that statistics have spared a plan: for people and tests, no code depends on it.
 
     Attributes:
         known: segments whose times were known.
         skipped: how many of them are not read at all.
         offsets: how many offsets of the ranges are not read.
-        problem: why there were no statistics, where they were asked for.
+        problem: why there were no statistics, where the options name them.
     """
 
     known: int = 0
@@ -85,7 +86,7 @@ class Pruned:
 def prune(
     options: SourceOptions, ranges: Sequence[OffsetRange], oldest_ms: int, newest_ms: int
 ) -> tuple[list[OffsetRange], Pruned]:
-    """`ranges` without what cannot lie in `[oldest_ms, newest_ms)`, and what that spared."""
+    """`ranges` without offsets that cannot be in `[oldest_ms, newest_ms)`, and a report of that."""
     pruned = Pruned()
     if oldest_ms == INT64_MIN and newest_ms == INT64_MAX:
         return list(ranges), pruned
@@ -111,7 +112,7 @@ def prune(
 def _statistics(
     options: SourceOptions, ranges: Sequence[OffsetRange], pruned: Pruned
 ) -> dict[TopicPartition, list[SegmentTimes]]:
-    """What is known of the segments of each partition; nothing where nobody tells."""
+    """The known segments of each partition; none where no statistics are available."""
     known: dict[TopicPartition, list[SegmentTimes]] = {}
     if options.segments_statistics:
         try:
@@ -150,12 +151,12 @@ def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
 
 
 def told_in(folder: Path) -> frozenset[int]:
-    """The segments (by base offset) of which the manifest says something, right or outdated."""
+    """The segments (by base offset) with a line in the manifest, current or outdated."""
     return frozenset(_facts(folder))
 
 
 def _facts(folder: Path) -> dict[int, dict[str, int]]:
-    """The last sound line about each segment, by its base offset; none without a manifest."""
+    """The last valid line of each segment, by its base offset; none without a manifest."""
     try:
         content = (folder / MANIFEST).read_bytes()
     except OSError:
@@ -185,7 +186,7 @@ def _from_broker(address: str, topic: str) -> dict[TopicPartition, list[SegmentT
 
 
 def parse_segments(topic: str, document: Any) -> dict[TopicPartition, list[SegmentTimes]]:
-    """The segments in the JSON of `GET /segments`; raises ValueError when it is something else."""
+    """The segments in the JSON of `GET /segments`; raises ValueError for any other form."""
     try:
         return {
             (topic, part["partition"]): [_times_of(one) for one in part["segments"]]
@@ -208,7 +209,7 @@ def _times_of(one: Mapping[str, Any]) -> SegmentTimes:
 
 
 def _without(one: OffsetRange, segment: SegmentTimes) -> list[OffsetRange]:
-    """What is left of `one` on both sides of `segment`."""
+    """The parts of `one` on both sides of `segment`."""
     below = OffsetRange(one.topic, one.partition, one.start, min(one.end, segment.base_offset))
     above = OffsetRange(one.topic, one.partition, max(one.start, segment.next_offset), one.end)
     return [part for part in (below, above) if part.size > 0]

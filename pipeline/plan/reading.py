@@ -1,8 +1,8 @@
 """Reads one range of offsets from the broker, as Arrow batches.
 
-Owns the fetch loop of a task: the next fetch is under way while the last one is decoded, errors
-that pass are retried from the last decoded offset, and what is gone is data loss or a note.
-Every offset of the range is accounted for: decoded, known to be a gap, or an error.
+Owns the fetch loop of a task: the next fetch is under way while the last one is decoded, transient
+errors are retried from the last decoded offset, and missing records are data loss or a note. Every
+offset of the range is accounted for: decoded, known to be a gap, or an error.
 
 Source: Kafka `Fetcher`; Spark `KafkaDataConsumer` (data loss). Read next: `source`.
 """
@@ -40,7 +40,7 @@ class RangeReader:
         fetch_bytes: int,
         fail_on_data_loss: bool,
     ) -> None:
-        """Prepare; nothing is asked before `batches`."""
+        """Prepare; no request is sent before `batches`."""
         self._cluster = cluster
         self._wanted = wanted
         self._rules = rules
@@ -56,9 +56,9 @@ class RangeReader:
         """The records of the range in order.
 
         Raises:
-            DataLoss: offsets of the range are gone and that is to be an error.
+            DataLoss: offsets of the range are missing and the options make that an error.
             CorruptData: the broker's bytes contradict themselves.
-            BrokerRefused: access is denied, or the topic is gone.
+            BrokerRefused: access is denied, or the topic was deleted.
             BrokerUnreachable: no answer after all retries.
         """
         decoder = self._decoder
@@ -90,7 +90,7 @@ class RangeReader:
         )
 
     def _is_usable(self, fetched: Fetched) -> bool:
-        """Whether there is something to decode; errors are raised or dealt with."""
+        """Whether there are records to decode; errors are raised or handled."""
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip_lost()
             return False
@@ -101,7 +101,7 @@ class RangeReader:
         self._empty += 1
         limit = fetched.last_stable_offset if self._rules.read_committed else fetched.high_watermark
         if self._empty >= _EMPTY_MAX:
-            # The offsets exist and hold nothing: compaction, or markers at the end.
+            # The offsets exist without records: compaction, or markers at the end.
             if limit < self._wanted.end and self._fail:
                 raise DataLoss(self._lost(f"the partition now ends at {limit}"))
             self._decoder.next_offset = self._wanted.end
@@ -136,7 +136,7 @@ class RangeReader:
         time.sleep(_PAUSE_S * self._failures)
 
     def _is_gone(self) -> bool:
-        """Whether the topic was deleted, as far as the cluster tells."""
+        """Whether the topic was deleted, as far as the cluster reports it."""
         try:
             return not self._cluster.topics([self._wanted.topic])
         except (BrokerUnreachable, BrokerRefused):
@@ -144,7 +144,7 @@ class RangeReader:
 
 
 def _offset_behind(records: memoryview) -> int | None:
-    """The offset behind the last complete magic 2 batch in `records`."""
+    """The offset after the last complete magic 2 batch in `records`."""
     fields: tuple[int, ...] | None = None
     for found in iter_headers(records):
         fields = found

@@ -5,10 +5,10 @@ there scales with the executors and costs the broker nothing. A segment is *clos
 one follows it; the last one belongs to the broker. Files are read, never mapped: a mapped file
 that the broker truncates kills the process.
 
-What a file cannot say is asked elsewhere: aborted transactions are in the `.txnindex` files of the
-partition, each where its marker lies; everything from the last segment on, whatever retention
-deletes meanwhile, and everything from a file on that is not whole, comes from the broker. So the
-result is the same as without this module, or an error, never less.
+Other sources fill in the rest. Aborted transactions are in the `.txnindex` files of the partition,
+each in the segment of its marker. The broker supplies all records from the last segment on, those
+that retention deletes meanwhile, and all from an incomplete file on. So the result is the same as
+without this module, or an error, never less.
 
     .txnindex   i16 version, i64 producer id, i64 first offset, i64 last offset, i64 stable offset
 
@@ -59,9 +59,9 @@ class Segment:
 def read_closed(
     options: SourceOptions, wanted: OffsetRange, rules: DecodeRules
 ) -> Generator[pa.RecordBatch, None, OffsetRange]:
-    """Yield the records of `wanted` that closed segments hold; return what is left to read.
+    """Yield the records of `wanted` that closed segments hold; return the rest of the range.
 
-    With `readFrom=segments` nothing may be left.
+    With `readFrom=segments` the rest must be empty.
 
     Raises:
         CorruptData: a segment contradicts itself.
@@ -73,7 +73,7 @@ def read_closed(
     goes_on = is_all and not options.fail_on_data_loss
     sure = _sure_segments(folder, segments, is_all=is_all, goes_on=goes_on)
     decoder = PartitionDecoder(wanted.topic, wanted.partition, wanted.start, wanted.end, rules)
-    # Where the first file begins behind the range, the copy is half or retention has passed.
+    # If the first file begins after the range's start: a partial copy, or retention has run.
     if segments and (segments[0].base_offset <= wanted.start or goes_on):
         yield from _read_segments(
             segments, decoder, wanted, aborted_in(folder), sure, with_last=is_all
@@ -91,7 +91,7 @@ def read_closed(
 def read_range(
     cluster: Cluster, options: SourceOptions, wanted: OffsetRange, rules: DecodeRules
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The records of `wanted`, from files as far as the options say and they reach.
+    """The records of `wanted`, from files as far as the options allow and the files reach.
 
     Raises as `read_closed` and `RangeReader.batches`.
     """
@@ -110,9 +110,9 @@ def read_range(
 
 
 def _decided(cluster: Cluster, options: SourceOptions, one: OffsetRange) -> OffsetRange:
-    """What of `one` lies below every open transaction, for readers of committed records.
+    """The part of `one` below every open transaction, for readers of committed records.
 
-    Files do not tell whether a transaction is still open; the broker does.
+    Files do not show whether a transaction is still open; the broker does.
     """
     if not options.read_committed:
         return one
@@ -130,10 +130,10 @@ def _read_segments(
     *,
     with_last: bool,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The records of `wanted` in `segments`, up to the first that is gone or not whole.
+    """The records of `wanted` in `segments`, up to the first that is missing or incomplete.
 
-    What a segment lacks at its end is a gap for those that are `sure`; of others it may be what a
-    file system does not show yet.
+    Offsets missing at a segment's end are a gap if the segment is one of the `sure`; in others they
+    may be bytes that the file system does not show yet.
     """
     for number, segment in enumerate(segments):
         following = None if segment.is_last else segments[number + 1].base_offset
@@ -144,7 +144,7 @@ def _read_segments(
         try:
             is_whole = yield from _read_segment(segment, decoder, aborted)
         except FileNotFoundError:
-            # Retention was faster; the broker knows what is left.
+            # Retention was faster; the broker knows the remaining records.
             return
         if following is not None:
             end = min(following, wanted.end)
@@ -157,7 +157,7 @@ def _segments_of(folder: Path) -> list[Segment]:
     names = sorted(path for path in folder.glob("*.log") if _LOG_NAME.fullmatch(path.name))
     found = []
     for path in names:
-        # What retention takes while we look was the oldest: the others are listed as they are.
+        # Retention removes the oldest segments while we list; the others are listed correctly.
         with contextlib.suppress(FileNotFoundError):
             size = path.stat().st_size
             found.append(Segment(int(path.stem), str(path), size, path == names[-1]))
@@ -169,8 +169,8 @@ def _sure_segments(
 ) -> frozenset[int]:
     """The segments (by base offset) whose end is believed to be their end.
 
-    Beside a broker those that the manifest confirms, since the broker knows better of all others.
-    From files alone those that it does not contradict: a directory of Apache Kafka has none.
+    With a broker, those that the manifest confirms, since the broker knows the others better. From
+    files alone, those that it does not contradict: a directory of Apache Kafka has no manifest.
     """
     confirmed = frozenset(one.base_offset for one in from_manifest(folder))
     if not is_all:
@@ -188,7 +188,7 @@ def _read_segment(
     """
     position = _position_of(segment, decoder.next_offset)
     for start, data in _chunks(segment, position):
-        # What ended before this chunk must not be begun again by it.
+        # Transactions that ended before this chunk must not start again in it.
         ahead = [(one[0], one[1]) for one in aborted if one[2] >= decoder.next_offset]
         yield from decoder.feed(data, ahead)
         position = start + len(data)
@@ -203,7 +203,7 @@ def _chunks(segment: Segment, position: int) -> Iterator[tuple[int, memoryview]]
     Stops where the file ends in the middle of an entry.
 
     Raises:
-        FileNotFoundError: the segment is gone.
+        FileNotFoundError: the segment was deleted.
     """
     chunk_bytes = READ_BYTES
     with open(segment.path, "rb") as file:
@@ -240,22 +240,22 @@ def _position_of(segment: Segment, offset: int) -> int:
     data = path.read_bytes()
     entries = _INDEX_ENTRY.iter_unpack(data[: len(data) // _INDEX_ENTRY.size * _INDEX_ENTRY.size])
     relative = offset - segment.base_offset
-    # An entry tells the last offset of its batch, so only one below the wanted offset is before it.
+    # An entry holds the last offset of its batch, so only one below the wanted offset is before it.
     return max((at for last, at in entries if 0 < last < relative), default=0)
 
 
 def aborted_in(folder: Path) -> list[AbortedTransaction]:
     """The aborted transactions of a partition, as all its `.txnindex` files list them.
 
-    All files, the open segment's too: a transaction is listed where its marker lies, and its
-    records may lie in segments before that.
+    All files, the open segment's too: a transaction is listed in the segment of its marker, and its
+    records may be in earlier segments.
     """
     found = []
     for path in sorted(folder.glob("*.txnindex")):
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            # Gone with its segment, and with all segments before that.
+            # Deleted with its segment, and with all segments before that.
             continue
         whole = len(data) // _ABORTED.size * _ABORTED.size
         found += [(entry[1], entry[2], entry[3]) for entry in _ABORTED.iter_unpack(data[:whole])]

@@ -1,7 +1,7 @@
 """From ranges of offsets to tasks, and from limits to the offsets of one micro-batch.
 
-Pure arithmetic: sizes and options in, ranges out. A task costs Spark about 50 ms whatever it
-does, so large ranges are cut near a byte target and many small ones share a task.
+Pure arithmetic: sizes and options in, ranges out. A task costs Spark about 50 ms of overhead, so
+large ranges are cut near a byte target and many small ones share a task.
 
 Source: Spark `KafkaOffsetRangeCalculator` (minPartitions, maxRecordsPerPartition) and
 `KafkaMicroBatchStream.rateLimit` (shares of a limit). Read next: `offsets`.
@@ -18,7 +18,7 @@ from pipeline.options.options import TopicPartition
 MIB: Final = 1 << 20
 _SMALLEST_TARGET_BYTES: Final = 16 * MIB
 _TASKS_WANTED: Final = 8
-"""About how many tasks a topic of middle size is cut into when the user says nothing."""
+"""About how many tasks a topic of middle size is cut into by default."""
 PACK_ABOVE: Final = 64
 """Above so many ranges, small ones share tasks."""
 

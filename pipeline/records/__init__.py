@@ -1,4 +1,4 @@
 """Record batches to Arrow columns and back, with the codecs of Kafka's batches.
 
-Owns the compiled loop over records. Runs on executors and without Spark. Refuses to know sockets.
+Owns the compiled loop over records. Runs on executors and without Spark. Knows nothing of sockets.
 """

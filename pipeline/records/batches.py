@@ -1,9 +1,9 @@
 """From the bytes of a fetch or a segment file to Arrow record batches with Kafka's columns.
 
-Owns what lies between raw log bytes and Spark: which batches count (not control batches, not
-those of aborted transactions, not what lies outside the asked offsets), their checksums and
-decompression, and the building of Arrow arrays around the buffers that `arrow_loops` fills. It
-reads no socket and no file; bytes come in by `PartitionDecoder.feed`.
+Owns the steps between raw log bytes and Spark: the choice of batches (no control batches, no
+aborted transactions, none outside the requested offsets), their checksums and decompression, and
+the building of Arrow arrays around the buffers that `arrow_loops` fills. It reads no socket and no
+file; bytes come in through `PartitionDecoder.feed`.
 
 The columns have exactly the types that Spark will compare them with, bit for bit:
 
@@ -17,10 +17,10 @@ The columns have exactly the types that Spark will compare them with, bit for bi
 | timestampType | int32                                   | never; 0 CreateTime, 1 LogAppendTime   |
 | headers       | list<struct<key string, value binary>>  | the record has none                    |
 
-Magic 0 and 1 go through `protocol.records`, slower; a log of today holds none of them.
+Magic 0 and 1 go through `protocol.records`, slower; a current log holds none of them.
 
 Invariant: records come out in the order of their offsets, each at most once, also when a fetch
-answers with batches that begin below the asked offset.
+answers with batches that begin below the requested offset.
 
 Source: Kafka `CompletedFetch` (aborted transactions); Spark `KafkaRecordToRowConverter` (columns).
 Read next: `source`, `segments`.
@@ -81,7 +81,7 @@ COLUMN_TYPES: Final[Mapping[str, pa.DataType]] = {
     TIMESTAMP_TYPE: pa.int32(),
     HEADERS: pa.list_(HEADER_ARROW),
 }
-"""The columns in Kafka's order; `headers` only where it was asked for."""
+"""The columns in Kafka's order; `headers` only on request."""
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
@@ -94,7 +94,7 @@ _Run = tuple[int, int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeRules:
-    """What is wanted of a partition, and how sceptically.
+    """The wanted records and columns of a partition, and how strictly to check them.
 
     Attributes:
         columns: names out of `COLUMN_TYPES`, in the order of the answer.
@@ -129,7 +129,7 @@ class PartitionDecoder:
     Not thread-safe. Chunks are borrowed during `feed` only; what it yields owns its memory.
 
     Attributes:
-        next_offset: where reading goes on; moves behind every batch, also one that was dropped.
+        next_offset: where reading continues; moves past every batch, also one that was dropped.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class PartitionDecoder:
         self.partition = partition
         self.next_offset = start
         self._end = end
-        # Without an upper end even the largest number is inside, to be judged with the others.
+        # Without an upper end even the largest number is inside, and is checked like the others.
         unbounded = rules.newest_ms == INT64_MAX
         self._newest_ms = INT64_MAX if unbounded else rules.newest_ms - 1
         self._rules = rules
@@ -218,10 +218,10 @@ class PartitionDecoder:
                 raise CorruptData(self._at(f"a batch at byte {position} is shorter than a header"))
             fields = HEADER.unpack_from(data, position)
             if fields[0] >= self._end:
-                # Offsets only rise: what compaction left of the range has been seen.
+                # Offsets only rise: all records that compaction left of the range have been seen.
                 self._is_beyond = True
                 return
-            # Batches below the wanted offset come from the start of a fetch: nothing to check.
+            # Batches below the wanted offset come from the start of a fetch and need no check.
             if fields[0] + fields[6] >= self.next_offset:
                 if self._rules.verify_checksums:
                     self._check_crc(data, position, end, fields)
@@ -300,7 +300,7 @@ class PartitionDecoder:
             yield batch.slice(start, step)
 
     def _judge_misfits(self, count: int, find_first: Callable[[], int]) -> None:
-        """Nothing, unless the times are read and have to fit; raises MalformedTimestamp."""
+        """Check the times, if they are read and have to fit; raises MalformedTimestamp."""
         if TIMESTAMP in self._rules.columns and self._rules.on_malformed == "error":
             raise MalformedTimestamp(
                 self._at(
@@ -337,7 +337,7 @@ class PartitionDecoder:
 
     def _legacy(self, data: memoryview, position: int, end: int) -> Iterator[pa.RecordBatch]:
         """The records of a magic 0 or 1 entry, by way of Python objects."""
-        # Needs the compression packages of the full install, which no log of today asks for.
+        # Needs the compression packages of the full install, which no current log requires.
         from pipeline.records.old_formats import read_entry
 
         rules = self._rules
@@ -427,7 +427,7 @@ class _Columns:
         )
 
     def timestamps(self, on_malformed: str) -> pa.Array:
-        """The times; nulls only where the rules ask for them."""
+        """The times; nulls only where the rules require them."""
         valid = None
         if on_malformed == "null":
             for row in range(self.rows):

@@ -1,7 +1,7 @@
-"""The four codecs of Kafka's batches, by what pyarrow and Python bring along.
+"""The four codecs of Kafka's batches, with pyarrow and Python's own libraries.
 
 `protocol.records.compression` needs four packages that a Spark worker may not have; pyarrow is
-there wherever our source runs. Output is capped, and what is no sound stream is `CorruptData`.
+there wherever our source runs. Output is capped, and an invalid stream is `CorruptData`.
 
 Framing: gzip and zstd as they are; lz4 is one frame (a foreign content size or block checksum is
 fine); snappy is xerial blocks, or raw as librdkafka writes it.
@@ -27,7 +27,7 @@ ZSTD: Final = 4
 NAMES: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
-"""What one batch may decompress to; Arrow's 32-bit ends hold twice as much."""
+"""The most bytes that one batch may decompress to; Arrow's 32-bit ends hold twice as much."""
 
 _GZIP_WBITS: Final = 31
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -58,10 +58,10 @@ def compress(codec: int, data: bytes | bytearray | memoryview) -> bytes:
 def decompress(
     codec: int, data: memoryview, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes | memoryview:
-    """What `data` decompresses to.
+    """The decompressed `data`.
 
     Raises:
-        CorruptData: not a sound stream of `codec`, an undefined codec, or longer than `max_bytes`.
+        CorruptData: not a valid stream of `codec`, an undefined codec, or longer than `max_bytes`.
     """
     try:
         if codec == NONE:
@@ -110,7 +110,7 @@ def _snappy(data: memoryview, max_bytes: int) -> bytes | memoryview:
 
 
 def _raw_snappy(data: memoryview, max_bytes: int) -> memoryview:
-    """One raw block, whose uncompressed size stands in front as an unsigned varint."""
+    """One raw block, which starts with its uncompressed size as an unsigned varint."""
     size = shift = position = 0
     while True:
         byte = data[position]

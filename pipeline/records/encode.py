@@ -1,8 +1,8 @@
 """Records into magic 2 batches, one batch under construction for each partition.
 
-Keeps what Spark's own sink throws away: the record's own time, its headers, its partition. The
-bytes of a record are written by `protocol.records.encode_loops`; this module adds the header in
-front, the codec (`codecs`) and the checksum, and knows nothing of who sends the batch.
+Keeps the values that Spark's own sink drops: the record's own time, headers and partition. The
+bytes of a record are written by `protocol.records.encode_loops`; this module adds the header, the
+codec (`codecs`) and the checksum, and does not know the sender.
 
 Source: Kafka `MemoryRecordsBuilder`. Read next: `producing`.
 """
@@ -41,7 +41,7 @@ class BatchBuilder:
     __slots__ = ("_base_timestamp", "_body", "_max_timestamp", "records_count")
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Start without records."""
         self._body = bytearray()
         self._base_timestamp = NO_TIMESTAMP
         self._max_timestamp = NO_TIMESTAMP

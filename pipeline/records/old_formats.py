@@ -68,7 +68,7 @@ def read_entry(where: str, data: bytes, limits: tuple[int, int, int, int]) -> Ol
 
 
 def _micros(timestamp_ms: int, on_malformed: str) -> int | None:
-    """What `fill_rows` and the rules make of one time."""
+    """The value of one time by `fill_rows` and the rules."""
     fits = abs(timestamp_ms) <= _MICROS_MS_MAX
     if on_malformed == "null" and (timestamp_ms == NO_TIMESTAMP or not fits):
         return None

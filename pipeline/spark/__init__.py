@@ -1,4 +1,4 @@
 """Spark's side: the data source, streams, the sink, and a session that needs no set-up.
 
-The only package beside the jobs that imports PySpark.
+The only package besides the jobs that imports PySpark.
 """

@@ -18,7 +18,7 @@ from client.partitioner import partition_for_key
 def chooser(count: int) -> Any:
     """A Spark function from a binary column to one of `count` partitions.
 
-    A null goes where an empty key goes: any place is good that is always the same.
+    A null goes where an empty key goes: any partition is good that is always the same.
     """
     from pyspark.sql import functions
 

@@ -1,8 +1,8 @@
-"""What Spark's pushed-down filters say about offsets, partitions, topics and times.
+"""The limits in Spark's pushed-down filters on offsets, partitions, topics and times.
 
-Reads comparisons with constants on four columns; everything else is left to Spark. The result
-only ever excludes rows that the filters exclude too, so Spark may (and does) evaluate all of them
-again. The filters of a list are meant to hold together.
+Reads comparisons with constants on four columns; everything else is left to Spark. The result only
+excludes rows that the filters exclude too, so Spark may (and does) evaluate all of them again. The
+filters of a list are combined with "and".
 
 Read next: `offsets`, which applies a `Narrowing`.
 """
@@ -29,7 +29,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def narrow_by(filters: Iterable[Filter]) -> Narrowing:
-    """What all of `filters` together leave possible."""
+    """The limits that all of `filters` together leave."""
     narrowing = Narrowing()
     for one in filters:
         column: tuple[str, ...] = getattr(one, "attribute", ())

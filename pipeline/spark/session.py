@@ -1,8 +1,8 @@
 """A SparkSession that needs no set-up: Java found, this Python for the workers, loopback only.
 
-Owns the settings a local session needs and nobody should have to know, and the registration of
-the source. Settings given by the caller win. A session that exists already (a notebook, a
-`spark-submit`) is used as it is; `register` adds the source to it.
+Owns the settings that a local session needs and users should not have to know, and the registration
+of the source. Settings given by the caller win. An existing session (a notebook, a `spark-submit`)
+is used as it is; `register` adds the source to it.
 
 Read next: `java`, `bundle`, `source`.
 """
@@ -41,8 +41,8 @@ _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 def register(spark: SparkSession, *, pushdown: bool = True) -> None:
     """Make `format("tidelog")` known to `spark`.
 
-    With `pushdown`, filters on time, offset, partition and topic narrow what is read; that turns
-    on Spark's setting for it, which concerns other Python sources of the session too.
+    With `pushdown`, filters on time, offset, partition and topic narrow what is read; that turns on
+    Spark's setting for it, which affects other Python sources of the session too.
 
     A local session gets this Python for its workers too, unless PYSPARK_PYTHON names another one.
 
@@ -68,7 +68,7 @@ def _check_python(spark: SparkSession) -> None:
         context.pythonExec = sys.executable
         return
     package = __name__.rpartition(".")[0]
-    # What comes with the job by --py-files is a zip on the path of the driver too.
+    # Packages shipped by --py-files are a zip on the path of the driver too.
     zips = [entry for entry in sys.path if entry.endswith((".zip", ".egg"))]
     path = os.pathsep.join(filter(None, [*zips, os.environ.get("PYTHONPATH", "")]))
     works = program is not None and not subprocess.run(
@@ -130,11 +130,11 @@ def by_partition(
 ) -> DataFrame:
     """`frame` with a target partition for every row, and all rows of one in one task.
 
-    A `partition` that is there is kept; otherwise the key decides as in every Kafka client, and a
-    row without a key goes by its value. This is what exactly-once delivery asks for. `options` are
-    further `kafka.*` options that the broker asks for, such as those of TLS. `partitions` is how
-    many the keys are spread over, by default as many as the topic has: a batch that is repeated
-    after partitions were added needs the number that it was written with.
+    An existing `partition` is kept; otherwise the key decides as in every Kafka client, and a row
+    without a key goes by its value. Exactly-once delivery requires this. `options` are further
+    `kafka.*` options that the broker requires, such as those of TLS. `partitions` is how many the
+    keys are spread over, by default as many as the topic has: a batch that is repeated after
+    partitions were added needs the number that it was written with.
 
     Raises:
         BadOptions: `partitions` is not one of 1 to the number that the topic has.

@@ -1,7 +1,7 @@
 """Spark's side of writing: rows become records with their own time, key, headers and partition.
 
 Columns, by name: `value` (required), `key`, `topic` (or the option), `partition`, `timestamp`,
-`headers`; more columns are refused, so that a typing error loses nothing. A null timestamp means
+`headers`; more columns are refused, so that a typing error loses no data. A null timestamp means
 now, a null partition lets the key choose.
 
 At least once, the default: every task sends its rows idempotently; a task or batch that Spark
@@ -9,12 +9,12 @@ repeats is written again.
 
 Exactly once: every target partition of a batch is one transaction under the name
 `PREFIX-TOPIC-PARTITION`, which also commits a mark "batch B is written" in the group of that name.
-A task that Spark repeats first takes the name over (which aborts what its predecessor left open)
-and reads the mark: if the batch is there, it writes nothing. All rows of a target partition must
-be in one task, whichever: that is what the column `partition` and `by_partition` are for. So a
-batch may be repeated with another number of tasks. The mark carries names against misuse, and what
-it stands for: how many rows, and the sum of their checksums. What a repeated task leaves out is
-held against that; other rows are an error and not a silence (`verifyRepeats`).
+A repeated task first takes the name over, which aborts its predecessor's open transaction. Then it
+reads the mark: if the batch is written, it writes nothing. All rows of a target partition must be
+in one task, whichever: the column `partition` and `by_partition` ensure that. So a batch may be
+repeated with another number of tasks. The mark carries names against misuse, and the number of rows
+and the sum of their checksums. The rows that a repeated task leaves out are compared with these;
+different rows are an error, not silently dropped (`verifyRepeats`).
 
 | name  | would otherwise happen                                                                 |
 |-------|----------------------------------------------------------------------------------------|
@@ -71,7 +71,7 @@ _UNUSED: Final = ("offset", "timestampType")
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task reports: records sent, and records left out because their batch was there."""
+    """A task's report: records sent, and records left out because their batch was written."""
 
     records: int
     repeated: int = 0
@@ -91,9 +91,9 @@ class Batch:
 class Tally:
     """How many rows, and the sum of their checksums modulo 2^32, in whatever order they come.
 
-    `written` are these two numbers of the transaction that a mark stands for. Times are not
-    counted: a null one becomes the moment of writing. `partitions` is how many the topic has, `was`
-    how many it had when the mark was written.
+    `written` are these two numbers for the transaction of a mark. Times are not counted: a null one
+    becomes the moment of writing. `partitions` is how many the topic has, `was` how many it had
+    when the mark was written.
     """
 
     rows: int = 0
@@ -116,10 +116,10 @@ class Tally:
 
 
 class TopicWriter:
-    """What the batch writer and the stream writer share."""
+    """The common part of the batch writer and the stream writer."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        """Check the columns; nothing is asked yet.
+        """Check the columns; no request is sent yet.
 
         Raises:
             BadOptions: a column is missing, unknown or of another type.
@@ -147,7 +147,7 @@ class BatchWriter(TopicWriter, DataSourceArrowWriter):
     """Writes the rows of a batch query."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
-        """Refuse what a log cannot do.
+        """Refuse a mode that a log cannot support.
 
         Raises:
             BadOptions: the mode is overwrite, or as `TopicWriter`.
@@ -169,10 +169,10 @@ class StreamWriter(TopicWriter, DataSourceStreamArrowWriter):
         return self.write_rows(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: every task has committed what it wrote."""
+        """Nothing: every task has committed its own records."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: a task that failed has aborted what it wrote."""
+        """Nothing: a failed task has aborted its own records."""
 
 
 def check_columns(options: SinkOptions, schema: StructType) -> None:
@@ -210,7 +210,7 @@ def check_columns(options: SinkOptions, schema: StructType) -> None:
 
 
 def current_batch(prefix: str, run: str) -> Batch:
-    """What Spark says of the running task; batch 0 of the query `prefix` outside streams."""
+    """Spark's identity of the running task; batch 0 of the query `prefix` outside streams."""
     context = TaskContext.get()
     assert context is not None, "writers run inside Spark tasks"
     number = context.getLocalProperty("streaming.sql.batchId")
@@ -223,7 +223,7 @@ def current_batch(prefix: str, run: str) -> Batch:
 def _write_once(
     cluster: Cluster, options: SinkOptions, batch: Batch, rows: Iterator[pa.RecordBatch]
 ) -> Written:
-    """One transaction for each target partition, unless its mark says that it is written."""
+    """One transaction for each target partition, unless its mark shows that it is written."""
     producers: dict[int, TaskProducer | None] = {}
     tallies: dict[int, Tally] = {}
     try:
@@ -255,7 +255,7 @@ def _commit(
     producers: Mapping[int, TaskProducer | None],
     tallies: Mapping[int, Tally],
 ) -> None:
-    """Hold what was left out against its mark, then commit what was written."""
+    """Compare the rows left out with their mark, then commit the written ones."""
     for partition, tally in tallies.items():
         if producers[partition] is None and options.verify_repeats and not tally.is_as_written:
             raise JournalConflict(_explain_difference(options, batch, partition, tally))
@@ -288,7 +288,7 @@ def _open(
 ) -> tuple[TaskProducer | None, Tally]:
     """A producer for `partition` that has fenced all others, None if the batch is written.
 
-    The tally knows what was written then.
+    The tally holds the numbers of the earlier write.
 
     Raises:
         JournalConflict: the mark is of another query, or of another task of this attempt.
@@ -324,7 +324,7 @@ def _open(
             f"rows of {options.topic}-{partition} come from tasks {mark['task']} and {batch.task} "
             "of one batch: bring them together with by_partition, or repartition('partition')"
         )
-    # Asked now: partitions may have been added since the topic was last looked at.
+    # Looked up now: partitions may have been added since the last look-up of the topic.
     cluster.topics([options.topic])
     partitions = cluster.count_partitions(options.topic)
     was = mark.get("partitions", partitions)
@@ -347,7 +347,7 @@ def _mark(options: SinkOptions, batch: Batch, partition: int, tally: Tally) -> M
 def records_of(topic: str, rows: Iterator[pa.RecordBatch]) -> Iterator[RecordFields]:
     """The fields of each row's record, as `TaskProducer.add` takes them.
 
-    `topic` stands for every row's own unless it is empty.
+    `topic` replaces every row's own unless it is empty.
     """
     for batch in rows:
         count = batch.num_rows

@@ -1,13 +1,14 @@
 """Spark's side of reading: `format("tidelog")` in batch and in micro-batches.
 
 Owns the classes that Spark instantiates, in the driver, in its planner process and in every task.
-They are pickled between these, so constructors are cheap and hold options only; connections live
-inside one call. The work is `offsets`' (what to read) and `reading`'s (reading it).
+They are pickled between these, so constructors are cheap and hold options only; connections last
+for one call. `offsets` decides what to read, and `reading` reads it.
 
 Relative times and "latest" are resolved when the first query on a frame runs, not when it is
 written. Spark 4.3 then keeps the partitions with the frame: a second query on the same frame reads
-the same offsets, unless it has other filters to push. Kafka's source plans each time; make the
-frame anew for that. An empty plan still becomes one task: Spark calls `read` even for no partition.
+the same offsets, unless it has other filters to push. Kafka's source plans each time; create the
+frame again for that. An empty plan still becomes one task: Spark calls `read` even for no
+partition.
 
 Source: Spark 4.3 Python Data Source API; `KafkaRelation`. Read next: `stream`, `sink`.
 """
@@ -73,16 +74,16 @@ class TidelogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for `format(...)`."""
+        """The name for `format(...)`."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Kafka's columns; those of the option `columns`, and `headers` if asked for."""
+        """Kafka's columns; those of the option `columns`, and `headers` on request."""
         options = dict(self.options)
         try:
             return schema_of(parse_source_options(options, is_stream=False))
         except BadOptions as batch_fault:
-            # Spark does not say which of the two it asks for; the readers know and check again.
+            # Spark does not say which of the two it needs; the readers know and check again.
             try:
                 return schema_of(parse_source_options(options, is_stream=True))
             except BadOptions:
@@ -130,7 +131,7 @@ class BatchReader(DataSourceReader):
     """Plans in the driver's planner process, reads in the tasks."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        """Keep the options; nothing is asked yet."""
+        """Keep the options; no request is sent yet."""
         self._options = options
         self._columns = columns
         self._narrowing: Narrowing | None = None
@@ -152,7 +153,7 @@ class PushdownReader(BatchReader):
     """A reader that also takes filters; they narrow the plan, and Spark evaluates them again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Use what can be used; all filters stay with Spark too."""
+        """Use the filters that can be used; all of them stay with Spark too."""
         self._narrowing = narrow_by(filters)
         return filters
 

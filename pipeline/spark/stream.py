@@ -1,19 +1,19 @@
 """Spark's side of reading without end: micro-batches from offset to offset.
 
-Owns the offsets that Spark writes into its checkpoint, the limits of a batch, and the memory of
-where a query began. Spark asks for the initial offset twice and does not store it before the first
-batch is planned; a start that moves ("latest", an hour ago, whatever retention left) would lose
-rows when the driver dies in between. So the first answer is put into a journal of our own, and
-every later question gets that one.
+Owns the offsets that Spark writes into its checkpoint, the limits of a batch, and the record of a
+query's start. Spark requests the initial offset twice and does not store it before the first batch
+is planned. A start that moves ("latest", an hour ago, the log's start under retention) would lose
+rows if the driver died in between. So the first answer goes into a journal of our own, and every
+later call returns that one.
 
 The offset is the JSON that Spark stores::
 
     {"offsets": {"flights": {"0": 4711, "1": 12}}, "topicIds": {"flights": "5a0f..."},
      "oldestMs": 1372939200000}
 
-`offsets` are exclusive ends by partition, `topicIds` tell a topic from its namesake made later,
-`oldestMs` is the strict window's start where there is one. A partition that appears while a query
-runs is read from offset 0.
+`offsets` are exclusive ends by partition, `topicIds` distinguish a topic from a later one of the
+same name, `oldestMs` is the strict window's start where there is one. A partition that appears
+while a query runs is read from offset 0.
 
 Source: Spark `KafkaMicroBatchStream`, SPARK-55304 (admission control). Read next: `journal`.
 """
@@ -52,7 +52,7 @@ _INITIAL: Final = "initial-offset"
 _RETRIES: Final = 3
 _RETRY_S: Final = 1.0
 _ESTIMATE_ABOVE: Final = 100_000
-"""Batches of fewer offsets are not worth asking brokers for sizes."""
+"""For batches of fewer offsets a request to brokers for sizes does not pay."""
 
 Offset = dict[str, Any]
 
@@ -82,7 +82,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster: Cluster | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the connections, which stay where they were made."""
+        """All state except the connections, which are not pickled."""
         return {**self.__dict__, "_cluster": None}
 
     # --- where it begins ---------------------------------------------------------------------
@@ -127,14 +127,14 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """The end of the next batch; `start` itself when there is nothing to do yet.
+        """The end of the next batch; `start` itself when there are no new records yet.
 
         Raises:
-            DataLoss: offsets went back, partitions vanished or a topic was made anew, and
-                `failOnDataLoss` is on.
+            DataLoss: offsets went back, partitions vanished or a topic was deleted and created
+                again, and `failOnDataLoss` is on.
         """
         known = parse_offset(start)
-        # A partition that is gone stays where it was, and is known when it comes back.
+        # A missing partition keeps its offset, and continues there when it comes back.
         ends = {**known, **self._available(start)}
         starts = {tp: known.get(tp, 0) for tp in ends}
         fresh = sum(max(end - starts[tp], 0) for tp, end in ends.items())
@@ -152,14 +152,14 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take what is there now as the end of this run."""
+        """Take the current ends as the end of this run."""
         self._target = self._ends()
 
     def _available(self, start: Offset) -> dict[TopicPartition, int]:
-        """Ends now, held against what was known; asked again before it is called a loss.
+        """The current ends, checked against the known ones; a loss is checked a second time.
 
-        With `Trigger.AvailableNow` the ends are those of the run's beginning, and must still be
-        there.
+        With `Trigger.AvailableNow` the ends are those at the start of the run, and must still
+        exist.
         """
         known = {**parse_offset(start), **(self._target or {})}
         for attempt in range(_RETRIES + 1):
@@ -252,7 +252,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_task(self._options, self._columns, partition)
 
     def commit(self, end: Offset) -> None:
-        """Nothing: Spark calls it one batch late, so no offsets are committed to a group by it."""
+        """Does nothing: Spark calls it one batch late, so it commits no offsets to a group."""
 
     def stop(self) -> None:
         """Close the connections; Spark calls it after errors only."""
@@ -267,12 +267,12 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def _ends(self) -> dict[TopicPartition, int]:
-        """The ends of all partitions now; none for topics that are gone."""
+        """The current ends of all partitions; none for deleted topics."""
         cluster, choice = self._connected(), self._options.choice
         if self._options.fail_on_data_loss or choice.pattern:
             partitions = cluster.partitions(choice)
         else:
-            # Topic by topic: one that is gone must not take the others with it.
+            # Topic by topic: a deleted one must not fail the others.
             there = cluster.topics(choice.names or sorted({topic for topic, _ in choice.assigned}))
             all_ = sorted((name, index) for name, info in there.items() for index in info.leaders)
             partitions = [tp for tp in all_ if not choice.assigned or tp in choice.assigned]
@@ -311,7 +311,7 @@ def parse_offset(offset: Offset) -> dict[TopicPartition, int]:
 
 
 def _identity(options: SourceOptions) -> dict[str, Any]:
-    """What makes a query the one that a journal belongs to."""
+    """The properties that tie a query to its journal."""
     choice, starting = options.choice, options.starting
     return {
         "topics": sorted(choice.names),

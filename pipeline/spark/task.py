@@ -1,4 +1,4 @@
-"""One Spark task of the source, in batch and in micro-batches: what it reads, and reading it.
+"""One Spark task of the source, in batch and in micro-batches: its ranges, and reading them.
 
 Source: Spark 4.3 Python Data Source API. Read next: `pipeline.plan.reading`.
 """
@@ -20,7 +20,7 @@ from pipeline.records.batches import DecodeRules
 
 @dataclass
 class Task(InputPartition):
-    """What one Spark task reads. Picklable: numbers and names."""
+    """The ranges that one Spark task reads. Picklable: numbers and names."""
 
     ranges: tuple[OffsetRange, ...]
     oldest_ms: int

@@ -1,10 +1,10 @@
 """One module per API, all its versions, declared as dataclasses.
 
 Modules carry the name of the ``ApiKey`` member in lower case, classes and fields those of Kafka's
-message specifications; ``message_class`` finds them by that rule and imports a module when its
-API is first spoken, so that start-up pays for no API that nobody uses. A nested struct keeps its
-published name too, except where a request and a response of one API use one name for two shapes:
-then the response's is prefixed with the message's name.
+message specifications; ``message_class`` finds them by that rule and imports a module when its API
+is first used, so that start-up pays for no unused API. A nested struct keeps its published name
+too, except where a request and a response of one API use one name for two shapes: then the
+response's is prefixed with the message's name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn (key 24): make partitions part of a transaction before writing to them.
 
-Clients speak up to v3; from v4 brokers speak to the coordinator, for several transactions at once.
+Clients use up to v3; from v4 on brokers send it to the coordinator, for several transactions.
 
     =======  =================================================
     version  change
@@ -42,13 +42,13 @@ class AddPartitionsToTxnTopic:
 
 @dataclass(slots=True, kw_only=True)
 class AddPartitionsToTxnTransaction:
-    """One transaction and what it shall cover."""
+    """One transaction and the partitions to add to it."""
 
     transactional_id: str = string(since=4)
     producer_id: int = int64(since=4)
     producer_epoch: int = int16(since=4)
     verify_only: bool = boolean(since=4)
-    """Only ask whether they are part of it already."""
+    """Only check whether they are part of it already."""
 
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, since=4)
 

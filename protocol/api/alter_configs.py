@@ -54,7 +54,7 @@ class AlterConfigsRequest:
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResourceResponse:
-    """What became of one resource."""
+    """The outcome for one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0)

@@ -27,7 +27,7 @@ class AlterReplicaLogDirTopic:
 
 @dataclass(slots=True, kw_only=True)
 class AlterReplicaLogDir:
-    """A directory and what shall move there."""
+    """A directory and the partitions to move there."""
 
     path: str = string()
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)

@@ -55,7 +55,7 @@ class AlterUserScramCredentialsRequest:
 
 @dataclass(slots=True, kw_only=True)
 class AlterUserScramCredentialsResult:
-    """What became of one user's change."""
+    """The outcome of one user's change."""
 
     user: str = string()
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): what this broker speaks, asked before anything else.
+"""ApiVersions (key 18): the versions this broker serves; a client's first request.
 
 The answer's header has no tag section in any version. A version the broker does not know is
 answered in v0 with error 35, see ``registry.encode_unsupported_api_versions``.
@@ -34,7 +34,7 @@ from protocol.declare.primitives import (
 @message(ApiKey.API_VERSIONS, Direction.REQUEST, max_version=4, flexible_since=3)
 @dataclass(slots=True, kw_only=True)
 class ApiVersionsRequest:
-    """Who is asking, from v3."""
+    """The client's software, from v3."""
 
     client_software_name: str = string(since=3)
     client_software_version: str = string(since=3)
@@ -70,7 +70,7 @@ class FinalizedFeatureKey:
 @message(ApiKey.API_VERSIONS, Direction.RESPONSE, max_version=4, flexible_since=3)
 @dataclass(slots=True, kw_only=True)
 class ApiVersionsResponse:
-    """Everything a client needs to choose its versions."""
+    """All that a client needs to choose its versions."""
 
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)

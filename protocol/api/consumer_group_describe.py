@@ -49,7 +49,7 @@ class TopicPartitions:
 
 @dataclass(slots=True, kw_only=True)
 class Assignment:
-    """What a member owns or shall own."""
+    """The partitions that a member owns or should own."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
@@ -85,13 +85,13 @@ class DescribedGroup:
     assignor_name: str = string()
     members: list[Member] = array(Member)
     authorized_operations: int = int32(default=-(2**31))
-    """Bit field of operation codes; the default says "not asked for"."""
+    """Bit field of operation codes; the default means "not requested"."""
 
 
 @message(ApiKey.CONSUMER_GROUP_DESCRIBE, Direction.RESPONSE, max_version=1, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupDescribeResponse:
-    """The groups asked for."""
+    """The requested groups."""
 
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -56,12 +56,12 @@ class ConsumerGroupHeartbeatRequest:
     topic_partitions: list[TopicPartitions] | None = array(
         TopicPartitions, nullable_since=0, default=None
     )
-    """What the member owns at the moment."""
+    """The partitions that the member owns now."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Assignment:
-    """What the member shall own."""
+    """The partitions that the member should own."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 

@@ -41,7 +41,7 @@ class CreateAclsRequest:
 
 @dataclass(slots=True, kw_only=True)
 class AclCreationResult:
-    """What became of one rule."""
+    """The outcome for one rule."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0)

@@ -60,7 +60,7 @@ class CreatePartitionsRequest:
 
 @dataclass(slots=True, kw_only=True)
 class CreatePartitionsTopicResult:
-    """What became of one topic."""
+    """The outcome for one topic."""
 
     name: str = string()
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19): bring topics into being.
+"""CreateTopics (key 19): create topics.
 
 =======  =================================================================================
 version  change
@@ -89,7 +89,7 @@ class CreatableTopicConfigs:
 
 @dataclass(slots=True, kw_only=True)
 class CreatableTopicResult:
-    """What became of one topic."""
+    """The outcome for one topic."""
 
     name: str = string()
     topic_id: bytes = uuid(since=7)
@@ -103,7 +103,7 @@ class CreatableTopicResult:
     configs: list[CreatableTopicConfigs] | None = array(
         CreatableTopicConfigs, since=5, nullable_since=5
     )
-    """Null when the caller may not see it, or nothing was created."""
+    """Null when the caller may not see it, or the topic was not created."""
 
 
 @message(ApiKey.CREATE_TOPICS, Direction.RESPONSE, max_version=7, flexible_since=5)

@@ -20,7 +20,7 @@ from protocol.declare.primitives import Direction, array, int8, int16, int32, me
 
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsFilter:
-    """Rules that match go; null lets any name pass."""
+    """Matching rules are deleted; null matches any name."""
 
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable_since=0)
@@ -41,7 +41,7 @@ class DeleteAclsRequest:
 
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsMatchingAcl:
-    """A rule that matched, and whether it is gone."""
+    """A rule that matched, and whether it was deleted."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0)
@@ -56,7 +56,7 @@ class DeleteAclsMatchingAcl:
 
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsFilterResult:
-    """What one filter removed."""
+    """The rules that one filter removed."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0)

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): forget groups that have no members.
+"""DeleteGroups (key 42): delete groups that have no members.
 
 =======  ========================================
 version  change
@@ -20,14 +20,14 @@ from protocol.declare.primitives import STRING, Direction, array, int16, int32, 
 @message(ApiKey.DELETE_GROUPS, Direction.REQUEST, max_version=2, flexible_since=2)
 @dataclass(slots=True, kw_only=True)
 class DeleteGroupsRequest:
-    """Groups to forget, with their offsets."""
+    """Groups to delete, with their offsets."""
 
     groups_names: list[str] = array(STRING)
 
 
 @dataclass(slots=True, kw_only=True)
 class DeletableGroupResult:
-    """What became of one group."""
+    """The outcome for one group."""
 
     group_id: str = string()
     error_code: int = int16()

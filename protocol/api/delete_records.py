@@ -19,11 +19,11 @@ from protocol.declare.primitives import Direction, array, int16, int32, int64, m
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsPartition:
-    """Everything below ``offset`` goes."""
+    """All records below ``offset`` are deleted."""
 
     partition_index: int = int32()
     offset: int = int64()
-    """-1 stands for the high watermark."""
+    """-1 means the high watermark."""
 
 
 @dataclass(slots=True, kw_only=True)

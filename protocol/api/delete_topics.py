@@ -50,7 +50,7 @@ class DeleteTopicsRequest:
 
 @dataclass(slots=True, kw_only=True)
 class DeletableTopicResult:
-    """What became of one topic."""
+    """The outcome for one topic."""
 
     name: str | None = string(nullable_since=6)
     """Null when an id was given and is unknown."""

@@ -1,7 +1,6 @@
 """DescribeAcls (key 29): the access rules that match a filter.
 
-Codes of resources, patterns, operations and permissions are Kafka's; 1 stands for "any" in
-filters.
+Codes of resources, patterns, operations and permissions are Kafka's; 1 means "any" in filters.
 
     =======  ================================================================
     version  change
@@ -24,7 +23,7 @@ from protocol.declare.primitives import Direction, array, int8, int16, int32, me
 @message(ApiKey.DESCRIBE_ACLS, Direction.REQUEST, max_version=3, flexible_since=2)
 @dataclass(slots=True, kw_only=True)
 class DescribeAclsRequest:
-    """The filter; null lets any name pass."""
+    """The filter; null matches any name."""
 
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable_since=0)

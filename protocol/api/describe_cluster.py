@@ -29,7 +29,7 @@ from protocol.declare.primitives import (
 @message(ApiKey.DESCRIBE_CLUSTER, Direction.REQUEST, max_version=2, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class DescribeClusterRequest:
-    """What to tell."""
+    """The parts to report."""
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8(since=1, default=1)
@@ -62,4 +62,4 @@ class DescribeClusterResponse:
     controller_id: int = int32(default=-1)
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
     cluster_authorized_operations: int = int32(default=-(2**31))
-    """Bit field of operation codes; the default says "not asked for"."""
+    """Bit field of operation codes; the default means "not requested"."""

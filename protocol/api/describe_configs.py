@@ -45,7 +45,7 @@ class DescribeConfigsResource:
 @message(ApiKey.DESCRIBE_CONFIGS, Direction.REQUEST, max_version=4, flexible_since=4)
 @dataclass(slots=True, kw_only=True)
 class DescribeConfigsRequest:
-    """Resources, and how much to say about each setting."""
+    """Resources, and how much to report about each setting."""
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean(since=1)
@@ -94,7 +94,7 @@ class DescribeConfigsResult:
 @message(ApiKey.DESCRIBE_CONFIGS, Direction.RESPONSE, max_version=4, flexible_since=4)
 @dataclass(slots=True, kw_only=True)
 class DescribeConfigsResponse:
-    """The resources asked for."""
+    """The requested resources."""
 
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -68,13 +68,13 @@ class DescribedGroup:
 
     members: list[DescribedGroupMember] = array(DescribedGroupMember)
     authorized_operations: int = int32(since=3, default=-(2**31))
-    """Bit field of operation codes; the default says "not asked for"."""
+    """Bit field of operation codes; the default means "not requested"."""
 
 
 @message(ApiKey.DESCRIBE_GROUPS, Direction.RESPONSE, max_version=6, flexible_since=5)
 @dataclass(slots=True, kw_only=True)
 class DescribeGroupsResponse:
-    """The groups asked for, in order."""
+    """The requested groups, in order."""
 
     throttle_time_ms: int = int32(since=1)
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -41,7 +41,7 @@ class DescribableLogDirTopic:
 @message(ApiKey.DESCRIBE_LOG_DIRS, Direction.REQUEST, max_version=5, flexible_since=2)
 @dataclass(slots=True, kw_only=True)
 class DescribeLogDirsRequest:
-    """What to look for."""
+    """The partitions to look for."""
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable_since=0)
     """Null for everything."""
@@ -56,7 +56,7 @@ class DescribeLogDirsPartition:
     """Bytes of its segments."""
 
     offset_lag: int = int64()
-    """How far it is behind the log it copies, or behind the high watermark."""
+    """Its lag relative to the log it copies, or to the high watermark."""
 
     is_future_key: bool = boolean()
     """Whether it is a copy on its way to replace the current one."""

@@ -76,7 +76,7 @@ class TopicResponse:
 @message(ApiKey.DESCRIBE_PRODUCERS, Direction.RESPONSE, max_version=0, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class DescribeProducersResponse:
-    """The partitions asked for."""
+    """The requested partitions."""
 
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

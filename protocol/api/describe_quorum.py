@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): state of the Raft quorum behind the cluster's metadata (KIP-595).
+"""DescribeQuorum (key 55): state of the Raft quorum for the cluster's metadata (KIP-595).
 
 Request and response both have structs called ``TopicData`` and ``PartitionData``; the response's
 are prefixed here.
@@ -108,7 +108,7 @@ class Node:
 @message(ApiKey.DESCRIBE_QUORUM, Direction.RESPONSE, max_version=2, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumResponse:
-    """The quorums asked for."""
+    """The requested quorums."""
 
     error_code: int = int16()
     error_message: str | None = string(since=2, nullable_since=2)

@@ -44,7 +44,7 @@ class Cursor:
 @message(ApiKey.DESCRIBE_TOPIC_PARTITIONS, Direction.REQUEST, max_version=0, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsRequest:
-    """Topics, and where to go on."""
+    """Topics, and the cursor to continue from."""
 
     topics: list[TopicRequest] = array(TopicRequest)
     """Empty for all."""
@@ -86,7 +86,7 @@ class DescribeTopicPartitionsResponseTopic:
         DescribeTopicPartitionsResponsePartition
     )
     topic_authorized_operations: int = int32(default=-(2**31))
-    """Bit field of operation codes; the default says "not asked for"."""
+    """Bit field of operation codes; the default means "not requested"."""
 
 
 @message(ApiKey.DESCRIBE_TOPIC_PARTITIONS, Direction.RESPONSE, max_version=0, flexible_since=0)

@@ -60,7 +60,7 @@ class TransactionState:
 @message(ApiKey.DESCRIBE_TRANSACTIONS, Direction.RESPONSE, max_version=0, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class DescribeTransactionsResponse:
-    """The transactions asked for."""
+    """The requested transactions."""
 
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionState] = array(TransactionState)

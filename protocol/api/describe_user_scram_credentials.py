@@ -56,7 +56,7 @@ class DescribeUserScramCredentialsResult:
 )
 @dataclass(slots=True, kw_only=True)
 class DescribeUserScramCredentialsResponse:
-    """The users asked for."""
+    """The requested users."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -35,7 +35,7 @@ class EndTxnRequest:
 @message(ApiKey.END_TXN, Direction.RESPONSE, max_version=5, flexible_since=3)
 @dataclass(slots=True, kw_only=True)
 class EndTxnResponse:
-    """Whether it ended, and from v5 the identity to go on with."""
+    """Whether it ended, and from v5 the identity to continue with."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

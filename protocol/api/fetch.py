@@ -1,8 +1,8 @@
 """Fetch (key 1): read record batches, waiting for them if need be.
 
 A fetch may belong to a session (KIP-227), in which client and broker exchange only what has
-changed. Without one, every partition asked for is answered, empty ones too. Offsets are logical;
-sizes are bytes of records.
+changed. Without one, the answer contains every requested partition, empty ones too. Offsets are
+logical; sizes are bytes of records.
 
     =======  ====================================================================
     version  change
@@ -77,7 +77,7 @@ class FetchPartition:
 
     replica_directory_id: bytes = uuid(since=17, tag=0)
     high_watermark: int = int64(since=18, tag=1, default=2**63 - 1)
-    """What a follower knows; the default says "not supported"."""
+    """The state of a follower; the default means "not supported"."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class ForgottenTopic:
 @message(ApiKey.FETCH, Direction.REQUEST, max_version=18, flexible_since=12)
 @dataclass(slots=True, kw_only=True)
 class FetchRequest:
-    """One poll: what is wanted, how much, and how long to wait for it."""
+    """One poll: the partitions, the size limits, and how long to wait."""
 
     cluster_id: str | None = string(since=12, nullable_since=12, tag=0, default=None)
     replica_id: int = int32(until=14, default=-1)
@@ -118,7 +118,7 @@ class FetchRequest:
 
     session_id: int = int32(since=7)
     session_epoch: int = int32(since=7, default=-1)
-    """-1 fetches without a session, 0 asks for a new one, more continues one."""
+    """-1 fetches without a session, 0 requests a new one, more continues one."""
 
     topics: list[FetchTopic] = array(FetchTopic)
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, since=7)
@@ -159,7 +159,7 @@ class AbortedTransaction:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionData:
-    """What one partition has to offer."""
+    """The records and offsets of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -182,8 +182,8 @@ class PartitionData:
     """A closer replica to read from, or -1."""
 
     records: Buffer | None = records(nullable_since=0)
-    """Whole batches, the first of which may begin below the offset asked for. Never send null:
-    librdkafka reports it as a protocol error; empty is right."""
+    """Whole batches, the first of which may begin below the requested offset. Never send null:
+    librdkafka reports it as a protocol error; send empty bytes instead."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class NodeEndpoint:
 @message(ApiKey.FETCH, Direction.RESPONSE, max_version=18, flexible_since=12)
 @dataclass(slots=True, kw_only=True)
 class FetchResponse:
-    """Records of the partitions asked for, or of those that changed in a session."""
+    """Records of the requested partitions, or of those that changed in a session."""
 
     throttle_time_ms: int = int32(since=1)
     error_code: int = int16(since=7)

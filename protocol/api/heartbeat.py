@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): stay in a classic group, and hear of a rebalance.
+"""Heartbeat (key 12): stay in a classic group, and learn of a rebalance.
 
 =======  ========================================
 version  change
@@ -33,7 +33,7 @@ class HeartbeatRequest:
 @message(ApiKey.HEARTBEAT, Direction.RESPONSE, max_version=4, flexible_since=4)
 @dataclass(slots=True, kw_only=True)
 class HeartbeatResponse:
-    """Whether the member is still one; REBALANCE_IN_PROGRESS asks it to join again."""
+    """Whether it is still a member; after REBALANCE_IN_PROGRESS it must join again."""
 
     throttle_time_ms: int = int32(since=1)
     error_code: int = int16()

@@ -27,7 +27,7 @@ from protocol.declare.primitives import (
 
 @dataclass(slots=True, kw_only=True)
 class AlterableConfig:
-    """A setting and what to do with it."""
+    """A setting and the operation on it."""
 
     name: str = string()
     config_operation: int = int8()
@@ -56,7 +56,7 @@ class IncrementalAlterConfigsRequest:
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResourceResponse:
-    """What became of one resource."""
+    """The outcome for one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0)

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22): get the id and epoch that idempotence and transactions rest on.
+"""InitProducerId (key 22): get the id and epoch for idempotence and transactions.
 
 =======  ==============================================================
 version  change

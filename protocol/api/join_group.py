@@ -1,7 +1,7 @@
 """JoinGroup (key 11): enter a classic consumer group, or re-enter it for a rebalance.
 
-The answer is held until all members have joined or the rebalance times out. The leader alone gets
-the list of members and computes the assignment.
+The broker holds the answer until all members have joined or the rebalance times out. The leader
+alone gets the list of members and computes the assignment.
 
     =======  ===================================================================
     version  change
@@ -15,7 +15,7 @@ the list of members and computes the assignment.
     6        flexible
     7        answer names the protocol type (KIP-559)
     8        reason for joining (KIP-800)
-    9        leader may be told to skip the assignment (KIP-814)
+    9        answer may let the leader skip the assignment (KIP-814)
     =======  ===================================================================
 """
 
@@ -68,7 +68,7 @@ class JoinGroupRequest:
 
 @dataclass(slots=True, kw_only=True)
 class JoinGroupResponseMember:
-    """What the leader learns about one member."""
+    """One member, as reported to the leader."""
 
     member_id: str = string()
     group_instance_id: str | None = string(since=5, nullable_since=5, default=None)

@@ -23,7 +23,7 @@ from protocol.declare.primitives import STRING, Direction, array, int16, int32, 
 @message(ApiKey.LIST_GROUPS, Direction.REQUEST, max_version=5, flexible_since=3)
 @dataclass(slots=True, kw_only=True)
 class ListGroupsRequest:
-    """Filters; an empty one lets everything pass."""
+    """Filters; an empty one matches everything."""
 
     states_filter: list[str] = array(STRING, since=4)
     types_filter: list[str] = array(STRING, since=5)

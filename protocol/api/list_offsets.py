@@ -1,8 +1,8 @@
 """ListOffsets (key 2): turn a point in time into an offset.
 
-Negative timestamps are names for places: -1 the end, -2 the start, -3 the record with the greatest
+Negative timestamps name positions: -1 the end, -2 the start, -3 the record with the greatest
 timestamp, -4 the start of the local log, -5 the end of tiered storage, -6 the first offset not yet
-uploaded. Any other is answered by the first record whose timestamp is not below it, or by (-1, -1)
+uploaded. For any other the answer is the first record whose timestamp is not below it, or (-1, -1)
 when there is none.
 
     =======  ==================================================
@@ -104,7 +104,7 @@ class ListOffsetsTopicResponse:
 @message(ApiKey.LIST_OFFSETS, Direction.RESPONSE, max_version=11, flexible_since=6)
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsResponse:
-    """Answers to every question asked."""
+    """The answers for all requested partitions."""
 
     throttle_time_ms: int = int32(since=2)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -30,12 +30,12 @@ from protocol.declare.primitives import (
 @message(ApiKey.LIST_TRANSACTIONS, Direction.REQUEST, max_version=2, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class ListTransactionsRequest:
-    """Filters; an empty or default one lets everything pass."""
+    """Filters; an empty or default one matches everything."""
 
     state_filters: list[str] = array(STRING)
     producer_id_filters: list[int] = array(INT64)
     duration_filter: int = int64(since=1, default=-1)
-    """Only transactions open for longer than this, in milliseconds; below 0 lets all pass."""
+    """Only transactions open for longer than this, in milliseconds; below 0 matches all."""
 
     transactional_id_pattern: str | None = string(since=2, nullable_since=2, default=None)
 

@@ -1,4 +1,4 @@
-"""Metadata (key 3): who the brokers are and which of them leads each partition.
+"""Metadata (key 3): the brokers, and which of them leads each partition.
 
 Every client starts here. "All topics" is an empty array in v0 and null from v1 on, where an empty
 array means none.
@@ -16,10 +16,10 @@ array means none.
     7        leader epoch of partitions (KIP-320)
     8        authorized operations on request (KIP-430)
     9        flexible
-    10       topic ids in the answer; asking by id does not work yet
+    10       topic ids in the answer; requests by id do not work yet
     11       operations on the cluster moved to DescribeCluster (KIP-700)
-    12       topics may be asked for by id, without a name (KIP-516)
-    13       error for the whole answer, to ask clients to start over (KIP-1102)
+    12       topics may be requested by id, without a name (KIP-516)
+    13       error for the whole answer, to make clients start over (KIP-1102)
     =======  ===================================================================
 """
 
@@ -97,7 +97,7 @@ class MetadataResponseTopic:
 
     error_code: int = int16()
     name: str | None = string(nullable_since=12)
-    """Null only when an unknown id was asked for."""
+    """Null only for a requested id that is unknown."""
 
     topic_id: bytes = uuid(since=10)
     is_internal: bool = boolean(since=1)
@@ -105,7 +105,7 @@ class MetadataResponseTopic:
 
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
     topic_authorized_operations: int = int32(since=8, default=-(2**31))
-    """Bit field of operation codes; the default says "not asked for"."""
+    """Bit field of operation codes; the default means "not requested"."""
 
 
 @message(ApiKey.METADATA, Direction.RESPONSE, max_version=13, flexible_since=9)

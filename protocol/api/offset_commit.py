@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): remember how far a group has read.
+"""OffsetCommit (key 8): store how far a group has read.
 
 =======  =====================================================================================
 version  change

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget single offsets of a group (KIP-496).
+"""OffsetDelete (key 47): delete single offsets of a group (KIP-496).
 
 =======  =====================
 version  change
@@ -17,7 +17,7 @@ from protocol.declare.primitives import Direction, array, int16, int32, message,
 
 @dataclass(slots=True, kw_only=True)
 class OffsetDeleteRequestPartition:
-    """A partition to forget."""
+    """A partition whose offset to delete."""
 
     partition_index: int = int32()
 
@@ -33,7 +33,7 @@ class OffsetDeleteRequestTopic:
 @message(ApiKey.OFFSET_DELETE, Direction.REQUEST, max_version=0)
 @dataclass(slots=True, kw_only=True)
 class OffsetDeleteRequest:
-    """What a group shall forget."""
+    """The offsets to delete from a group."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)

@@ -1,7 +1,7 @@
-"""OffsetFetch (key 9): recall how far a group has read.
+"""OffsetFetch (key 9): return how far a group has read.
 
 Up to v7 a request names one group at its top level; from v8 it names any number in ``groups``, and
-the answer follows.
+the answer has the same form.
 
     =======  ======================================================================
     version  change
@@ -140,7 +140,7 @@ class OffsetFetchResponseGroup:
 @message(ApiKey.OFFSET_FETCH, Direction.RESPONSE, max_version=10, flexible_since=6)
 @dataclass(slots=True, kw_only=True)
 class OffsetFetchResponse:
-    """The positions asked for."""
+    """The requested positions."""
 
     throttle_time_ms: int = int32(since=3)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, until=7)

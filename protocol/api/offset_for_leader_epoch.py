@@ -47,13 +47,13 @@ class OffsetForLeaderEpochRequest:
 
 @dataclass(slots=True, kw_only=True)
 class EpochEndOffset:
-    """The greatest known epoch not above the one asked for, and its exclusive end."""
+    """The greatest known epoch not above the requested one, and its exclusive end."""
 
     error_code: int = int16()
     partition: int = int32()
     leader_epoch: int = int32(since=1, default=-1)
     end_offset: int = int64(default=-1)
-    """-1 when nothing is known."""
+    """-1 when unknown."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class OffsetForLeaderTopicResult:
 @message(ApiKey.OFFSET_FOR_LEADER_EPOCH, Direction.RESPONSE, max_version=4, flexible_since=4)
 @dataclass(slots=True, kw_only=True)
 class OffsetForLeaderEpochResponse:
-    """The ends asked for."""
+    """The requested ends."""
 
     throttle_time_ms: int = int32(since=2)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -1,7 +1,7 @@
 """Produce (key 0): append record batches to partitions.
 
-The producer chooses with ``acks`` when it wants to hear back; with ``acks=0`` there is no answer
-at all. Records travel as opaque bytes, magic 0 and 1 up to v2, magic 2 from v3.
+The producer chooses with ``acks`` when the broker answers; with ``acks=0`` there is no answer at
+all. Records travel as opaque bytes, magic 0 and 1 up to v2, magic 2 from v3.
 
     =======  =========================================================
     version  change
@@ -14,7 +14,7 @@ at all. Records travel as opaque bytes, magic 0 and 1 up to v2, magic 2 from v3.
     5        answer carries log_start_offset
     6        client, not broker, waits out a throttle
     7        Zstandard is allowed
-    8        answer names the records that sank a batch (KIP-467)
+    8        answer names the records that failed a batch (KIP-467)
     9        flexible
     10       answer may name the current leader (KIP-951)
     11       TRANSACTION_ABORTABLE may be answered (KIP-890)
@@ -96,7 +96,7 @@ class LeaderIdAndEpoch:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionProduceResponse:
-    """What became of the batches of one partition."""
+    """The outcome for the batches of one partition."""
 
     index: int = int32()
     error_code: int = int16()
@@ -109,7 +109,7 @@ class PartitionProduceResponse:
     log_start_offset: int = int64(since=5, default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, since=8)
     error_message: str | None = string(since=8, nullable_since=8, default=None)
-    """The one cause behind ``record_errors``, in words."""
+    """The common cause of ``record_errors``, as text."""
 
     current_leader: LeaderIdAndEpoch | None = struct(LeaderIdAndEpoch, since=10, tag=0)
 
@@ -136,7 +136,7 @@ class NodeEndpoint:
 @message(ApiKey.PRODUCE, Direction.RESPONSE, max_version=13, flexible_since=9)
 @dataclass(slots=True, kw_only=True)
 class ProduceResponse:
-    """The outcome of every partition asked for."""
+    """The outcome for every requested partition."""
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32(since=1)

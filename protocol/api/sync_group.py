@@ -1,7 +1,7 @@
 """SyncGroup (key 14): hand the leader's assignment to every member of a classic group.
 
-The leader's request carries the assignments, everyone else's is empty; all answers are held until
-the leader's request has come.
+The leader's request carries the assignments; those of the other members are empty. The broker holds
+all answers until the leader's request has come.
 
     =======  =========================================================
     version  change
@@ -25,7 +25,7 @@ from protocol.declare.primitives import Direction, array, binary, int16, int32, 
 
 @dataclass(slots=True, kw_only=True)
 class SyncGroupRequestAssignment:
-    """What one member shall read, in the protocol's own encoding."""
+    """One member's assignment, in the protocol's own encoding."""
 
     member_id: str = string()
     assignment: bytes = binary()

@@ -1,4 +1,4 @@
-"""UpdateFeatures (key 57): settle the cluster on other feature levels (KIP-584).
+"""UpdateFeatures (key 57): set the cluster's feature levels (KIP-584).
 
 =======  ===============================================
 version  change
@@ -28,7 +28,7 @@ from protocol.declare.primitives import (
 
 @dataclass(slots=True, kw_only=True)
 class FeatureUpdateKey:
-    """A feature and the level it shall have."""
+    """A feature and its requested level."""
 
     feature: str = string()
     max_version_level: int = int16()
@@ -42,7 +42,7 @@ class FeatureUpdateKey:
 @message(ApiKey.UPDATE_FEATURES, Direction.REQUEST, max_version=2, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class UpdateFeaturesRequest:
-    """The levels wanted."""
+    """The requested levels."""
 
     timeout_ms: int = int32(default=60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)

@@ -1,24 +1,24 @@
-"""Straight-line code for a layout: what the tree of ``schema`` does, without the tree.
+"""Straight-line code for a layout: the work of ``schema``'s tree, without the tree.
 
-For one (class, version) and one direction a function is written as text, compiled and kept. It
-is made for speed in three ways. Neighbours of fixed size, length prefixes and counts included,
+For one (class, version) and one direction this module writes a function as text, compiles it and
+keeps it. Three choices make it fast. Neighbours of fixed size, length prefixes and counts included,
 travel through one ``struct`` call. Everything nested is inlined, so that an array of structs is a
-loop and not a call per element. And nothing is explained: whatever is wrong surfaces as one of
-the ``DECODE_FAULTS`` or ``ENCODE_FAULTS`` of ``protocol.declare.primitives``, upon which the
-registry asks the tree for the reason.
+loop and not a call per element. And no fault is explained: each surfaces as one of the
+``DECODE_FAULTS`` or ``ENCODE_FAULTS`` of ``protocol.declare.primitives``, and the registry then
+gets the reason from the tree.
 
 Decoders have the signature ``decode(buf, pos, limit) -> (message, pos)`` over a memoryview of
 ``limit`` bytes. A records field becomes a view of ``buf``, everything else is copied. Bounds are
 those of the tree: a count is checked against the bytes left before anything is built, a length
 before anything is sliced. A request may hold `REQUEST_ELEMENTS_MAX` array elements and tagged
-fields in all: an element of two bytes becomes an object of two hundred, and an unknown field of
-two bytes a turn of a loop, so the size of a frame alone bounds little. Who calls the decoder of a
-request may allow it fewer.
+fields in all. The size of a frame alone bounds little: an element of two bytes becomes an object of
+two hundred, and an unknown field of two bytes costs a turn of a loop. The caller of a request's
+decoder may allow fewer.
 
 Encoders have the signature ``encode(message, put)`` and call ``put`` with each piece in order; a
 records field is put as it is, so that the caller may scatter instead of copy.
 
-This is what it writes to decode SaslHandshakeResponse v1, an int16 and an array of strings::
+This is the code that decodes SaslHandshakeResponse v1, an int16 and an array of strings::
 
     def decode(buf, pos, limit):
      v1, n2, = unpack3(buf, pos)
@@ -34,8 +34,8 @@ This is what it writes to decode SaslHandshakeResponse v1, an int16 and an array
       v4.append(v7)
      return C9(error_code=v1, mechanisms=v4), pos
 
-construct has a compiler too. It was measured and left aside: see ``docs/adr``. The equality of
-both codecs is a property test over every message, version and value.
+construct has a compiler too. It was measured and rejected: see ``docs/adr``. The equality of both
+codecs is a property test over every message, version and value.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _array_packers(letter: str) -> tuple[Callable[..., bytes], ...]:
 class _Writer:
     """The text of one function under construction, and the objects it refers to by name.
 
-    ``run`` collects neighbours of fixed size, as (struct letters, variable or expression), until
-    something comes that has to be dealt with on its own.
+    ``run`` collects neighbours of fixed size, as (struct letters, variable or expression), until an
+    element comes that needs code of its own.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _Writer:
         self._bound: dict[Any, str] = {}
 
     def fresh(self, prefix: str) -> str:
-        """A name that nothing else in this function has."""
+        """A name that is unique in this function."""
         self._serial += 1
         return f"{prefix}{self._serial}"
 
@@ -118,7 +118,7 @@ class _Writer:
         self.lines.append(" " * depth + text)
 
     def function(self, name: str, cls: type, version: int) -> Any:
-        """Compile what was written and return the function called ``name``."""
+        """Compile the text and return the function called ``name``."""
         source = "\n".join(self.lines) + "\n"
         path = f"<{__name__} {name} {cls.__name__} v{version}>"
         exec(compile(source, path, "exec"), self.names)
@@ -201,7 +201,7 @@ class _DecodeWriter(_Writer):
         return target
 
     def refuse(self, node: Any, size: str, excess: str, target: str, depth: int) -> int:
-        """Emit the treatment of null and of ``excess``; returns the depth of what follows."""
+        """Emit the treatment of null and of ``excess``; returns the depth of the code after it."""
         if not node.nullable:
             self.line(depth, f"if {size} < 0 or {excess}: raise LayoutError")
             return depth
@@ -211,7 +211,7 @@ class _DecodeWriter(_Writer):
         return depth + 1
 
     def count(self, count: str, depth: int) -> None:
-        """Emit that `count` elements or tags more are to be read, for a request."""
+        """Emit code that takes `count` elements or tags from a request's allowance."""
         if self.counts_elements:
             self.line(depth, f"room -= {count}")
             self.line(depth, "if room < 0: raise TooManyElements")

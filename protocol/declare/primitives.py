@@ -1,15 +1,15 @@
 """The vocabulary in which messages are declared: Kafka's field types and the life of a field.
 
-A message is a slotted dataclass whose fields say how they travel::
+A message is a slotted dataclass whose fields declare their encoding::
 
     @dataclass(slots=True, kw_only=True)
     class PartitionProduceData:
         index: int = int32()
         records: Buffer | None = records(nullable_since=0)
 
-That is the one statement of each fact. ``protocol.declare.schema`` derives the construct codec from
-it, ``protocol.declare.compiled`` the fast one, the tests their oracles; nobody repeats a version
-number. This module only describes: it neither reads nor writes a byte, and it does not import
+Each fact is stated once, here. ``protocol.declare.schema`` derives the construct codec from it,
+``protocol.declare.compiled`` the fast one, and the tests their oracles; no other module repeats a
+version number. This module only describes: it neither reads nor writes a byte. It does not import
 construct, so that declaring every API costs no start-up time.
 
 The life of a field, all inclusive, all version numbers of the message it belongs to:
@@ -39,7 +39,7 @@ from typing import Any, Final, TypeVar
 from protocol.api_keys import ApiKey
 
 Buffer = bytes | bytearray | memoryview
-"""What a records field may hold: an owned payload or a view into somebody's frame."""
+"""The values of a records field: an owned payload or a view into a frame."""
 
 FOR_EVER: Final = 32767
 """``until`` of a field that no version has dropped; versions are int16."""
@@ -103,7 +103,7 @@ Encoder = Callable[[Any, Callable[[Buffer], None]], None]
 
 
 class LayoutError(Exception):
-    """A fast codec met what its layout forbids; never leaves the registry, which explains it."""
+    """A fast codec met input that its layout forbids; the registry turns it into a clear error."""
 
 
 class TooManyElements(LayoutError):
@@ -116,13 +116,13 @@ once decoded."""
 
 
 DECODE_FAULTS: Final = (LayoutError, struct_module.error, IndexError, ValueError, OverflowError)
-"""Everything a fast decoder can raise on bytes that do not match its layout."""
+"""All errors of a fast decoder on bytes that do not match its layout."""
 
 ENCODE_FAULTS: Final = (LayoutError, struct_module.error, AttributeError, TypeError, ValueError)
-"""Everything a fast encoder can raise on values that do not fit their types."""
+"""All errors of a fast encoder on values that do not fit their types."""
 
 Element = Scalar | Variable | type
-"""What a field or an array holds: a primitive, or another declared dataclass."""
+"""The element of a field or an array: a primitive, or another declared dataclass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpec:
-    """What is true of a whole message rather than of a field.
+    """The properties of a whole message rather than of a field.
 
     Attributes:
         api_key: the API the message belongs to.
@@ -191,7 +191,7 @@ def message(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSpec:
-    """What is true of a whole record of ``protocol.stored``; the terms are ``MessageSpec``'s."""
+    """The properties of a whole record of ``protocol.stored``; the terms are ``MessageSpec``'s."""
 
     max_version: int
     flexible_since: int
@@ -212,16 +212,16 @@ def stored(*, max_version: int, flexible_since: int = NEVER) -> Callable[[type[_
 
 
 def stored_spec(cls: type) -> StoredSpec:
-    """What ``stored`` declared for ``cls``.
+    """The declaration by ``stored`` for ``cls``.
 
     Raises:
-        KeyError: the class is no record.
+        KeyError: the class is not a record.
     """
     return _STORED[cls]
 
 
 def layout_spec(cls: type) -> MessageSpec | StoredSpec:
-    """What ``message`` or ``stored`` declared for ``cls``.
+    """The declaration by ``message`` or ``stored`` for ``cls``.
 
     Raises:
         KeyError: the class is a nested struct, or none of ours.
@@ -230,7 +230,7 @@ def layout_spec(cls: type) -> MessageSpec | StoredSpec:
 
 
 def message_spec(cls: type) -> MessageSpec:
-    """What ``message`` declared for ``cls``.
+    """The declaration by ``message`` for ``cls``.
 
     Raises:
         KeyError: the class is not a message but a nested struct, or none of ours.
@@ -276,8 +276,8 @@ def struct(
 ) -> Any:
     """A nested struct.
 
-    Starts as None where null is legal, and as None when tagged, which then means "not sent" and
-    saves building an object for every field nobody uses; else as a fresh ``element``.
+    Starts as None where null is legal. Starts as None when tagged, too: that means "not sent" and
+    saves building an object for every unused field. Else starts as a fresh ``element``.
     """
     spec = FieldSpec(
         element=element, since=since, until=until, nullable_since=nullable_since, tag=tag
@@ -288,7 +288,7 @@ def struct(
 
 
 def _declare(element: Element, initial: Any) -> Callable[..., Any]:
-    """A field specifier for a primitive whose default is ``initial`` unless told otherwise."""
+    """A field specifier for a primitive; its default is ``initial`` unless declared otherwise."""
 
     def specify(
         *,

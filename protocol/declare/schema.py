@@ -1,19 +1,19 @@
 """The construct codec of every message, derived from its declaration.
 
-This is the only importer of construct. It turns the declarations of ``protocol.api`` into a tree
-of construct nodes, one tree per (class, version): plain ``FormatField`` and ``Bytes`` for what has
-a fixed size, and seven nodes of our own for what Kafka does its own way. The nodes yield our
+This is the only importer of construct. It turns the declarations of ``protocol.api`` into a tree of
+construct nodes, one tree per (class, version): plain ``FormatField`` and ``Bytes`` for values of
+fixed size, and seven nodes of our own for encodings that are specific to Kafka. The nodes yield our
 dataclasses rather than construct's containers.
 
 The tree serves three purposes. Interpreted, it is the reference codec: short enough to be checked
-against the specification by eye, and the judge in every test of the faster ones. It is also the
-explainer: when fast code trips over a broken message, the same bytes are run through the tree,
-which knows the path and position of the fault. And it is the plan from which
-``protocol.declare.compiled`` writes straight-line code, so nothing is stated twice. Interpreting is
-an order of magnitude slower than the compiled form and never on the path of a healthy message.
+against the specification by eye, and the oracle in every test of the faster ones. It also explains
+faults: when fast code fails on a broken message, the same bytes are run through the tree, which
+knows the path and position of the fault. And it is the plan from which
+``protocol.declare.compiled`` writes straight-line code, so each layout is stated once. Interpreting
+is an order of magnitude slower than the compiled form and never on the path of a valid message.
 
-Nothing is allocated by claim: a count is compared with the bytes that are left divided by the
-least an element can take, a length with the bytes that are left; nesting is as deep as the
+No claimed size is allocated unchecked. A count is compared with the remaining bytes divided by the
+smallest size of an element, a length with the remaining bytes. Nesting is as deep as the
 declaration and no deeper.
 
 Source: Kafka message specifications, KIP-482; construct 2.10 documentation. Read next:
@@ -33,7 +33,7 @@ from protocol.declare.primitives import BYTES, FieldSpec, Scalar, Variable
 from protocol.errors import MalformedRequest
 
 MAX_STRING_BYTES: Final = 32767
-"""Longest string of either encoding; the compact one could say more, Kafka refuses it."""
+"""Longest string of either encoding; the compact one could hold more, but Kafka refuses it."""
 
 
 class UnsignedVarint(construct.Construct):  # type: ignore[misc]

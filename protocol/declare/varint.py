@@ -1,11 +1,11 @@
 """Variable-length integers, as plain functions over a buffer and a position.
 
-Seven bits per byte, least significant group first, the high bit says "more follows". Flexible
+Seven bits per byte, least significant group first, the high bit means "more follows". Flexible
 messages use them for lengths, counts and tags. Records have signed ones, which only the compiled
 loops read and write (`protocol.records.record_loops`, `encode_loops`).
 
 Invariant: no more bytes are read than 32 bits can need, five, so a run of ``0x80`` bytes cannot
-make a reader spin, and nothing larger is ever returned.
+make a reader spin, and no larger number is ever returned.
 
 Source: Kafka ``ByteUtils``; Protocol Buffers encoding guide.
 """
@@ -70,7 +70,7 @@ def decode_unsigned(buf: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tags(buf: Buffer, position: int, count: int) -> int:
-    """The position after ``count`` tagged fields that nobody here knows.
+    """The position after ``count`` unknown tagged fields.
 
     Cost is linear in the bytes present, not in ``count``: every field takes at least two.
 

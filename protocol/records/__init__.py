@@ -1,10 +1,10 @@
 """Kafka's record formats, magic 0, 1 and 2: read, checked, stamped, built and converted.
 
-The same bytes travel on the wire and lie on disk, so this package is shared by `storage`,
-`broker` and `client`; together with `protocol.errors` it is all of `protocol` that `storage` may
-see. It knows no requests, files or clocks, and borrows buffers instead of copying them.
+The bytes on the wire and on disk are the same, so `storage`, `broker` and `client` share this
+package. `storage` may import no other part of `protocol` but `protocol.errors`. The package knows
+no requests, files or clocks, and borrows buffers instead of copying them.
 
 Read in this order: `layout` (the formats as numbers), `batch` (magic 2 in place), `record_loops`
-(the compiled loops every hot path runs), `record` and `legacy` (records as values), `scan` (what
-is in a buffer), `compression`, `builder`, `convert`.
+(the compiled loops every hot path runs), `record` and `legacy` (records as values), `scan` (the
+entries of a buffer), `compression`, `builder`, `convert`.
 """

@@ -1,11 +1,11 @@
 """`RecordBatch`: a magic 2 batch seen in place, and the few bytes of it a broker may rewrite.
 
 A batch is borrowed, never copied: the view remembers a buffer and a position and unpacks the
-61-byte header once. It refuses to know records (see `record`), other magics (see `legacy`) and
+61-byte header once. It knows nothing of records (see `record`), other magics (see `legacy`) or
 whether the content is allowed (see `storage.append.plan`).
 
 Invariant: after any method that rewrites bytes, the unpacked attributes and the bytes agree, and
-the CRC is right if it was right before. What may be rewritten is what Kafka's broker rewrites:
+the CRC is right if it was right before. It rewrites only what Kafka's broker rewrites:
 
 | method                 | bytes                    | under the CRC?        |
 |------------------------|--------------------------|-----------------------|
@@ -13,7 +13,7 @@ the CRC is right if it was right before. What may be rewritten is what Kafka's b
 | `stamp_timestamps`     | 21-22, 35-42, 17-20 crc  | yes, recomputed       |
 
 Base timestamp and deltas always stay the producer's. With type LOG_APPEND_TIME every record
-therefore *reads* the header's max timestamp whatever its delta says.
+therefore *reads* the header's max timestamp, whatever its delta is.
 
 Source: Kafka `DefaultRecordBatch` (setLastOffset, setPartitionLeaderEpoch, setMaxTimestamp).
 Read next: `scan`, which finds batches in a buffer; `builder`, which makes them.
@@ -74,7 +74,7 @@ def codec_of(attributes: int) -> Codec:
     """The codec in bits 0-2 of `attributes`.
 
     Raises:
-        UnsupportedCompression: the number is 5, 6 or 7, which nobody has defined.
+        UnsupportedCompression: the number is 5, 6 or 7, which are undefined.
     """
     number = attributes & CODEC_MASK
     if number >= len(_CODECS):
@@ -86,7 +86,7 @@ class RecordBatch:
     """A magic 2 batch inside a borrowed buffer.
 
     The buffer must outlive the view and must be writable for the `stamp_*` methods. Not
-    thread-safe. The header is read once: someone else's writes to it are not seen.
+    thread-safe. The header is read once: the view does not see later writes to it by others.
 
     Attributes:
         buffer: the memory that holds the batch; `position` is where in it the batch starts.
@@ -94,7 +94,7 @@ class RecordBatch:
         base_offset: offset of the first record.
         last_offset_delta: `last_offset` minus `base_offset`.
         base_timestamp: ms that the records' deltas count from, or the delete horizon.
-        max_timestamp: ms as the header claims; only a broker-written batch is to be believed.
+        max_timestamp: ms as the header claims; reliable only in a batch written by a broker.
         records_count: the header's count, not verified here.
     """
 
@@ -178,7 +178,7 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """The first offset behind this batch."""
+        """The first offset after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -227,7 +227,7 @@ class RecordBatch:
 
     @property
     def payload(self) -> memoryview:
-        """Everything behind the header, borrowed: the records, or their compressed blob."""
+        """Everything after the header, borrowed: the records, or their compressed blob."""
         return memoryview(self.buffer)[self.position + RECORDS_AT : self.position + self.size]
 
     def compute_crc(self) -> int:
@@ -240,7 +240,7 @@ class RecordBatch:
         return self.compute_crc() == self.crc
 
     def stamp_position(self, base_offset: int, leader_epoch: int) -> None:
-        """Give the batch its place in the log; both fields lie outside the CRC."""
+        """Set the batch's position in the log; both fields are outside the CRC."""
         assert base_offset >= 0, "offsets of a log start at 0"
         INT64.pack_into(self.buffer, self.position + OFFSET_AT, base_offset)
         INT32.pack_into(self.buffer, self.position + LEADER_EPOCH_AT, leader_epoch)
@@ -250,8 +250,8 @@ class RecordBatch:
     def stamp_timestamps(self, timestamp_type: TimestampType, max_timestamp: int) -> bool:
         """Set the type bit and the max timestamp (ms); True if bytes had to change.
 
-        Nothing is touched when both already hold. Otherwise the attributes are made anew from
-        the known flags (unknown bits are dropped, as Kafka does) and the CRC is recomputed.
+        Changes nothing when both are already set. Otherwise the attributes are rebuilt from the
+        known flags (unknown bits are dropped, as in Kafka) and the CRC is recomputed.
         """
         if max_timestamp == self.max_timestamp and timestamp_type == self.timestamp_type:
             return False

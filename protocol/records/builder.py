@@ -1,11 +1,11 @@
 """Bytes from records: magic 2 batches, message sets of magic 0 and 1, transaction markers.
 
 Used by the client, by conversion and compaction, and by the broker for its own topics. It always
-builds into fresh memory and knows no limits: how large a batch may become is the caller's policy.
+builds into fresh memory and has no limits: the caller decides how large a batch may become.
 
-Invariant: what is built passes every check that `storage.append.plan` makes of a client's batch, as
-long as the timestamps are -1 or more. The base timestamp is that of the first record, as Kafka's
-builder has it, so equal records give equal bytes.
+Invariant: a built batch passes every check of `storage.append.plan` on a client's batch, as long as
+the timestamps are -1 or more. The base timestamp is that of the first record, as in Kafka's
+builder, so equal records give equal bytes.
 
 Source: Kafka `MemoryRecordsBuilder`, `EndTransactionMarker`. Read next: `convert`.
 """
@@ -61,7 +61,7 @@ def build_batch(
     leader_epoch: int = NO_LEADER_EPOCH,
     keep_offsets: bool = False,
 ) -> bytes:
-    """One magic 2 batch of `records` with a right CRC.
+    """One magic 2 batch of `records` with a valid CRC.
 
     Records get the offsets `base_offset`, +1, +2, ...; their own are used only with
     `keep_offsets` (ascending, not below `base_offset`). With LOG_APPEND_TIME the batch's max
@@ -114,7 +114,7 @@ def assemble_batch(
     producer: tuple[int, int, int],
     records_count: int,
 ) -> bytes:
-    """A header with a right CRC in front of `payload`, which is encoded and compressed already.
+    """`payload`, already encoded and compressed, after a header with a valid CRC.
 
     `producer` is (id, epoch, base sequence).
     """
@@ -131,7 +131,7 @@ def assemble_batch(
 
 
 def build_empty_batch(first_offset: int, next_offset: int) -> bytes:
-    """A batch without records that stands for the offsets from one up to below the other.
+    """A batch without records that covers the offsets from the first up to below the second.
 
     Compaction leaves such batches too; every client skips them.
     """

@@ -2,8 +2,8 @@
 
 CRC-32C (Castagnoli) guards magic 2 batches, index snapshots and journals; CRC-32 (zlib's) guards
 magic 0 and 1 messages. The `crc32c` package uses the processor's instruction where there is one;
-where it cannot be imported, `crcmod` (whose predefined polynomial is our portable definition)
-takes its place, and a test holds the two against each other.
+where it cannot be imported, `crcmod` (whose predefined polynomial is our portable definition) takes
+its place, and a test compares the two.
 
 Source: RFC 3720 appendix B.4 for the polynomial; Kafka `Crc32C`.
 """
@@ -33,8 +33,8 @@ def _portable_crc32c() -> Callable[[Buffer, int], int]:
 def _fastest_crc32c() -> tuple[Callable[[Buffer, int], int], bool]:
     """(function, hardware?): the `crc32c` package when it can be imported, else crcmod.
 
-    Only its extension is loaded. The package itself asks for its own version when it is imported,
-    which reads metadata and brings the e-mail parser: 20 ms and 2 MB of every start.
+    Only its extension is loaded. The package itself looks up its own version on import, which reads
+    metadata and imports the e-mail parser: 20 ms and 2 MB of every start.
     """
     package = find_spec("crc32c")
     places = None if package is None else package.submodule_search_locations

@@ -1,7 +1,7 @@
 """The four codecs, both ways, with a cap on what decompression may produce.
 
-Owns framing (what a codec's bytes look like inside a Kafka batch) and limits; the algorithms are
-libraries'. All libraries used release the interpreter lock while they work.
+Owns framing (the form of a codec's bytes inside a Kafka batch) and limits; libraries provide the
+algorithms. All libraries used release the interpreter lock while they work.
 
 | codec  | framing written                     | also read                                     |
 |--------|-------------------------------------|-----------------------------------------------|
@@ -12,15 +12,15 @@ libraries'. All libraries used release the interpreter lock while they work.
 | zstd   | one frame                           | several frames; window at most 8 MiB          |
 
 Invariant: no call returns, or holds in memory, more than `max_bytes` plus one library buffer,
-whatever the input claims about itself. Input may consist of many pieces that hold next to nothing
-(gzip members, snappy or zstd blocks); each is a turn of a loop in Python, so they are bounded too.
+whatever sizes the input claims. Input may consist of many almost empty pieces (gzip members, snappy
+or zstd blocks). Each costs a turn of a loop in Python, so their number is bounded too.
 
 Dependent LZ4 blocks are refused although the library could read them: Kafka's Java clients cannot,
-so a broker that accepted them would store what consumers choke on. librdkafka, kafka-python,
-aiokafka and the Java client all write independent blocks.
+so a broker that accepted them would store batches that those consumers fail on. librdkafka,
+kafka-python, aiokafka and the Java client all write independent blocks.
 
 LZ4 under magic 0 has a checksum quirk (KIP-57): the header checksum was computed over four bytes
-too many. With `legacy_lz4` it is written so, and not looked at when reading, as Kafka does.
+too many. With `legacy_lz4` it is written that way and not checked when reading, as in Kafka.
 
 Source: Kafka `CompressionType`, `Lz4BlockInputStream`; snappy-java `SnappyInputStream`; KIP-57.
 """
@@ -46,7 +46,7 @@ from protocol.records.checksums import Buffer
 from protocol.records.layout import INT32, Codec
 
 ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Largest zstd window accepted; it is what a decoder must hold beside its output."""
+"""Largest zstd window accepted; a decoder holds it in memory besides its output."""
 
 PIECES_MAX: Final = 65_536
 """Members or blocks that one batch may have: of 64 MiB they would have a kibibyte each."""
@@ -58,7 +58,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _SNAPPY_RATIO_MAX: Final = 64
-"""Snappy cannot shrink data further than about 21 times; a larger claim is a lie."""
+"""Snappy cannot shrink data further than about 21 times; a larger claim is false."""
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_DEFAULT_LEVEL: Final = 9
 _ZSTD_WINDOW_LOG_MAX: Final = ZSTD_WINDOW_BYTES_MAX.bit_length() - 1
@@ -69,8 +69,8 @@ _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_RLE_BLOCK: Final = 1
 _UINT32_LE: Final = struct.Struct("<I")
 _FIRST_READ_BYTES: Final = 64 * 1024
-"""Output asked for first: libraries allocate what is asked, and more would come from the kernel
-page by page, which for a small batch costs more than decompressing it."""
+"""Output requested first. Libraries allocate the requested size, and more would come from the
+kernel page by page, which for a small batch costs more than decompressing it."""
 
 
 def compress(
@@ -100,10 +100,10 @@ def decompress(
     legacy_lz4: bool = False,
     max_pieces: int = PIECES_MAX,
 ) -> Buffer:
-    """What `data` decompresses to, at most `max_bytes` long; `data` itself for NONE.
+    """The decompressed `data`, at most `max_bytes` long; `data` itself for NONE.
 
     Raises:
-        CorruptRecords: the data is not a complete, sound stream of `codec`.
+        CorruptRecords: the data is not a complete, valid stream of `codec`.
         DecompressionLimitExceeded: the output would be longer than `max_bytes`, or the data
             consists of more than `max_pieces` members or blocks.
     """
@@ -130,7 +130,7 @@ def _too_many_pieces(codec: Codec, max_pieces: int) -> DecompressionLimitExceede
 
 
 def _guess_output(packed: int, produced: int) -> int:
-    """How many more bytes to ask for: a usual ratio first, then as much as there is already."""
+    """How many more bytes to request: a usual ratio first, then as much as the output so far."""
     return max(_FIRST_READ_BYTES, 8 * packed, produced)
 
 
@@ -140,7 +140,7 @@ def _guess_output(packed: int, produced: int) -> int:
 def _decompress_gzip(data: memoryview, max_bytes: int, max_pieces: int, _legacy: bool) -> Buffer:
     """All members of `data`, one after another."""
     member = zlib.decompressobj(_GZIP_WBITS)
-    # One byte more than allowed tells "exactly full" from "too long".
+    # One byte more than allowed distinguishes "exactly full" from "too long".
     first = member.decompress(data, max_bytes + 1)
     if len(first) > max_bytes:
         raise _limit_exceeded(Codec.GZIP, max_bytes)
@@ -165,10 +165,10 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_pieces: int, _legacy:
 
 
 def _gzip_member(data: memoryview, position: int, most: int) -> tuple[bytes, int]:
-    """What the member at `position` holds, `most` bytes of it, and the position behind it.
+    """The content of the member at `position`, at most `most` bytes, and the position after it.
 
-    It is fed in chunks: what a member leaves over is copied, and of all that follows a first of
-    many members that would be most of the data.
+    It is fed in chunks, because the library copies the bytes after a member: for the first of many
+    members that would be most of the data.
     """
     member = zlib.decompressobj(_GZIP_WBITS)
     parts: list[bytes] = []
@@ -202,8 +202,8 @@ def _compress_snappy(data: Buffer) -> bytes:
 def _decompress_snappy(data: memoryview, max_bytes: int, max_pieces: int, _legacy: bool) -> Buffer:
     """Xerial's framing when `data` starts with its magic, else one raw snappy block.
 
-    The version numbers behind the magic are not looked at: there is one framing, and some
-    producers write them little-endian.
+    The version numbers after the magic are ignored: there is one framing, and some producers write
+    them little-endian.
     """
     if not data:
         raise CorruptRecords("snappy data is empty")
@@ -262,7 +262,7 @@ def _snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffer:
 
 def _compress_lz4(data: Buffer, level: int | None, *, legacy: bool) -> bytes:
     """`data` as one LZ4 frame of independent 64 KiB blocks without sizes or checksums."""
-    # Kafka's default level 9 stands for the fast compressor, every other for the thorough one.
+    # Kafka's default level 9 selects the fast compressor, every other level the thorough one.
     strength = 0 if level is None or level == _LZ4_DEFAULT_LEVEL else level
     frame = lz4_frame.compress(
         data,
@@ -284,7 +284,7 @@ def _lz4_header_checksum(covered: Buffer) -> int:
 
 
 def _lz4_header_size(data: memoryview) -> int:
-    """Bytes of the frame header, checksum included, after checking what Kafka checks.
+    """Bytes of the frame header, checksum included, after the checks that Kafka makes.
 
     Raises:
         CorruptRecords: wrong magic or version, reserved bits, dependent blocks, block size code
@@ -321,7 +321,7 @@ def _decompress_lz4(data: memoryview, max_bytes: int, _max_pieces: int, legacy: 
     produced = 0
     rest: Buffer = data[header_size:]
     while True:
-        # One byte more than allowed tells "exactly full" from "too long".
+        # One byte more than allowed distinguishes "exactly full" from "too long".
         wanted = min(max_bytes - produced + 1, _guess_output(len(data), produced))
         part: bytes = decompressor.decompress(rest, max_length=wanted)
         produced += len(part)
@@ -376,7 +376,7 @@ def _decompress_zstd(data: memoryview, max_bytes: int, max_pieces: int, _legacy:
 
 
 def _expect_whole_zstd_frames(data: memoryview, max_pieces: int) -> None:
-    """Refuse data that ends inside a frame, which the library's reader takes for a plain end.
+    """Refuse data that ends inside a frame, which the library's reader treats as a normal end.
 
     Follows the block sizes only; the content has been decoded before.
     """
@@ -392,8 +392,7 @@ def _expect_whole_zstd_frames(data: memoryview, max_pieces: int) -> None:
 
 
 def _zstd_frame_end(data: memoryview, position: int, max_blocks: int) -> tuple[int, int]:
-    """The position behind the frame at `position`, which may lie behind the end of `data`, and how
-    many blocks it has.
+    """The position after the frame at `position`, maybe beyond `data`, and its number of blocks.
 
     Source: RFC 8878, sections 3.1.1 and 3.1.2.
     """
@@ -413,7 +412,7 @@ def _zstd_frame_end(data: memoryview, position: int, max_blocks: int) -> tuple[i
             raise _too_many_pieces(Codec.ZSTD, max_blocks)
         header = data[position] | data[position + 1] << 8 | data[position + 2] << 16
         is_last = bool(header & 1)
-        # A run-length block stores one byte, whatever length it claims.
+        # A run-length block stores one byte, regardless of its length field.
         position += 3 + (1 if header >> 1 & 3 == _ZSTD_RLE_BLOCK else header >> 3)
     return position + (4 if descriptor & 0x04 else 0), blocks
 

@@ -1,6 +1,6 @@
 """Conversion to older magics, for consumers of Kafka 0.8 to 0.10; entry by entry on log bytes.
 
-What producers of that time send is converted when it is appended (`storage.append.plan`).
+Records from producers of that time are converted when they are appended (`storage.append.plan`).
 
 | entry                         | becomes                                              |
 |-------------------------------|------------------------------------------------------|
@@ -10,8 +10,8 @@ What producers of that time send is converted when it is appended (`storage.appe
 | uncompressed batch            | one message per record at or above the fetch offset  |
 | compressed batch              | one wrapper of all its records, same codec           |
 
-What gets lost downwards: headers, producer ids; under magic 0 also every timestamp. A compressed
-batch comes whole, as it does in magic 2, so a consumer skips what lies below its offset.
+The older formats lose headers and producer ids; magic 0 also every timestamp. A compressed batch
+comes whole, as in magic 2, so a consumer skips the records below its offset.
 
 Source: Kafka `RecordsUtil`; KIP-283 without its lazy sizes, since here the
 converted size is known before anything is sent.
@@ -32,11 +32,11 @@ from protocol.records.scan import Entry, scan_entries
 
 
 class Converted(NamedTuple):
-    """What a reader of old formats gets, and what it cost.
+    """The records for a reader of old formats, and their cost.
 
     Attributes:
-        records: entries of the magic asked for.
-        opened_bytes: bytes of keys and values that had to be taken out of their batches.
+        records: entries of the requested magic.
+        opened_bytes: bytes of keys and values that had to be decoded.
     """
 
     records: bytes
@@ -64,11 +64,11 @@ def down_convert_some(
 ) -> Converted:
     """The whole entries of `buffer` for a reader that knows nothing above `target_magic`.
 
-    `fetch_offset` is where that reader asked to begin. Bytes that end inside an entry are
-    dropped. No further entry is converted when `enough_bytes` have been opened: a compressed batch
-    is small in the log whatever it holds. The result may be empty though `buffer` is not (control
-    batches); then the reader must be sent on with the bytes that follow, or it asks for the same
-    offset forever.
+    `fetch_offset` is the offset of that reader's fetch. Bytes that end inside an entry are dropped.
+    No further entry is converted when `enough_bytes` have been opened: a compressed batch is small
+    in the log whatever it contains. The result may be empty though `buffer` is not (control
+    batches). Then the caller must continue with the bytes that follow, or the reader requests the
+    same offset forever.
 
     Raises:
         UnsupportedCompression: the first entry to convert is zstd.

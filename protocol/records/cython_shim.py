@@ -1,9 +1,9 @@
-"""What `record_loops` needs of the `cython` module when it runs as plain Python without Cython.
+"""The part of the `cython` module that `record_loops` needs as plain Python without Cython.
 
 The names exist so that the decorators of `record_loops` evaluate; each does nothing. Types appear
 only in annotations there, which are never evaluated, so no type names are needed.
 
-Source: Cython's pure Python mode, whose own run-time module this stands in for.
+Source: Cython's pure Python mode; this replaces its run-time module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 _F = TypeVar("_F", bound=Callable[..., object])
 
 compiled = False
-"""What Cython replaces by True when it compiles a module."""
+"""Cython replaces this by True when it compiles a module."""
 
 nogil = nullcontext()
 """A block in it runs as it is; compiled, without the interpreter lock."""
@@ -32,6 +32,6 @@ def inline(function: _F) -> _F:
 
 
 def exceptval(value: int | None = None, *, check: bool = False) -> Callable[[_F], _F]:
-    """Return a decorator that changes nothing; compiled, `value` is what signals an exception."""
+    """Return a decorator that changes nothing; compiled, `value` signals an exception."""
     del value, check
     return cfunc

@@ -1,8 +1,8 @@
-"""The record formats as numbers: where each field lies, how wide it is, what its bits mean.
+"""The record formats as numbers: the position, width and bits of each field.
 
-This module owns every constant of Kafka's three record formats and nothing else: it reads no
-buffer, decides nothing and imports nothing of ours. Every other module of this package (and of
-`storage`) names a position through here, so a layout is stated exactly once.
+This module owns every constant of Kafka's three record formats and nothing else. It reads no
+buffer, decides nothing and imports no module of Tidelog. Every other module of this package (and of
+`storage`) takes positions from here, so a layout is stated exactly once.
 
 All integers are big-endian. Every format starts with the same frame, and the magic byte lies at
 the same place in all of them::
@@ -80,7 +80,7 @@ class Codec(IntEnum):
 OFFSET_AT: Final = 0
 SIZE_AT: Final = 8
 LOG_OVERHEAD: Final = 12
-"""Bytes in front of what the size field counts."""
+"""Bytes before those that the size field counts."""
 MAGIC_AT: Final = 16
 ENTRY_PREFIX_BYTES: Final = 17
 """Bytes needed before the magic of an entry is known."""
@@ -134,7 +134,7 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 max timestamp, producer id, producer epoch, base sequence, records count."""
 
 CRC_COVERED_HEADER: Final = Struct(">hiqqqhii")
-"""The part of `HEADER` that lies behind the CRC and is covered by it, from byte 21 to 61."""
+"""The part of `HEADER` after the CRC and covered by it, from byte 21 to 61."""
 
 V0_HEADER: Final = Struct(">qiIbb")
 """offset, size, crc, magic, attributes."""
@@ -147,7 +147,7 @@ assert CRC_COVERED_HEADER.size == BATCH_OVERHEAD - ATTRIBUTES_AT
 
 
 class ControlType(IntEnum):
-    """What a control record announces (its key holds an i16 version and this i16 type)."""
+    """The type of a control record (its key holds an i16 version and this i16 type)."""
 
     ABORT = 0
     COMMIT = 1

@@ -142,7 +142,7 @@ class Message:
         return value
 
     def _field(self, position: int) -> tuple[memoryview | None, int]:
-        """(bytes or None, position behind) of the length-prefixed field at `position`."""
+        """(bytes or None, position after it) of the length-prefixed field at `position`."""
         end = self.position + self.size
         if position + INT32.size > end:
             raise CorruptRecords("a message ends inside a length")
@@ -249,10 +249,10 @@ def decode_message(message: Message, *, max_bytes: int = DECOMPRESSED_BYTES_MAX)
 
 
 def _inner_offset_shift(wrapper: Message, last_inner: int) -> int:
-    """What to add to an inner offset to get the absolute one.
+    """The number to add to an inner offset to get the absolute one.
 
     Raises:
-        InvalidRecords: a magic 1 wrapper's offset lies below its last inner one and is not 0.
+        InvalidRecords: a magic 1 wrapper's offset is below its last inner one and is not 0.
     """
     if wrapper.magic == MAGIC_V0 or wrapper.offset == 0:
         return 0

@@ -1,10 +1,10 @@
 """`Record`: one record of any magic as a value, and the records of a magic 2 batch as values.
 
-For clients, tools, conversion and compaction. The broker's Produce and Fetch never come here:
-they work on batches as bytes. Values are copies and may be kept.
+For clients, tools, conversion and compaction. The broker's Produce and Fetch never use it: they
+work on batches as bytes. Values are copies and may be kept.
 
-With timestamp type LOG_APPEND_TIME a record's time is its batch's max timestamp, not what its own
-bytes say. Header names are text; bytes that are not UTF-8 survive a round trip (surrogateescape).
+With timestamp type LOG_APPEND_TIME a record's time is its batch's max timestamp, not the one in its
+own bytes. Header names are text; bytes that are not UTF-8 survive a round trip (surrogateescape).
 
 Source: Kafka `DefaultRecord`. Read next: `legacy` for magic 0 and 1, `builder` for writing.
 """
@@ -27,7 +27,7 @@ from protocol.records.layout import (
 )
 
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Most bytes that one batch may decompress to, unless a caller says otherwise."""
+"""Most bytes that one batch may decompress to, unless a caller sets another limit."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -36,7 +36,7 @@ class Record(NamedTuple):
     """One record; a plain tuple because consumers make millions of them.
 
     Attributes:
-        offset: logical position in its log; for records to be built, whatever the builder says.
+        offset: logical position in its log; for records not built yet, see the builder.
         timestamp: ms since the epoch, or NO_TIMESTAMP.
         key: bytes, or None.
         value: bytes, or None, which marks a deletion in compacted topics.
@@ -97,7 +97,7 @@ def decode_batch(batch: RecordBatch, *, max_bytes: int = DECOMPRESSED_BYTES_MAX)
 
 
 def control_type(record: Record) -> ControlType | None:
-    """What the control record announces; None for a type newer than this code.
+    """The type of the control record; None for a type newer than this code.
 
     Raises:
         InvalidRecords: the key is too short to hold a version and a type.

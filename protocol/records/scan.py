@@ -1,11 +1,11 @@
-"""What lies in a buffer of log bytes: its entries, of any magic, and their records.
+"""The entries of a buffer of log bytes, of any magic, and their records.
 
-The one walk that Produce, Fetch, recovery and tools share; the loops are in `entry_loops`. An
-entry is a magic 2 batch or a top-level message of magic 0 or 1 (plain or wrapper).
+Produce, Fetch, recovery and tools share this one walk; the loops are in `entry_loops`. An entry is
+a magic 2 batch or a top-level message of magic 0 or 1 (plain or wrapper).
 
-Two ways to stop, for two kinds of bytes: `scan_entries` is for bytes that should be sound (what
-is no entry is an error), `scan_checked` for a log's tail after a crash (what is no entry is where
-the log ends). Both stop quietly where the bytes end inside an entry, since every read has limits.
+Two ways to stop, for two kinds of bytes: `scan_entries` is for bytes that should be valid (other
+bytes are an error), `scan_checked` for a log's tail after a crash (there, the first other bytes end
+the log). Both stop quietly where the bytes end inside an entry, since every read has limits.
 
 Source: Kafka `ByteBufferLogInputStream`, `FileLogInputStream`. Read next: `batch`, `legacy`.
 """
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
         base_offset: first offset; of a magic 0 or 1 wrapper the *last* one, because the first is
             known only after decompression.
         last_offset: last offset, inclusive.
-        max_timestamp: ms as the header says, -1 in magic 0.
+        max_timestamp: ms from the header, -1 in magic 0.
         attributes: the low byte.
         partition_leader_epoch: the leader epoch stamped at append.
         base_timestamp: ms.
@@ -73,7 +73,7 @@ class Entry(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The first offset behind the entry."""
+        """The first offset after the entry."""
         return self.last_offset + 1
 
     @property
@@ -117,11 +117,11 @@ class Stop(IntEnum):
 
 
 class CheckedEntries(NamedTuple):
-    """The sound entries of a chunk of log bytes.
+    """The valid entries of a chunk of log bytes.
 
     Attributes:
-        entries: in order, each with a right CRC.
-        end_position: the position behind the last of them, where reading goes on.
+        entries: in order, each with a valid CRC.
+        end_position: the position after the last of them, where reading continues.
         stop: END, or INCOMPLETE (more bytes may complete an entry), or CORRUPT (no bytes can).
     """
 
@@ -145,8 +145,10 @@ def scan_entries(buffer: Buffer, start: int = 0, end: int | None = None) -> Iter
 
 
 def scan_checked(buffer: Buffer, start: int = 0, end: int | None = None) -> CheckedEntries:
-    """The entries in `[start, end)` up to the first that is incomplete, impossible or whose CRC
-    is wrong; never raises for what the bytes are. One pass, records are not decoded.
+    """The entries in `[start, end)` up to the first that is not valid.
+
+    Not valid means incomplete, impossible or with a wrong CRC; never raises for such bytes. One
+    pass, records are not decoded.
     """
     stop = len(buffer) if end is None else end
     headers, position, reason = entry_loops.check_entries(buffer, start, stop, crc32c, crc32)

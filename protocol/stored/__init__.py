@@ -7,6 +7,6 @@
     consumer_protocol   what members of a consumer group send one another through the broker
     kraft               the metadata log of Apache Kafka (KIP-631)
 
-Owns bytes; refuses to know what the records mean. `broker` and `storage` translate the declared
+Owns bytes; does not know the meaning of the records. `broker` and `storage` translate the declared
 classes into values of their own.
 """

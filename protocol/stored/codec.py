@@ -34,7 +34,7 @@ def encode(record: Any, version: int) -> bytes:
 
 
 def decode(cls: type[_Record], data: bytes) -> _Record:
-    """The record in `data`, whatever version it has.
+    """The record in `data`, of any declared version.
 
     Raises:
         UnknownRecord: a version that is not declared, or bytes that do not match it.

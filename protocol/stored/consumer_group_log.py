@@ -68,7 +68,7 @@ class ClassicProtocol:
 
 @dataclass(slots=True, kw_only=True)
 class ClassicMemberMetadata:
-    """What a member of the classic protocol said when it joined a consumer group."""
+    """The request of a classic-protocol member that joined a consumer group."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
@@ -77,7 +77,7 @@ class ClassicMemberMetadata:
 @stored(max_version=0, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class MemberMetadataValue:
-    """What a member has subscribed to."""
+    """A member's subscription."""
 
     instance_id: str | None = string(nullable_since=0, default=None)
     rack_id: str | None = string(nullable_since=0, default=None)
@@ -108,7 +108,7 @@ class TopicPartitions:
 @stored(max_version=0, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class TargetAssignmentValue:
-    """What a member shall have."""
+    """The partitions that a member should get."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
@@ -116,7 +116,7 @@ class TargetAssignmentValue:
 @stored(max_version=0, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class CurrentAssignmentValue:
-    """What a member has, and what it has to give up first."""
+    """The partitions that a member has, and those that it must give up first."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

@@ -1,4 +1,4 @@
-"""What members of a classic consumer group send one another inside JoinGroup and SyncGroup.
+"""The payloads that members of a classic group exchange inside JoinGroup and SyncGroup.
 
     =======  ===================================================================
     version  change
@@ -9,8 +9,9 @@
     3        rack (KIP-881)
     =======  ===================================================================
 
-A newer version is read as version 3: fields are only ever added at the end. Clients exist that name
-a version and leave out what it added; the broker reads those as far as their bytes go.
+A newer version is read as version 3: fields are only ever added at the end. Some clients name a
+version and leave out the fields that it added; the broker reads those payloads as far as their
+bytes go.
 
 Source: Kafka ``ConsumerProtocolSubscription.json``, ``ConsumerProtocolAssignment.json``.
 """
@@ -70,7 +71,7 @@ class AssignedPartitions:
 @stored(max_version=VERSION_MAX)
 @dataclass(slots=True, kw_only=True)
 class ConsumerProtocolAssignment:
-    """What a member is to read."""
+    """The partitions that a member should read."""
 
     assigned_partitions: list[OwnedPartitions] = array(OwnedPartitions)
     user_data: bytes | None = binary(nullable_since=0, default=None)
@@ -101,7 +102,7 @@ def decode_subscription_leniently(data: bytes) -> ConsumerProtocolSubscription:
 
 
 def decode_assignment(data: bytes) -> frozenset[tuple[str, int]]:
-    """The (topic, partition) pairs of an assignment; no bytes are no partitions.
+    """The (topic, partition) pairs of an assignment; empty bytes mean no partitions.
 
     Raises:
         UnknownRecord: the bytes end early.

@@ -9,7 +9,7 @@
                            3 instance ids; 4 flexible
     ====  ===============  =====================================================================
 
-The key's version says of which kind the record is. A null value is a tombstone.
+The key's version is the kind of record. A null value is a tombstone.
 
 Source: Kafka ``OffsetCommitKey/Value.json``, ``GroupMetadataKey/Value.json``.
 """

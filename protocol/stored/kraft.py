@@ -1,7 +1,7 @@
-"""Records of Kafka's metadata log that say which topics there are (KIP-631), all flexible.
+"""Records of Kafka's metadata log that define its topics (KIP-631), all flexible.
 
     ====  ======================  ========  ==================================================
-    kind  record                  versions  what it says
+    kind  record                  versions  meaning
     ====  ======================  ========  ==================================================
     2     TopicRecord             0         a name has this id
     3     PartitionRecord         0 to 2    the id has this partition, on these nodes
@@ -12,8 +12,8 @@
     15    ProducerIdsRecord       0         producer ids below this one have been given out
     ====  ======================  ========  ==================================================
 
-Fields that nothing here needs are declared as far as they stand before one that is needed, or as
-they are written; unknown tags are skipped.
+Unused fields are declared only where they precede a used one, or where they are written; unknown
+tags are skipped.
 
 Source: KIP-631, KIP-858, KIP-966; Kafka ``metadata/src/main/resources/common/metadata``.
 Read next: `storage.kafka.kraft_records`.
@@ -66,7 +66,7 @@ class PartitionRecord:
 @stored(max_version=0, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class ConfigRecord:
-    """A setting of a resource; a broker named "" stands for all."""
+    """A setting of a resource; the broker name "" means all brokers."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -77,7 +77,7 @@ class ConfigRecord:
 @stored(max_version=2, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class PartitionChangeRecord:
-    """What changed of a partition; `replicas` is None where they did not."""
+    """The changes of a partition; `replicas` is None where they did not change."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()
@@ -87,7 +87,7 @@ class PartitionChangeRecord:
 @stored(max_version=0, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class RemoveTopicRecord:
-    """A topic is gone."""
+    """A topic was removed."""
 
     topic_id: bytes = uuid()
 
@@ -104,7 +104,7 @@ class FeatureLevelRecord:
 @stored(max_version=0, flexible_since=0)
 @dataclass(slots=True, kw_only=True)
 class ProducerIdsRecord:
-    """The producer ids below `next_producer_id` are taken; the node is who asked last."""
+    """The producer ids below `next_producer_id` are taken; the node is the last requester."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)

@@ -1,4 +1,4 @@
-"""`__transaction_state`: where each transactional id is.
+"""`__transaction_state`: the state of each transactional id.
 
 Version 1 of the value is flexible and has three tagged fields; Kafka writes it for producers of
 transaction version 2 and version 0 for the others. `transaction_partitions` is null when there is
@@ -17,7 +17,7 @@ from protocol.declare.primitives import INT32, array, int8, int16, int32, int64,
 @stored(max_version=0)
 @dataclass(slots=True, kw_only=True)
 class TransactionLogKey:
-    """Whose state."""
+    """The transactional id of the state."""
 
     transactional_id: str = string()
 

@@ -1,5 +1,5 @@
-"""What an append would write: incoming records checked, stamped and, where needed, converted.
+"""An append before it is written: incoming records checked, stamped and, if needed, converted.
 
-Pure: bytes, rules and the time go in; planned batches or a refusal come out, and the log is
-untouched until `storage.log.log` writes the plan. Refuses to know files and topics' names.
+Pure: bytes, rules and the time go in; planned batches or a refusal come out. The log is untouched
+until `storage.log.log` writes the plan. Refuses to know files and topics' names.
 """

@@ -1,12 +1,12 @@
 """One incoming entry on its way into the log: examined, stamped, recompressed or decoded.
 
-The two kinds of entry, a magic 2 batch and a message of magic 0 or 1, answer the same questions;
-`storage.append.plan` asks them and decides. Nothing here knows a topic's configuration: what is
-allowed arrives as a `Window`.
+The two kinds of entry, a magic 2 batch and a message of magic 0 or 1, have the same interface;
+`storage.append.plan` uses it and decides. Nothing here knows a topic's configuration: the bounds
+arrive as a `Window`.
 
-Lifecycle of an entry: made (header read), `examine` (records walked once, refused or measured),
-then `stamp` (bytes written), or `recompress`/`decode` (fresh bytes made). `records_count`,
-`max_timestamp`, `min_timestamp` and `is_sequential` hold after `examine` only.
+Lifecycle of an entry: made (header read), `examine` (records walked once, refused or counted), then
+`stamp` (bytes written), or `recompress`/`decode` (fresh bytes made). `records_count`,
+`max_timestamp`, `min_timestamp` and `is_sequential` are valid after `examine` only.
 
 Source: Kafka `LogValidator` (validateRecord, validateBatch). Read next: `storage.append.plan`.
 """
@@ -48,7 +48,7 @@ Faults = list[tuple[int, int, int]]
 
 
 class Window(NamedTuple):
-    """What the records of one append must satisfy.
+    """The conditions that the records of one append must satisfy.
 
     Attributes:
         oldest: least timestamp (ms, inclusive); NO_TIMESTAMP always passes.
@@ -63,9 +63,9 @@ class Window(NamedTuple):
     keys_required: bool
 
     def type_rule(self, timestamp_type: TimestampType, timestamp: int) -> int:
-        """How the loops judge the records of an entry of `timestamp_type`.
+        """The rule by which the loops judge the records of an entry of `timestamp_type`.
 
-        `timestamp` is the header's, which is what all records of a flagged entry read.
+        `timestamp` is the header's, which all records of a flagged entry have when read.
 
         | entry flagged LogAppendTime  | topic CreateTime | topic LogAppendTime |
         |------------------------------|------------------|---------------------|
@@ -88,7 +88,7 @@ class BatchEntry:
         records_count: number of records.
         max_timestamp: true maximum (ms) of the records, or NO_TIMESTAMP.
         min_timestamp: true minimum (ms) of the records; NO_TIMESTAMP if one has none.
-        stamped_timestamp: what `stamp` left in the header.
+        stamped_timestamp: the timestamp that `stamp` left in the header.
         stamped_minimum: the minimum after `stamp`.
         is_sequential: whether the offset deltas are 0, 1, 2, ...
     """
@@ -117,7 +117,7 @@ class BatchEntry:
         return self.view.is_control
 
     def examine(self, window: Window, max_bytes: int, opening: Opening) -> int:
-        """Walk the records once; how many bytes they have.
+        """Walk the records once; returns their size in bytes.
 
         Raises:
             MessageTooLarge, TooMuchAtOnce: as `opening` does.
@@ -156,7 +156,7 @@ class BatchEntry:
         return opened[0]
 
     def fits_in_place(self, target_magic: int) -> bool:
-        """Whether the bytes can be stored as they are but for the header."""
+        """Whether the bytes can be stored as they are, apart from the header."""
         is_gapless = self.view.last_offset_delta == self.records_count - 1
         return target_magic == MAGIC_V2 and self.is_sequential and is_gapless
 
@@ -171,7 +171,7 @@ class BatchEntry:
         self.view.stamp_timestamps(timestamp_type, self.stamped_timestamp)
 
     def recompress(self, codec: Codec, level: int | None) -> bytes:
-        """The same batch with its records, as they are, in `codec`.
+        """The same batch with its records unchanged, in `codec`.
 
         Raises:
             UnstorableTimestamp: a record's timestamp is below NO_TIMESTAMP.
@@ -220,7 +220,7 @@ class MessageEntry:
         records_count: number of messages: 1, or those inside the wrapper.
         max_timestamp: true maximum (ms), or NO_TIMESTAMP.
         min_timestamp: true minimum (ms); NO_TIMESTAMP if a message has none.
-        stamped_timestamp: what `stamp` left in the header.
+        stamped_timestamp: the timestamp that `stamp` left in the header.
         stamped_minimum: the minimum after `stamp`.
         is_sequential: whether a wrapper's inner offsets are 0, 1, 2, ...
     """
@@ -244,8 +244,8 @@ class MessageEntry:
         self.is_sequential = True
 
     def examine(self, window: Window, max_bytes: int, opening: Opening) -> int:
-        """Check the message, or decompress the wrapper and walk its inner messages once; how many
-        bytes they have.
+        """Check the message, or decompress the wrapper and walk its inner messages once; returns
+        the size in bytes.
 
         Raises:
             MessageTooLarge, TooMuchAtOnce: as `opening` does.
@@ -269,7 +269,7 @@ class MessageEntry:
 
     def _examine_plain(self, message: Message, window: Window, type_rule: int) -> Faults:
         """The faults of a plain message, at most one."""
-        # Reading the value also checks that it ends where the message does.
+        # Reading the value also checks that it ends where the message ends.
         has_key, _ = message.key is not None, message.value
         self.max_timestamp = max(message.timestamp, NO_TIMESTAMP)
         self.min_timestamp = self.max_timestamp
@@ -309,10 +309,10 @@ class MessageEntry:
         return faults or []
 
     def fits_in_place(self, target_magic: int) -> bool:
-        """Whether the bytes can be stored as they are but for the header.
+        """Whether the bytes can be stored as they are, apart from the header.
 
         A magic 0 wrapper holds absolute offsets, so it never can. Neither can a wrapper flagged
-        LogAppendTime: without the flag its inner messages would read other times than before.
+        LogAppendTime: without the flag its inner messages would have other times than before.
         """
         if self.magic != target_magic:
             return False
@@ -342,7 +342,7 @@ IncomingEntry = BatchEntry | MessageEntry
 
 
 class ProducerFields(TypedDict):
-    """The producer's part of a batch header, as `build_batch` takes it."""
+    """The producer's part of a batch header, as an argument of `build_batch`."""
 
     producer_id: int
     producer_epoch: int
@@ -352,7 +352,7 @@ class ProducerFields(TypedDict):
 
 
 def producer_fields(entry: IncomingEntry) -> ProducerFields:
-    """What a rebuilt batch keeps of its producer; messages of magic 0 and 1 know none."""
+    """The producer fields that a rebuilt batch keeps; messages of magic 0 and 1 have none."""
     if isinstance(entry, MessageEntry):
         return ProducerFields(
             producer_id=NO_PRODUCER_ID,
@@ -372,7 +372,7 @@ def producer_fields(entry: IncomingEntry) -> ProducerFields:
 
 
 def check_client_batch(batch: RecordBatch) -> None:
-    """Refuse a header that no client may send.
+    """Refuse a header that a client must not send.
 
     Raises:
         InvalidRecord: the counts contradict each other, the batch is a control batch, or it is
@@ -393,7 +393,7 @@ def check_client_batch(batch: RecordBatch) -> None:
 def read_back(view: memoryview, records: int, min_timestamp: int) -> list[IncomingEntry]:
     """The entries of freshly built bytes that hold `records` records in all.
 
-    `min_timestamp` is the smallest of them all (ms), and is taken for each entry's.
+    `min_timestamp` is the smallest of them all (ms), and is used for each entry.
     """
     stored: list[IncomingEntry] = []
     for header in scan_entries(view):
@@ -404,7 +404,7 @@ def read_back(view: memoryview, records: int, min_timestamp: int) -> list[Incomi
         else:
             entry = MessageEntry(view, header.position)
             entry.records_count = records if entry.view.is_wrapper else 1
-        # What we built tells the truth about its own records.
+        # These records were built here, so their header is correct.
         entry.max_timestamp = header.max_timestamp
         entry.min_timestamp = min_timestamp
         stored.append(entry)
@@ -413,7 +413,7 @@ def read_back(view: memoryview, records: int, min_timestamp: int) -> list[Incomi
 
 
 def refuse_negative_timestamps(records: Sequence[Record]) -> None:
-    """Refuse to write records anew whose timestamps are below NO_TIMESTAMP.
+    """Refuse to rewrite records whose timestamps are below NO_TIMESTAMP.
 
     Raises:
         UnstorableTimestamp: there is one. Kafka stores such a record as long as its bytes need no
@@ -425,7 +425,7 @@ def refuse_negative_timestamps(records: Sequence[Record]) -> None:
 
 
 def _unstorable(timestamp: int) -> UnstorableTimestamp:
-    """The refusal, naming the timestamp."""
+    """The refusal, with the timestamp in it."""
     return UnstorableTimestamp(f"timestamp {timestamp} is negative and cannot be written anew")
 
 
@@ -440,7 +440,7 @@ _FAULT_TEXTS = {
 
 
 def raise_faults(faults: Faults, window: Window) -> NoReturn:
-    """Refuse an entry for its records: every bad one is listed, and a bad timestamp weighs most.
+    """Refuse an entry for its records: every bad one is listed, and a bad timestamp has priority.
 
     Raises:
         InvalidTimestamp: at least one fault concerns a timestamp.
@@ -473,7 +473,7 @@ def _fault_text(kind: int, timestamp: int, window: Window) -> str:
 
 
 def _iso(timestamp: int) -> str:
-    """A timestamp as people write it, in UTC."""
+    """A timestamp in readable form, in UTC."""
     try:
         moment = datetime(1970, 1, 1) + timedelta(milliseconds=timestamp)
     except OverflowError:

@@ -1,11 +1,11 @@
-"""How much the records of one request may be decompressed to, and how much of it at once.
+"""The budget for decompressing the records of one request, in all and in the loop thread.
 
 Owns the budget that goes with a request through the appends of its partitions. A batch of two
-kilobytes may hold 64 MiB, and a request thousands of batches: each is refused when the budget of
-the request is used up, whether those before it were stored or refused.
+kilobytes may hold 64 MiB, and a request thousands of batches. Each batch is refused when the budget
+of the request is used up, whether those before it were stored or refused.
 
-While the budget is *at once*, work in the thread that serves everybody is bounded as well: what
-goes beyond raises `TooMuchAtOnce`, having changed nothing, and is to be done `aside`.
+While the budget is *at once*, it also bounds the work in the thread that serves all requests. Work
+beyond that raises `TooMuchAtOnce`, having changed nothing, and has to be done `aside`.
 
 Read next: `storage.append.plan`.
 """
@@ -21,10 +21,10 @@ from protocol.records.compression import PIECES_MAX
 from storage.errors import MessageTooLarge, TooMuchAtOnce
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""What one request may decompress to in the loop thread: 4 ms with zstd, 13 ms with gzip."""
+"""Bytes that one request may decompress in the loop thread: 4 ms with zstd, 13 ms with gzip."""
 
 AT_ONCE_PIECES: Final = 4096
-"""Members or blocks of one batch that are gone through there: 20 ms at most."""
+"""Members or blocks of one batch that are processed there: 20 ms at most."""
 
 WRITTEN_ANEW_AT_ONCE_BYTES: Final = 64 * 1024
 """Bytes that are recompressed or converted there: gzip makes 30 MB a second."""
@@ -36,7 +36,7 @@ class Opening:
     __slots__ = ("_at_once", "_left", "_total")
 
     def __init__(self, total_bytes: int, *, at_once: bool = True) -> None:
-        """Decompress `total_bytes` at most; `at_once` begins in the loop thread."""
+        """Decompress `total_bytes` at most; with `at_once` the work begins in the loop thread."""
         self._total = total_bytes
         self._left = total_bytes
         self._at_once: int | None = AT_ONCE_BYTES if at_once else None
@@ -47,11 +47,11 @@ class Opening:
         return self
 
     def open(self, cap: int, decompress: Callable[[int, int], Buffer]) -> Buffer:
-        """What `decompress(max bytes, max pieces)` returns for a batch that may have `cap` bytes.
+        """The result of `decompress(max bytes, max pieces)` for a batch of at most `cap` bytes.
 
         Raises:
-            MessageTooLarge: the request has no budget left for it.
-            TooMuchAtOnce: it has, but not in this thread.
+            MessageTooLarge: the request has too little budget left for it.
+            TooMuchAtOnce: the budget is sufficient, but not in this thread.
             DecompressionLimitExceeded: the batch has more than `cap` bytes.
         """
         limit = min(cap, self._left)
@@ -76,7 +76,7 @@ class Opening:
         return clear
 
     def write_anew(self, size_bytes: int) -> None:
-        """Let `size_bytes` be recompressed or converted here. Raises TooMuchAtOnce."""
+        """Allow `size_bytes` to be recompressed or converted here. Raises TooMuchAtOnce."""
         if self._at_once is not None and size_bytes > WRITTEN_ANEW_AT_ONCE_BYTES:
             raise TooMuchAtOnce
 

@@ -1,12 +1,12 @@
-"""The shortcut of nearly every append: one sound magic 2 batch that keeps all its bytes.
+"""The shortcut of nearly all appends: one sound magic 2 batch that keeps all its bytes.
 
-`plan_plain` reads the header once and either plans the append or says None, having changed
-nothing: it never refuses. Whatever is unusual (a fault, another magic, several entries, a control
-batch, a topic that stamps or recompresses, a header whose max timestamp is not the true one) goes
-through `storage.append.plan`, which names the fault and knows the order in which faults count. A
-property test holds the two against each other: a plan made here is the plan made there.
+`plan_plain` reads the header once and either plans the append or returns None, having changed
+nothing: it never refuses. Every other append goes through `storage.append.plan`, which names the
+fault and knows the order in which faults count. These are a fault, another magic, several entries,
+a control batch, a topic that stamps or recompresses, and a header whose max timestamp is not the
+true one. A property test compares the two: a plan made here equals the plan made there.
 
-It costs half of the general way for a batch of 16 KB and a quarter for a small one; see
+It costs half as much as the general way for a batch of 16 KB and a quarter for a small one; see
 docs/performance.md. Read next: `storage.append.plan`.
 """
 
@@ -58,7 +58,7 @@ def plan_plain(
 ) -> AppendPlan | None:
     """The plan for `view` (writable, stamped in place), or None when it is anything but plain.
 
-    Raises what `opening` raises.
+    Raises the errors of `opening`.
     """
     size = len(view)
     if (

@@ -1,13 +1,13 @@
-"""What an append would write: `plan_append` checks and stamps incoming records, purely.
+"""The plan of an append: `plan_append` checks and stamps incoming records, purely.
 
 Owns the decision of KIP-32: which records may enter a log, with which timestamps, in which bytes.
-It writes nothing to a file and keeps no state; offsets, clock and rules come in, an `AppendPlan`
-or an exception comes out. It refuses to know producers' sequences (`storage.producers.state`),
-segments (`storage.log.log`) and Kafka's numeric codes.
+It writes nothing to a file and keeps no state; offsets, clock and rules go in, an `AppendPlan` or
+an exception comes out. Refuses to know producers' sequences (`storage.producers.state`), segments
+(`storage.log.log`) and Kafka's numeric codes.
 
-Invariant: an append is all or nothing, and after a plan was made its bytes are sound: every CRC
-right, offsets contiguous from `next_offset`, every header's max timestamp the true one. A refused
-append leaves the caller's buffer as it was.
+Invariant: an append is all or nothing. The bytes of a finished plan are sound: every CRC correct,
+offsets contiguous from `next_offset`, every header's max timestamp the true one. A refused append
+leaves the caller's buffer unchanged.
 
 The checks run in Kafka's order, so the same records meet the same error:
 
@@ -21,8 +21,9 @@ The checks run in Kafka's order, so the same records meet the same error:
    listed, and one bad timestamp decides for the whole.
 5. Sizes: rebuilt entries (MessageTooLarge), all of it against a segment (RecordListTooLarge).
 
-One sound batch that needs no change but its place, which nearly all appends are, takes a shortcut
-through these checks (`storage.append.plain`). Then one of three ways, the first that fits:
+One sound batch that needs no change but its offset, as in nearly all appends, takes a shortcut
+through these checks (`storage.append.plain`). Other appends go one of three ways, the first that
+fits:
 
 | way       | when                                                    | cost                       |
 |-----------|---------------------------------------------------------|----------------------------|
@@ -30,20 +31,20 @@ through these checks (`storage.append.plain`). Then one of three ways, the first
 | recompress| magic 2 with only the codec to change                   | records copied as a blob   |
 | rebuild   | another magic, or inner offsets that are not 0, 1, 2... | every record decoded       |
 
-The two halves can be had one by one: `examine_append`, which may take long and runs in any thread,
-and `place_append`, which gives the offsets.
+The two halves are available separately: `examine_append`, which may take long and runs in any
+thread, and `place_append`, which assigns the offsets.
 
 Differs from Kafka (each seen by sending the same bytes to 4.3.1):
 
 * scattered offset deltas are made contiguous; Kafka stores them uncompressed as they came and
   fails internally when they are compressed;
-* a batch flagged LogAppendTime on a CreateTime topic, accepted by both with the flag cleared, is
-  judged and kept by its records' own timestamps, which is what consumers then read;
-* bytes behind a complete gzip or lz4 stream are corrupt here and ignored there, though not by all
-  of its clients; broken compression is corrupt here and an internal error there;
-* a batch that decompresses beyond a cap is refused as too large, and so is one that its request
-  has no budget for (`storage.append.opening`), or whose million records would be written anew; a
-  zstd window above 8 MiB (levels 20 to 22 on large input) as corrupt; Kafka has no such caps.
+* a batch flagged LogAppendTime on a CreateTime topic is accepted by both with the flag cleared;
+  here it is judged and kept by its records' own timestamps, which consumers then read;
+* bytes after a complete gzip or lz4 stream are corrupt here and ignored there, though not by all of
+  its clients; broken compression is corrupt here and an internal error there;
+* a batch that decompresses beyond a cap is refused as too large; so is one that its request has no
+  budget for (`storage.append.opening`), or whose million records would be rewritten; a zstd window
+  above 8 MiB (levels 20 to 22 on large input) is refused as corrupt; Kafka has no such caps.
 
 Source: KIP-32; Kafka `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest`.
 Read next: `storage.append.entries`, which examines and stamps single entries, and
@@ -107,21 +108,21 @@ __all__ = [
 _NOTHING_TO_OPEN: Final = Opening(0)
 
 REBUILT_RECORDS_MAX: Final = 1_000_000
-"""Records of one append that may be decoded to be written anew: some 250 MB of objects."""
+"""Records of one append that may be decoded for a rebuild: some 250 MB of objects."""
 
 _FIRST_VERSION_OF_MAGIC_2: Final = 3
 _FIRST_VERSION_OF_ZSTD: Final = 7
 
 
 class Origin(Enum):
-    """Who appends: a client's Produce request, or the broker's own coordinators."""
+    """The origin of an append: a client's Produce request, or the broker's own coordinators."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
 
 
 class _Place(NamedTuple):
-    """Where and when the records arrive: the arguments of one append."""
+    """The log and the time at which the records arrive: the arguments of one append."""
 
     rules: AppendRules
     now_ms: int
@@ -132,12 +133,12 @@ class _Place(NamedTuple):
 
 
 class Examined(NamedTuple):
-    """Records that may enter a log by `rules`, in the bytes that it will have but for the stamps.
+    """Records that may enter a log by `rules`, in the bytes that it will have without the stamps.
 
     Attributes:
         view: the bytes; no entries and no bytes for an empty set.
-        entries: what is in them.
-        rules: what they were judged by.
+        entries: the entries in them.
+        rules: the rules by which they were judged.
     """
 
     view: memoryview
@@ -156,17 +157,18 @@ def plan_append(
     produce_version: int | None = None,
     opening: Opening | None = None,
 ) -> AppendPlan:
-    """What appending `records` at `next_offset` would write.
+    """Plan the append of `records` at `next_offset`.
 
     A writable buffer is stamped in place where possible and borrowed by the plan, so the caller
-    must not touch it until the plan is written; a read-only one is copied first. Bytes behind the
-    last complete entry are dropped. `now_ms` is the one clock reading of this append; it must
-    already be clamped if LogAppendTime is not to go backwards. `produce_version` None skips the
-    rules that a Produce request's version brings. `opening` is the budget of the request.
+    must not touch it until the plan is written; a read-only one is copied first. Bytes after the
+    last complete entry are dropped. `now_ms` is the one clock reading of this append; the caller
+    must already have clamped it if LogAppendTime must not go backwards. `produce_version` None
+    skips the rules that depend on a Produce request's version. `opening` is the budget of the
+    request.
 
     Raises:
         AppendRejected: the records break a rule; the table above says which subclass when.
-        TooMuchAtOnce: `opening` wants this done in two halves.
+        TooMuchAtOnce: `opening` requires the two halves to run separately.
     """
     view = memoryview(records)
     if view.readonly:
@@ -217,7 +219,7 @@ def examine_append(
 def place_append(
     examined: Examined, *, now_ms: int, next_offset: int, leader_epoch: int
 ) -> AppendPlan:
-    """The second half: what was examined, stamped for `next_offset`; cheap."""
+    """The second half: stamp the examined records for `next_offset`; cheap."""
     place = _Place(
         rules=examined.rules,
         now_ms=now_ms,
@@ -230,7 +232,7 @@ def place_append(
 
 
 def _examine(view: memoryview, place: _Place, produce_version: int | None) -> Examined:
-    """Steps 1 to 5, but for the stamps. Raises AppendRejected."""
+    """Steps 1 to 5, without the stamps. Raises AppendRejected."""
     try:
         entries, end = _split(view, place, produce_version)
         if not entries:
@@ -252,7 +254,7 @@ def _examine(view: memoryview, place: _Place, produce_version: int | None) -> Ex
 def _split(
     view: memoryview, place: _Place, produce_version: int | None
 ) -> tuple[list[IncomingEntry], int]:
-    """(the entries, the position behind them) after steps 1 and 2."""
+    """(the entries, the position after them) after steps 1 and 2."""
     headers, end, stop = entry_loops.check_entries(view, 0, len(view), None, None)
     is_corrupt = stop == entry_loops.STOP_CORRUPT or _begins_too_small(view, end)
     if produce_version is not None and produce_version >= _FIRST_VERSION_OF_MAGIC_2:
@@ -275,7 +277,7 @@ def _split(
 
 
 def _begins_too_small(view: memoryview, position: int) -> bool:
-    """Whether what is left begins with a size that no entry can have, whatever is missing of it."""
+    """Whether the rest begins with a size that no entry can have, however it might continue."""
     if len(view) - position < LOG_OVERHEAD:
         return False
     size = view[position + SIZE_AT : position + LOG_OVERHEAD]
@@ -285,7 +287,7 @@ def _begins_too_small(view: memoryview, position: int) -> bool:
 def _check_request_rules(
     headers: Sequence[tuple[int, ...]], is_corrupt: bool, produce_version: int
 ) -> None:
-    """Refuse what a Produce request of version 3 and up may not carry."""
+    """Refuse content that a Produce request of version 3 and up must not carry."""
     if not headers:
         if is_corrupt:
             raise CorruptBatch("no batch can start like the bytes of this request")
@@ -306,7 +308,7 @@ def _check_request_rules(
 
 
 def _check_size(size: int, rules: AppendRules) -> None:
-    """Refuse an entry larger than the topic takes."""
+    """Refuse an entry larger than the topic accepts."""
     if size > rules.max_message_bytes:
         raise MessageTooLarge(
             f"a batch of {size} bytes exceeds max.message.bytes = {rules.max_message_bytes}"
@@ -314,7 +316,7 @@ def _check_size(size: int, rules: AppendRules) -> None:
 
 
 def _check_entry_rules(entries: Sequence[IncomingEntry], source: Codec, place: _Place) -> None:
-    """Step 3: what the headers alone can break."""
+    """Step 3: the rules that the headers alone can break."""
     first = entries[0]
     if len(entries) > 1 and (first.magic == MAGIC_V2 or source != Codec.NONE):
         raise InvalidRecord(f"a compressed or magic 2 append is one batch, found {len(entries)}")
@@ -385,9 +387,9 @@ def _check_total(size: int, rules: AppendRules) -> None:
 def _stamp_in_place(
     view: memoryview, entries: Sequence[IncomingEntry], place: _Place
 ) -> AppendPlan:
-    """Give offsets, epoch and timestamps to entries that keep their bytes otherwise.
+    """Assign offsets, epoch and timestamps to entries that keep their bytes otherwise.
 
-    Without any there is nothing to write: an empty set is a success that uses no offset.
+    Without entries there is nothing to write: an empty set is a success that uses no offset.
     """
     if not entries:
         return AppendPlan(view, (), NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0, INT64_MAX)
@@ -416,7 +418,7 @@ def _stamp_in_place(
 
 
 def _planned(entry: IncomingEntry, offset: int) -> PlannedBatch:
-    """The plan's line for a stamped entry whose first record has `offset`."""
+    """The plan's item for a stamped entry whose first record has `offset`."""
     last_offset = offset + entry.records_count - 1
     if isinstance(entry, BatchEntry):
         batch = entry.view
@@ -433,7 +435,7 @@ def _planned(entry: IncomingEntry, offset: int) -> PlannedBatch:
 
 
 def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> bytes:
-    """Every record decoded and written anew: one batch, or a message set of an older magic."""
+    """Rebuild: every record decoded into one batch, or into a message set of an older magic."""
     rules = place.rules
     append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
     count = sum(entry.records_count for entry in entries)
@@ -446,7 +448,7 @@ def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> 
     for entry in entries:
         records += entry.decode(rules.decompressed_bytes_max)
     append_entries.refuse_negative_timestamps(records)
-    # Offsets are made anew: the producer's inner ones may be what could not be kept.
+    # Offsets are assigned again: the producer's inner ones may be the reason for the rebuild.
     records = [record._replace(offset=place.next_offset + i) for i, record in enumerate(records)]
     if rules.target_magic == MAGIC_V2:
         return build_batch(

@@ -1,6 +1,6 @@
-"""A topic's configuration as the append needs it, computed once per change.
+"""A topic's configuration in the form that the append needs, computed once per change.
 
-Owns the translation of settings into what `storage.append.plan` compares with, nothing else.
+Owns only the translation of settings into the values that `storage.append.plan` compares with.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRules:
-    """A topic's configuration as the append needs it, computed once per change.
+    """A topic's configuration in the form that the append needs, computed once per change.
 
     Attributes:
-        timestamp_type: who stamps records.
+        timestamp_type: whether producers or the broker stamp records.
         timestamp_before_max_ms: how far behind the broker's clock a record may be.
         timestamp_after_max_ms: how far ahead of it.
-        codec: what records are stored in, or None for the producer's choice.
+        codec: the codec that records are stored in, or None for the producer's choice.
         compression_level: for `codec`; None is the codec's default.
         compacted: cleanup.policy contains compact, so every record needs a key.
         max_message_bytes: largest entry, as stored (header included).
@@ -52,7 +52,7 @@ class AppendRules:
 
     @classmethod
     def from_config(cls, config: TopicConfig) -> AppendRules:
-        """The rules that `config` asks for."""
+        """The rules that follow from `config`."""
         codec, level = _codec_and_level(config)
         return cls(
             timestamp_type=(
@@ -75,7 +75,7 @@ class AppendRules:
         return self.timestamp_type == TimestampType.LOG_APPEND_TIME
 
     def window(self, now_ms: int) -> Window:
-        """What a record must satisfy when it arrives at `now_ms`."""
+        """The conditions for a record that arrives at `now_ms`."""
         if self.stamps:
             return Window(INT64_MIN, INT64_MAX, True, self.compacted)
         return Window(

@@ -1,6 +1,6 @@
-"""What an append plans, as plain tuples: the bytes to write and what they are.
+"""The plan of an append as plain tuples: the bytes to write and the facts about them.
 
-Tuples, because every Produce makes them. They hold no behaviour; `storage.append.plan` and
+Tuples, because every Produce makes them. They have no behaviour; `storage.append.plan` and
 `storage.append.plain` make them, `storage.log.log` writes them.
 """
 
@@ -42,7 +42,7 @@ class PlannedBatch(NamedTuple):
 
 
 class AppendPlan(NamedTuple):
-    """The bytes to write and what they are, or an empty plan (`batches` empty, offsets -1).
+    """The bytes to write and the facts about them, or an empty plan (no `batches`, offsets -1).
 
     Attributes:
         buffer: exactly the bytes to write; the caller's own memory unless records were rebuilt.

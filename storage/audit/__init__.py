@@ -1,5 +1,6 @@
-"""Reading a data directory at rest: is everything in it true, and does it agree?
+"""Audit of a data directory at rest: is every file correct, and do the files agree?
 
-Owns `tidelog fsck` and the operator's decision to give up what is damaged. Parses formats a second
-time on purpose where an audit must not share the mistakes of what it audits. Imported by the CLI.
+Owns `tidelog fsck` and the operator's command that accepts the loss of damaged records. Parses
+formats a second time on purpose where an audit must not share the mistakes of the audited code.
+Imported by the CLI.
 """

@@ -1,28 +1,27 @@
-"""Taking a log out of quarantine: the operator accepts that what is damaged is lost.
+"""Taking a log out of quarantine: the operator accepts the loss of its damaged records.
 
-A log whose synced bytes are no longer what was written opens read-only up to the damage and stays
-so (`storage.recovery.recovery`), because what to give up is not the broker's decision. Here the
-operator has decided. What is lost is made as small as it can be: the damaged bytes up to the next
-sound batch are taken out, everything after them stays, at its offsets. In the place of the lost
-records goes a batch without records that covers their offsets, so that the log has no hole and
-consumers step over it.
+A log whose synced bytes have changed opens read-only up to the damage and stays so
+(`storage.recovery.recovery`), because the broker must not decide which records to give up. Here the
+operator has decided. The loss is kept as small as possible: the damaged bytes up to the next sound
+batch are removed, and everything after them stays, at its offsets. A batch without records replaces
+the lost records and covers their offsets, so that the log has no gap and consumers step over it.
 
 | found                                    | done                                               |
 |------------------------------------------|----------------------------------------------------|
-| damage, and a sound batch behind it      | the stretch between is replaced by an empty batch  |
+| damage, and a sound batch after it       | the stretch between is replaced by an empty batch  |
 | damage up to the end of a closed segment | an empty batch up to the next segment              |
 | damage up to the end of the log          | an empty batch up to where the log had ended       |
 | a gap between two segments               | an empty batch at the end of the first             |
 | a log that ends below where it had ended | an empty batch up to there                         |
-| a log whose first segments are gone      | it starts at the first one that is there           |
+| a log whose first segments are gone      | it starts at the first one that exists             |
 | a log without any segment                | it starts, empty, where it had ended               |
 
-No offset is given out a second time: the log ends after everything that the manifest, the
-checkpoints and the producer snapshots know to have been given out.
+No offset is assigned a second time: the log ends after every offset that the manifest, the
+checkpoints or the producer snapshots know to have been assigned.
 
-The damaged bytes are kept beside the log as `<base>.log.damaged-<position>`, for whoever can read
-more in them. The broker must not be running; the data directory's lock sees to that. Interrupted,
-it can be run again.
+The damaged bytes are kept beside the log as `<base>.log.damaged-<position>`, for a closer analysis.
+The broker must not be running; the data directory's lock ensures that. After an interruption the
+command can be run again.
 
 Source: ours. Read next: `storage.recovery.recovery`.
 """
@@ -64,7 +63,7 @@ DAMAGED_SUFFIX: Final = ".damaged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRange:
-    """Offsets `[first_offset, next_offset)` that are gone; `kept_as` has their bytes, if any."""
+    """Offsets `[first_offset, next_offset)` that are lost; `kept_as` has their bytes, if any."""
 
     first_offset: int
     next_offset: int
@@ -73,19 +72,19 @@ class LostRange:
 
 @dataclass(slots=True, kw_only=True)
 class LossReport:
-    """What was given up in one partition, and where its log ends now."""
+    """The losses accepted in one partition, and where its log ends now."""
 
     lost: list[LostRange] = field(default_factory=list)
     log_end_offset: int = 0
 
 
 def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> LossReport:
-    """Make the log of one partition whole without what is damaged or gone.
+    """Repair the log of one partition, without the records that are damaged or lost.
 
     Raises:
         DataDirLocked: a broker has the directory open.
         FileNotFoundError: there is no such partition.
-        OSError: something could not be read or written.
+        OSError: a file could not be read or written.
     """
     try:
         lock = files.lock(f"{data_dir}/{LOCK_FILE}")
@@ -125,7 +124,7 @@ class _Repair:
         self._bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
         snapshots = (name.base_offset for name in parsed if name.kind == SNAPSHOT_SUFFIX)
         ends = (facts.next_offset for facts in manifest.facts.values())
-        # An offset that any of these knows was given out: it is not given out again.
+        # An offset in any of these was assigned: it must not be assigned again.
         self._end = max(
             (end, manifest.durable_offset, manifest.log_start_offset, 0, *ends, *snapshots)
         )
@@ -158,7 +157,7 @@ class _Repair:
         self._manifest.rewrite()
 
     def _mend(self, base: int, following: int | None) -> int:
-        """Make one segment sound up to the next one's base; its end."""
+        """Make one segment sound up to the next one's base; returns its end."""
         path = segment_file_path(self._directory, base, LOG_SUFFIX)
         data = self._files.read_all(path)
         sound: list[bytes] = []
@@ -168,7 +167,7 @@ class _Repair:
             sound.append(data[position:sound_end])
             resume, resume_offset = _next_sound(data, sound_end, next_offset, following)
             if resume_offset is None:
-                # The end of a log is bridged as well: the offsets were given out.
+                # The end of a log is bridged as well: the offsets were assigned.
                 resume_offset = self._end if following is None else following
             damaged = data[sound_end:resume]
             if resume_offset > next_offset:
@@ -197,7 +196,7 @@ class _Repair:
         self._manifest.remember_lost(first)
 
     def _replace(self, base: int, path: str, content: bytes) -> None:
-        """The indexes go first: none may stay that speaks of other bytes."""
+        """Remove the indexes first: none may stay that belongs to other bytes."""
         self._manifest.forget([base])
         self._manifest.rewrite()
         for suffix in INDEX_SUFFIXES:
@@ -209,9 +208,10 @@ class _Repair:
 
 
 def _sound_end(data: bytes, start: int, next_offset: int, following: int | None) -> tuple[int, int]:
-    """Where the batches from `start` on stop being whole, right and in order; the offset there.
+    """The position at which the batches from `start` on stop being sound, and the offset there.
 
-    No checksum covers a batch's base offset: one that does not follow is as damaged as any.
+    No checksum covers a batch's base offset, so a batch whose offset does not follow counts as
+    damaged.
     """
     checked = scan_checked(data, start)
     for entry in checked.entries:
@@ -228,9 +228,9 @@ def _is_beyond(last_offset: int, following: int | None) -> bool:
 def _next_sound(
     data: bytes, start: int, next_offset: int, following: int | None
 ) -> tuple[int, int | None]:
-    """Where the next sound batch behind damage begins, and its first offset; the end if none.
+    """Where the next sound batch after damage begins, and its first offset; the end if none.
 
-    Only batches of magic 2 are looked for: a false find among older ones could not be ruled out.
+    Searches for batches of magic 2 only: a false match among older ones could not be ruled out.
     """
     at = data.find(bytes([MAGIC_V2]), start + MAGIC_AT + 1)
     while at >= 0:
@@ -253,5 +253,5 @@ def _stored_offset(data_dir: str, name: str, key: tuple[str, int], files: Files)
     try:
         return read_offsets(data_dir, name, files).get(key, NO_OFFSET)
     except CorruptCheckpoint:
-        # Taken for empty by the next start as well.
+        # The next start takes it for empty as well.
         return NO_OFFSET

@@ -1,18 +1,19 @@
-"""The audit of a side file (`.density`): would a lookup that starts from it find the right one?
+"""The audit of a density file: does a lookup that starts from it find the right record?
 
 Owns the judgement of its entries against the running maxima of a log, for `storage.audit.partition`
-and `tidelog dump-segment`. It shares no code with `storage.segment.density`, because a mistake made
-twice alike would not show. Coarser than necessary is no fault; these are:
+and `tidelog dump-segment`. It shares no code with `storage.segment.density`, because the same
+mistake in both would not show. Coarser entries than necessary are no fault; faults are violations
+of these rules:
 
 | variant              | each entry (t, o)                                                         |
 |----------------------|---------------------------------------------------------------------------|
 | `interval`, `minute` | t rises; no batch that ends before o has a timestamp of t or later        |
 | `minute-map`         | t is the start of a minute, listed once; when it is the newest so far, no |
-|                      | batch before o is of a minute behind the newest before; the newest minute |
+|                      | batch before o is of a minute after the newest before; the newest minute  |
 |                      | of all is listed                                                          |
 
-A file without seal, or whose seal names another log, is not believed by the engine: legal, and a
-warning only. Everything else that is wrong is damage. Read next: `storage.audit.partition`.
+The engine does not trust a file without seal, or whose seal names another log: that is legal, and
+only a warning. Every other fault is damage. Read next: `storage.audit.partition`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +38,7 @@ _SEAL_SIZE: Final = _SEAL.size + _CHECKSUM.size
 
 
 class Problem(NamedTuple):
-    """What is wrong with a side file; `is_legal` when it is only not to be believed."""
+    """The fault of a density file; `is_legal` when the engine only ignores the file."""
 
     position: int
     expected: str
@@ -46,7 +47,7 @@ class Problem(NamedTuple):
 
 
 class JudgedEntry(NamedTuple):
-    """An entry with its absolute offset, and what is wrong with it, or None."""
+    """An entry with its absolute offset, and its fault, or None."""
 
     timestamp: int
     offset: int
@@ -55,7 +56,7 @@ class JudgedEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFile:
-    """What the bytes say. `covered` is (log size, next offset, largest timestamp), or None."""
+    """The parsed bytes. `covered` is (log size, next offset, largest timestamp), or None."""
 
     variant: str
     interval_ms: int
@@ -65,7 +66,7 @@ class SideFile:
 
 
 def read_side_file(content: bytes) -> SideFile | Problem:
-    """The content of a file, or why there is no reading it."""
+    """The content of a file, or the reason why it cannot be read."""
     if len(content) < _ENTRIES_AT:
         return Problem(0, f"a header of {_ENTRIES_AT} bytes", f"{len(content)} bytes")
     magic, version, number, _, interval_ms, carried_ms = _HEADER.unpack_from(content)
@@ -95,7 +96,7 @@ def read_side_file(content: bytes) -> SideFile | Problem:
 
 
 def audit_side_file(content: bytes, segment: SegmentSummary) -> Iterator[Problem]:
-    """What is wrong with the side file of a segment that was walked over."""
+    """The fault of the density file of a segment that was walked over."""
     side = read_side_file(content)
     if isinstance(side, Problem):
         yield side
@@ -120,7 +121,7 @@ def audit_side_file(content: bytes, segment: SegmentSummary) -> Iterator[Problem
 def judge_entries(
     side: SideFile, base_offset: int, maxima: Iterable[tuple[int, int]]
 ) -> Iterator[JudgedEntry]:
-    """The entries, each with what is wrong with it.
+    """The entries, each with its fault.
 
     `maxima` are (last offset of a batch, largest timestamp up to there) of the log, in order;
     batches that raise nothing may be left out.

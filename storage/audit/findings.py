@@ -1,4 +1,4 @@
-"""What an audit tells: findings, and summaries of what it walked over.
+"""The results of an audit: findings, and summaries of the logs that it read.
 
 Read next: `storage.audit.partition`, which makes them.
 """
@@ -16,12 +16,12 @@ class Severity(Enum):
     """Something is wrong that a start does not repair, or that must not be there."""
 
     WARNING = "warning"
-    """Something that the next start repairs, or that is legal but unusual."""
+    """A fault that the next start repairs, or a state that is legal but unusual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be. `position` is a byte in the file, -1 if none."""
+    """One fault. `position` is a byte in the file, -1 if none."""
 
     severity: Severity
     rule: str
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class LogSummary:
-    """What the walk over a log found, for the audit of the files that speak about it."""
+    """The results of the walk over a log, for the audit of the files that describe it."""
 
     first_base_offset: int = 0
     log_start_offset: int = NO_OFFSET
@@ -54,13 +54,13 @@ class LogSummary:
 
 @dataclass(slots=True, kw_only=True)
 class SegmentSummary:
-    """What the walk over one segment found."""
+    """The results of the walk over one segment."""
 
     base_offset: int
     size: int = 0
     next_offset: int = 0
     max_timestamp: int = NO_TIMESTAMP
-    # of all records, or INT64_MAX; known of a deep audit only, as is their number
+    # of all records, or INT64_MAX; only a deep audit knows it and the number of records
     min_timestamp: int = INT64_MAX
     data_max_timestamp: int = NO_TIMESTAMP
     records: int = 0
@@ -69,5 +69,5 @@ class SegmentSummary:
     positions: dict[int, int] = field(default_factory=dict)
     # last offset -> running maximum, where a batch raised it; for the time index
     maxima: dict[int, int] = field(default_factory=dict)
-    # what the transaction index must hold
+    # the expected content of the transaction index
     aborted: list[tuple[int, int, int, int]] = field(default_factory=list)

@@ -1,16 +1,16 @@
-"""The audit of a data directory at rest: is everything in it true, and does it agree?
+"""The audit of a data directory at rest: is every file correct, and do the files agree?
 
-Owns the rules about the directory as a whole; `storage.audit.partition` has those about one log.
+Owns the rules about the whole directory; `storage.audit.partition` has those about one log.
 
 | rule | about                                                                                 |
 |------|---------------------------------------------------------------------------------------|
 | D7   | identity, journal and checkpoints can be read; no checkpoint is ahead of its log      |
-| D8   | no leftovers of unfinished work; every partition of the journal has its directory     |
-| D9   | files are readable by their owner only (asked of a real file system, not a simulated) |
+| D8   | no temporary files; every partition of the journal has its directory                  |
+| D9   | only their owner can read the files (checked on a real file system, not a simulated)  |
 
-It reads only, takes no lock and needs none on a stopped directory; on one in use it reports what is
-being written at that moment. After a clean stop every rule is strict; after a crash, what the next
-start repairs is a warning. Nothing here raises for what the files contain.
+It reads only, takes no lock and needs none on a stopped directory. On a directory in use it reports
+what is being written at that moment. After a clean stop every rule is strict; after a crash, a
+fault that the next start repairs is a warning. Nothing here raises because of the files' content.
 
 Source: the rules are ours. Read next: `storage.audit.partition`, docs/crash-safety.md.
 """
@@ -51,12 +51,12 @@ _OTHERS: Final = 0o077
 _COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 Progress = Callable[[int, int], None]
-"""Called with the number of partitions looked at so far and in all."""
+"""Called with the number of partitions checked so far and the total."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AuditReport:
-    """What an audit found; `logs` has a summary for each partition."""
+    """The results of an audit; `logs` has a summary for each partition."""
 
     path: str
     stopped_cleanly: bool
@@ -84,7 +84,7 @@ class AuditReport:
 
 
 def audit(path: str, files: Files) -> list[Finding]:
-    """Everything wrong with the data directory at `path`; empty when nothing is."""
+    """Every fault of the data directory at `path`; empty when there is none."""
     return audit_directory(path, files).findings
 
 
@@ -96,10 +96,10 @@ def audit_directory(
     compacted: Iterable[str] = _COMPACTED_TOPICS,
     progress: Progress | None = None,
 ) -> AuditReport:
-    """As `audit`, with what was looked at.
+    """As `audit`, with the summaries of the logs.
 
     `deep` decodes every record, which takes most of the time. `compacted` are topics in which
-    offsets may be missing, beside those that the journal knows to be compacted.
+    offsets may be missing, besides those that the journal marks as compacted.
 
     Raises:
         OSError: a file could not be read at all.
@@ -135,7 +135,7 @@ def audit_directory(
 
 
 def _recovery_points(path: str, files: Files) -> dict[tuple[str, int], int]:
-    """Those of the checkpoint; a start takes a corrupt one for empty."""
+    """The offsets of the checkpoint; a start treats a corrupt one as empty."""
     try:
         return dict(read_offsets(path, RECOVERY_POINT_FILE, files))
     except CorruptCheckpoint:
@@ -157,7 +157,7 @@ def _check_identity(report: AuditReport, files: Files) -> None:
 
 
 def _check_journal(report: AuditReport, files: Files) -> dict[str, TopicMetadata]:
-    """The topics that the journal knows; none in a directory of Apache Kafka."""
+    """The topics in the journal; none in a directory of Apache Kafka."""
     path = f"{report.path}/{JOURNAL_FILE}"
     if not files.exists(path):
         return {}
@@ -187,7 +187,7 @@ def _check_directories(
         if topics and key not in expected:
             report.add("D8", path, "a partition of the journal", "a stray", repaired=True)
         elif key in expected and topic_id is None:
-            # Never synced, because the journal has it: a start writes it again.
+            # Never synced, because the journal has the id: a start writes the file again.
             path = f"{path}/{PARTITION_METADATA_FILE}"
             report.warn("D8", path, "the topic's id", "none, or a broken one")
         elif key in expected and topic_id != expected[key]:
@@ -208,7 +208,8 @@ def _check_checkpoints(report: AuditReport, files: Files) -> None:
             log = report.logs.get(key)
             if log is not None and offset > log.log_end_offset:
                 expected = f"{key[0]}-{key[1]} up to its end {log.log_end_offset}"
-                # Under flush.policy=os the high watermark runs ahead of what a crash leaves.
+                # Under flush.policy=os the high watermark is ahead of the offsets that survive a
+                # crash.
                 is_hint = name == HIGH_WATERMARK_FILE
                 report.add("D7", path, expected, str(offset), repaired=is_hint)
             if log is not None and name == LOG_START_FILE:

@@ -1,26 +1,26 @@
-"""The audit of one partition directory: does everything in it say the same thing?
+"""The audit of one partition directory: do all its files agree with the log?
 
 Owns the rules about a single log. It derives everything from the ``.log`` files, one walk over
 each, and compares: the indexes entry by entry, the transaction index and the producer snapshots
 with a replay, the leader epochs and the manifest with the batches. It shares no code with the
-engine's own writers and readers of indexes, because a mistake made twice alike would not show.
+engine's own writers and readers of indexes, because the same mistake in both would not show.
 
 | rule | about                                                                              |
 |------|------------------------------------------------------------------------------------|
 | D1   | segments follow each other; first base <= log start <= log end                     |
 | D2   | batches are whole, their checksums right, offsets rise, records and headers agree  |
 | D3   | time index: strictly rising, each entry the running maximum, the last one the max; |
-|      | the side file of a density variant: `storage.audit.density`                         |
+|      | the density file of a density variant: `storage.audit.density`                     |
 | D4   | offset index: strictly rising, each position a batch that ends at the entry        |
 | D6   | transaction index, producer snapshots, leader epochs, manifest agree with the log  |
-| D8   | no files of unfinished work                                                        |
+| D8   | no temporary files                                                                 |
 
 D5 (an index rebuilt from the log answers as the live one does) follows from D3 and D4: every entry
-is true, and lookups scan forward from an entry that is not above what they look for.
+is correct, and lookups scan forward from an entry that is not above their target.
 
 A log that was not stopped cleanly may be torn from its recovery point on, and the indexes of the
-segments from there on are unfinished: the next start puts that right, so these are warnings there
-and errors elsewhere.
+segments from there on are unfinished. The next start repairs that, so these faults are warnings
+there and errors elsewhere.
 
 Reads only. Source: the audit rules are ours; formats as in the modules named. Next:
 `storage.audit.fsck`.
@@ -83,7 +83,7 @@ class PartitionAudit:
         is_compacted: bool = False,
         deep: bool = True,
     ) -> None:
-        """Audit `directory`; `deep` decodes the records too, which takes most of the time.
+        """Audit `directory`; `deep` also decodes the records, which takes most of the time.
 
         `recovery_point` is the checkpoint: everything below it had been synced.
         """
@@ -102,7 +102,7 @@ class PartitionAudit:
         self._epochs: LeaderEpochs | None = None
 
     def run(self) -> None:
-        """Look at everything. Raises OSError when a file cannot be read."""
+        """Run the audit. Raises OSError when a file cannot be read."""
         names = self._files.list_directory(self._directory)
         bases = self._sort_names(names)
         self._read_epochs(names)
@@ -117,7 +117,7 @@ class PartitionAudit:
                 is_cut = expected_base >= self._recovery_point
                 self._report("D1", path, f"base {expected_base}", str(base), ending=is_cut)
             segment = self._walk(base)
-            # After a crash, a start makes the indexes of these anew.
+            # After a crash, a start rebuilds the indexes of these.
             is_recovered = base >= first_recovered
             self._check_offset_index(segment, is_recovered)
             self._check_time_index(segment, is_recovered)
@@ -133,7 +133,7 @@ class PartitionAudit:
     # --- names ----------------------------------------------------------------------------------
 
     def _sort_names(self, names: list[str]) -> list[int]:
-        """The bases of the segments; notes the snapshots, reports what must not be there."""
+        """The bases of the segments; notes the snapshots, reports forbidden files."""
         parsed_names = [(name, parse_segment_file_name(name)) for name in names]
         bases = sorted(
             parsed.base_offset
@@ -145,7 +145,7 @@ class PartitionAudit:
             if name.endswith((TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
                 self._report("D8", path, "no file of unfinished work", name, ending=True)
             elif parsed is None or parsed.stage or parsed.kind == LOG_SUFFIX:
-                # `.deleted` files wait for their time, and a start removes them.
+                # `.deleted` files wait for their delay, and a start removes them.
                 continue
             elif parsed.kind == SNAPSHOT_SUFFIX:
                 self._snapshots[parsed.base_offset] = b""
@@ -177,7 +177,8 @@ class PartitionAudit:
             self._check_entry(entry, data, path, position, segment)
             segment.batches += 1
             segment.positions[entry.last_offset] = position
-            # A batch that compaction left without records has no timestamp that could be found.
+            # A batch that compaction left without records has no timestamp that a lookup could
+            # find.
             if entry.records_count and entry.max_timestamp > segment.max_timestamp:
                 segment.max_timestamp = entry.max_timestamp
                 segment.maxima[entry.last_offset] = entry.max_timestamp
@@ -207,11 +208,11 @@ class PartitionAudit:
                     "a whole batch with the right checksum",
                     f"{size - position} bytes that are none",
                     position=position,
-                    # Where records were durable, a start keeps what it finds and stops.
+                    # Where records were durable, a start keeps the damage as it is and stops.
                     ending=segment.next_offset >= self._recovery_point,
                 )
                 break
-            # An entry longer than the chunk: take more at once.
+            # The entry is longer than the chunk: read more at once.
             chunk_bytes = CHUNK_BYTES if entries else 2 * chunk_bytes
         file.close()
 
@@ -231,7 +232,7 @@ class PartitionAudit:
                 expected = f"{entry.records_count} records to span as many offsets"
                 self._report("D2", path, expected, f"{delta + 1}", position=position)
         else:
-            # Of a wrapper the header knows the last offset only.
+            # The header of a wrapper has the last offset only.
             first_offset = segment.next_offset
         out_of_order = entry.last_offset < segment.next_offset or first_offset < segment.next_offset
         is_gap = first_offset > segment.next_offset and not self._is_compacted
@@ -278,7 +279,7 @@ class PartitionAudit:
             return
         earliest = self._epochs.earliest
         if earliest is not None and entry.base_offset < earliest.start_offset:
-            # Below the log's start; the epochs there were forgotten.
+            # Below the log's start; the epochs there were dropped.
             return
         known = self._epochs.epoch_for_offset(entry.base_offset)
         if known != stamped:
@@ -302,7 +303,7 @@ class PartitionAudit:
                     segment.aborted.append((*completed[:3], stable))
                 self._producers.complete_txn(completed)
 
-    # --- what is derived ------------------------------------------------------------------------
+    # --- derived files --------------------------------------------------------------------------
 
     def _check_offset_index(self, segment: SegmentSummary, is_recovered: bool) -> None:
         path = self._path(segment.base_offset, OFFSET_INDEX_SUFFIX)
@@ -358,14 +359,14 @@ class PartitionAudit:
         ends = {(txn[0], txn[2]) for txn in expected}
         is_partial = self._is_compacted or self.summary.first_base_offset > 0
         if is_partial and ends <= {(txn[0], txn[2]) for txn in found}:
-            # What began before the first segment, or was compacted away, is not known here: the
-            # ends agree.
+            # Transactions that began before the first segment, or were compacted away, are not
+            # known here, so only the ends of the known ones have to agree.
             return
         if found != expected:
             report(f"aborted transactions {expected[:3]}", f"{found[:3]}", -1)
 
     def _check_facts(self, segment: SegmentSummary, is_recovered: bool) -> None:
-        """What the manifest remembers of a segment, unless the file has changed since."""
+        """Check the manifest's facts about a segment, unless the file has changed since."""
         facts = self._manifest.facts.get(segment.base_offset)
         if facts is None or facts.size_bytes != segment.size:
             return
@@ -376,7 +377,7 @@ class PartitionAudit:
             expected["min_timestamp"] = segment.min_timestamp
         found = {name: getattr(facts, name) for name in expected}
         if self._deep and facts.data_max_timestamp < segment.data_max_timestamp:
-            # A bound: what was cut off since may have been younger.
+            # A bound: the records cut off since may have been newer.
             expected["data_max_timestamp"] = segment.data_max_timestamp
             found["data_max_timestamp"] = facts.data_max_timestamp
         if found != expected:
@@ -414,12 +415,12 @@ class PartitionAudit:
                     self._report("D6", path, expected, "none")
                 continue
             if self._is_compacted and stored.last_offset > replayed.last_offset:
-                # What it wrote last before the snapshot was compacted away since.
+                # Its last batch before the snapshot was compacted away since.
                 continue
             here, there = _comparable(replayed, stored, self.summary.first_base_offset)
             if self._is_compacted:
-                # The newest record of a batch may be gone, and with it the batch's time; so may
-                # the first batch of a transaction.
+                # The newest record of a batch may be compacted away, and with it the batch's time;
+                # so may the first batch of a transaction.
                 for name in ("last_timestamp", "txn_first_offset"):
                     here.pop(name, None), there.pop(name, None)
             if here != there:
@@ -466,7 +467,7 @@ class PartitionAudit:
         position: int = -1,
         ending: bool = False,
     ) -> None:
-        """Add a finding; `ending` says that a start after a crash would put it right."""
+        """Add a finding; `ending` says that a start after a crash would repair it."""
         repaired = ending and not self._clean
         self.findings.append(
             Finding(
@@ -483,9 +484,9 @@ class PartitionAudit:
 def _comparable(
     replayed: ProducerEntry, stored: ProducerEntry, first_base_offset: int
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """What a replay from `first_base_offset` and a snapshot must agree on, of both.
+    """The producer state in which a replay from `first_base_offset` and a snapshot must agree.
 
-    The snapshot may know of batches and transactions that began in records which are gone.
+    The snapshot may contain batches and transactions that began in records which are gone.
     """
     names = ["producer_epoch", "last_timestamp"]
     if stored.last_offset >= first_base_offset or first_base_offset == 0:

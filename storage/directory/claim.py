@@ -1,21 +1,21 @@
-"""Taking possession of a data directory: may this process use it, and what is in it?
+"""Taking possession of a data directory: may this process use it, and what does it contain?
 
 Owns the first steps of a start, before any log is opened: the lock, the identity in
 ``meta.properties``, the clean-stop marker, and the sorting of directory names into topics,
-leftovers and strangers. It refuses to open logs: `storage.directory.data_dir` does.
+unfinished deletions and unknown names. Refuses to open logs: `storage.directory.data_dir` does.
 
 A directory is either understood or refused with one sentence:
 
 | found                                   | done                                                  |
 |-----------------------------------------|-------------------------------------------------------|
-| nothing, or an empty directory          | a new identity is drawn and stored                    |
+| nothing, or an empty directory          | a new identity is generated and stored                |
 | the lock is held                        | `DataDirLocked`, with the process id when it is known |
-| no ``meta.properties``, but other files | `ForeignDataDir`: somebody else's files               |
+| no ``meta.properties``, but other files | `ForeignDataDir`: the files of another program        |
 | an unreadable ``meta.properties``       | `HalfWrittenDataDir`                                  |
 | a newer version of it                   | `ForeignDataDir`                                      |
 | another node's                          | `ForeignDataDir`, when ``node.id`` was set explicitly |
 
-Files and directories that are not ours are never changed.
+Files and directories of other programs are never changed.
 
 Source: Kafka ``LogManager`` and ``MetaPropertiesEnsemble``. Read next:
 `storage.directory.data_dir`.
@@ -74,7 +74,7 @@ RandomBytes = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A data directory that this process holds alone."""
+    """A data directory that this process holds exclusively."""
 
     path: str
     lock: Lock
@@ -97,7 +97,7 @@ class Survey:
 
 
 def random_uuid(random_bytes: RandomBytes) -> bytes:
-    """A new id. Its text never begins with a dash, which command lines would take for an option."""
+    """A new id. Its text never begins with a dash, which command lines would read as an option."""
     while True:
         uuid = random_bytes(_UUID_BYTES)
         if uuid != ZERO_UUID and not format_uuid(uuid).startswith("-"):
@@ -105,10 +105,10 @@ def random_uuid(random_bytes: RandomBytes) -> bytes:
 
 
 def claim(path: str, *, files: Files, config: BrokerConfig, random_bytes: RandomBytes) -> Claim:
-    """Lock the directory, learn or draw its identity, and take the clean-stop marker.
+    """Lock the directory, read or generate its identity, take the clean-stop marker.
 
     Raises:
-        DataDirError: the directory must not or cannot be used; the sentence says why.
+        DataDirError: the process must not or cannot use the directory; the message says why.
     """
     lock = _lock(path, files)
     try:
@@ -126,10 +126,10 @@ def claim(path: str, *, files: Files, config: BrokerConfig, random_bytes: Random
 
 
 def survey(path: str, files: Files, known: Container[str] = ()) -> Survey:
-    """Sort the sub-directories by what their names and ``partition.metadata`` say.
+    """Sort the sub-directories by their names and the content of ``partition.metadata``.
 
-    The name of Kafka's metadata log is a topic's only if it is `known` as one: releases up to 0.1.0
-    let clients create it.
+    The name of Kafka's metadata log counts as a topic only if it is `known` as one: releases up to
+    0.1.0 let clients create it.
     """
     found = Survey()
     for name in files.list_directory(path):
@@ -147,7 +147,7 @@ def survey(path: str, files: Files, known: Container[str] = ()) -> Survey:
 
 
 def stray_directory_name(name: str, unique: str) -> str:
-    """The name under which a partition's directory is kept that belongs to no topic.
+    """The new name for the directory of a partition that belongs to no topic.
 
     `unique` is 32 hexadecimal digits, so that the topic can be created again at once.
     """
@@ -159,9 +159,9 @@ def stray_directory_name(name: str, unique: str) -> str:
 def complete_topics(
     partitions: Iterable[tuple[str, int]],
 ) -> tuple[dict[str, int], list[tuple[str, int]]]:
-    """Topics whose partitions 0 to n - 1 are all there, with n; and the partitions of the others.
+    """Topics whose partitions 0 to n - 1 all exist, with n; and the partitions of the others.
 
-    A directory of one broker of a larger cluster holds some partitions of a topic only; such a
+    The directory of one broker of a larger cluster holds only some partitions of a topic. Such a
     topic cannot be served whole, so it is not served at all.
     """
     numbers: dict[str, set[int]] = {}
@@ -180,11 +180,12 @@ def complete_topics(
 def topics_by_directory(
     partitions: Mapping[tuple[str, int], bytes | None], random_bytes: RandomBytes
 ) -> tuple[list[TopicMetadata], list[tuple[str, int]]]:
-    """Topics of a directory that says nothing of settings; and the partitions that make no topic.
+    """Topics of a directory without stored settings; and the partitions that make no topic.
 
-    A topic keeps its id; one from before topic ids (Kafka 2.7 and older) gets a new one. What was
-    set on it is not known, and a default could delete what its owner keeps for ever: so its records
-    do not age until somebody says otherwise, and Kafka's own topics stay compacted.
+    A topic keeps its id; one from before topic ids (Kafka 2.7 and older) gets a new one. The
+    topic's settings are not known, and a default could delete records that its owner keeps for
+    ever. So the records do not expire until an operator sets otherwise, and Kafka's own topics stay
+    compacted.
     """
     whole, others = complete_topics(partitions)
     topics = []
@@ -205,9 +206,9 @@ def topics_by_directory(
 def plan_adoption(
     path: str, files: Files, random_bytes: RandomBytes
 ) -> tuple[list[TopicMetadata], list[str]]:
-    """The topics to take over from a directory of Apache Kafka, and what to tell the operator.
+    """The topics to adopt from a directory of Apache Kafka, and the notices for the operator.
 
-    None when there is a journal: then the directory is ours.
+    None when there is a journal: then the directory is Tidelog's.
 
     Raises:
         ForeignDataDir: it has a metadata log, which `storage.kafka.kafka_import` reads.
@@ -273,7 +274,7 @@ def _make_path(path: str, files: Files) -> None:
 
 
 def _holder(lock_path: str, files: Files) -> str:
-    """Who holds the lock, as far as the lock file says; Kafka leaves it empty."""
+    """The holder of the lock, as far as the lock file names it; Kafka leaves the file empty."""
     try:
         text = files.read_all(lock_path).decode(errors="replace").strip()
     except OSError:
@@ -357,7 +358,7 @@ def _not_writable(path: str, error: OSError) -> DataDirNotWritable:
 
 
 def notices_of_others(survey: Survey, journal: MetadataJournal) -> Iterator[str]:
-    """What the operator is told of things that are neither topics nor wrong."""
+    """Notices for the operator about things that are neither topics nor errors."""
     if journal.bytes_cut:
         yield f"cut {journal.bytes_cut} bytes of an unfinished change off {journal.path}"
     if survey.unknown:

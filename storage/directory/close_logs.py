@@ -1,8 +1,8 @@
 """Closing many logs at once: their last syncs share the wait.
 
-Owns nothing but the order: begin, sync, complete, close, some dozens of logs at a time, because
-each log that is being synced holds a handful of descriptors. Whether the syncs run one after the
-other or in threads is the caller's choice: storage knows no threads.
+Owns only the order: begin, sync, complete, close, some dozens of logs at a time, because each log
+that is being synced holds several descriptors. The caller chooses whether the syncs run one after
+the other or in threads: storage knows no threads.
 
 Read next: `storage.log.flush`, `storage.directory.data_dir`.
 """
@@ -22,13 +22,13 @@ CLOSED_TOGETHER: Final = 64
 
 
 def run_in_order(tickets: Sequence[FlushTicket]) -> None:
-    """One after the other, right here."""
+    """Run the tickets one after the other, in this thread."""
     for ticket in tickets:
         ticket.run()
 
 
 def close_logs(logs: Sequence[Log], now_ms: int, run_all: RunAll) -> list[StorageError]:
-    """Close every log; what went wrong, in which case the stop must not be called clean."""
+    """Close every log; the failures, in which case the caller must not report a clean stop."""
     failures: list[StorageError] = []
     for start in range(0, len(logs), CLOSED_TOGETHER):
         together = logs[start : start + CLOSED_TOGETHER]

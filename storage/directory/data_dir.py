@@ -1,28 +1,28 @@
 """The data directory: every topic, partition and setting that this broker keeps.
 
 Owns the directory from its lock to its clean-stop marker: the identity, the metadata journal, one
-directory per partition with its log, the checkpoints. It refuses to know requests, clocks and
-threads: the time is a parameter, and whoever syncs logs in other threads must have stopped before
+directory per partition with its log, the checkpoints. Refuses to know requests, clocks and threads:
+the time is a parameter, and a caller that syncs logs in other threads must have stopped them before
 `close`.
 
-Each change has one moment at which it has happened: a line of the journal that is on the medium.
-What a crash leaves around that moment is put right by the next `open`:
+Each change takes effect at one moment: when its line of the journal is durable. The next `open`
+repairs the state that a crash leaves around that moment:
 
 | change         | before it | the moment            | after it, or by the next open    |
 |----------------|-----------|-----------------------|----------------------------------|
 | create topic   |           | line *topic*          | directories made, names synced   |
 | add partitions |           | line *topic* with more| directories made, names synced   |
 | delete topic   |           | line *topic, deleted* | directories renamed, topic gone  |
-| set overrides  | checked   | line *topic*          | logs told                        |
+| set overrides  | checked   | line *topic*          | logs reconfigured                |
 
-So a directory that the journal misses was never part of a finished change, or is a stranger: it is
-renamed ``-stray``, never served and never deleted. A directory that the journal expects and that
-is gone is made again, because a crash right after the moment looks the same, unless offsets are
-known to have been in it. What is wrong with one directory quarantines one partition.
-A data directory of Apache Kafka has no journal yet; its topics are adopted by their directories.
+So a directory that is not in the journal was never part of a finished change, or does not belong
+here: it is renamed ``-stray``, never served and never deleted. A missing directory that is in the
+journal is created again, unless offsets are known to have been in it: a crash right after the
+moment looks the same. A fault in one directory quarantines one partition. A data directory of
+Apache Kafka has no journal yet; its topics are adopted by their directories.
 
-Order of a start: lock, identity, marker taken, journal, checkpoints, logs. Order of a clean stop:
-logs closed (synced, with producer snapshot and indexes), checkpoints, marker last, lock.
+Order of a start: lock, identity, marker removed, journal, checkpoints, logs. Order of a clean stop:
+logs closed (synced, with producer snapshot and indexes), checkpoints, marker, lock released.
 
 Source: Kafka ``LogManager``; the journal is ours (docs/adr/0007). Read next: `storage.log.log`,
 `storage.directory.metadata_journal`, docs/crash-safety.md.
@@ -52,14 +52,14 @@ from storage.recovery.recovery import open_log
 from storage.recovery.unusable_log import missing_log, open_or_stand_in
 
 Progress = Callable[[int, int], None]
-"""Called with the number of partitions loaded so far and in all."""
+"""Called with the number of partitions loaded so far and the total."""
 
 _SEED_BYTES: Final = 16
 
 
 @dataclass(slots=True, kw_only=True)
 class Topic:
-    """One topic as it is served. Changed by its `DataDir` only."""
+    """One topic as it is served. Only its `DataDir` changes it."""
 
     name: str
     topic_id: bytes
@@ -71,9 +71,9 @@ class Topic:
 class DataDir:
     """An open data directory. Opened once, used by one thread, closed once.
 
-    After a crash everything whose method returned is still there. `topics` may be read by anyone on
-    that thread; it is changed by the methods only. `notices` are sentences for the operator about
-    what the start found and did.
+    Every change whose method returned survives a crash. Any caller on that thread may read
+    `topics`; only the methods change it. `notices` are sentences for the operator about the
+    findings and repairs of the start.
     """
 
     def __init__(
@@ -113,10 +113,10 @@ class DataDir:
         progress: Progress | None = None,
         random_bytes: RandomBytes = os.urandom,
     ) -> "DataDir":
-        """The directory with all its logs, recovered where the last stop was not clean.
+        """Open the directory with all its logs, recovered where the last stop was not clean.
 
         Raises:
-            DataDirError: this process must not or cannot use the directory. It is unlocked again.
+            DataDirError: this process must not or cannot use the directory. The lock is released.
         """
         path = os.path.abspath(path)
         claim = data_dir_start.claim(
@@ -151,16 +151,16 @@ class DataDir:
     def create_topic(
         self, name: str, partitions: int, overrides: Mapping[str, str], now_ms: int
     ) -> Topic:
-        """`create_topic_steps` at once."""
+        """Run `create_topic_steps` to its end."""
         return run_steps(self.create_topic_steps(name, partitions, overrides, now_ms))
 
     def create_topic_steps(
         self, name: str, partitions: int, overrides: Mapping[str, str], now_ms: int
     ) -> Steps[Topic]:
-        """A new topic with empty partitions, durable at the end. The caller has judged the name.
+        """Create a topic with empty partitions, durable at the end; the caller checks the name.
 
-        A step makes one partition. Between the steps the topic is in the journal and not in
-        `topics`, and no other change of topics may be made.
+        A step creates one partition. Between the steps the topic is in the journal but not in
+        `topics`, and the caller must make no other change of topics.
 
         Raises:
             ConfigErrors: the overrides are not acceptable; nothing was changed.
@@ -194,13 +194,13 @@ class DataDir:
         return topic
 
     def add_partitions(self, name: str, total: int, now_ms: int) -> None:
-        """`add_partitions_steps` at once."""
+        """Run `add_partitions_steps` to its end."""
         run_steps(self.add_partitions_steps(name, total, now_ms))
 
     def add_partitions_steps(self, name: str, total: int, now_ms: int) -> Steps[None]:
-        """Let the topic have `total` partitions, more than it has; durable at the end.
+        """Extend the topic to `total` partitions, more than it has; durable at the end.
 
-        The new ones appear together, behind the last step; see `create_topic_steps`.
+        The new ones appear together, after the last step; see `create_topic_steps`.
 
         Raises:
             StorageFailed: it could not be written; the topic is as it was.
@@ -220,10 +220,10 @@ class DataDir:
         topic.partitions += added
 
     def delete_topic(self, name: str, now_ms: int) -> None:
-        """Forget the topic, durably; its files go ``file.delete.delay.ms`` later.
+        """Delete the topic, durably; its files are removed ``file.delete.delay.ms`` later.
 
         Raises:
-            StorageFailed: it could not be written. The topic is as it was if it is still in
+            StorageFailed: it could not be written. The topic is unchanged if it is still in
                 `topics`; else the next start removes its files.
         """
         topic = self.topics[name]
@@ -238,7 +238,7 @@ class DataDir:
             raise StorageFailed("delete", f"{self.path}/{name}", str(error)) from error
 
     def set_topic_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Replace the topic's own settings; durable on return, in force with the next operation.
+        """Replace the topic's own settings; durable on return, used from the next operation on.
 
         Raises:
             ConfigErrors: they are not acceptable; nothing was changed.
@@ -255,11 +255,11 @@ class DataDir:
 
     @property
     def broker_overrides(self) -> dict[str, str]:
-        """The broker's settings that were made at run time."""
+        """The broker's settings that were changed at run time."""
         return self._journal.broker_overrides
 
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
-        """Replace the broker's run-time settings, durably; topics that inherit them follow.
+        """Replace the broker's run-time settings, durably; applies to topics that inherit them.
 
         Raises:
             ConfigErrors, StorageFailed: bad, or could not be written; nothing was changed.
@@ -269,13 +269,13 @@ class DataDir:
         self.reload(self.broker_config)
 
     def reload(self, config: BrokerConfig) -> None:
-        """Put `config` in force, under the run-time settings; raises ConfigErrors before it."""
+        """Apply `config` beneath the run-time settings; raises ConfigErrors before any change."""
         self.broker_config = config = with_dynamic(config, self.broker_overrides)
         for topic in self.topics.values():
             self._reconfigure(topic, topic_config(topic.overrides, config))
 
     def group_overrides(self) -> dict[str, dict[str, str]]:
-        """The own settings of groups that have some, by group id."""
+        """The groups' own settings, by group id; groups without any are left out."""
         return self._journal.group_overrides()
 
     def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
@@ -284,11 +284,11 @@ class DataDir:
 
     @property
     def next_producer_id(self) -> int:
-        """The first producer id that was never given out."""
+        """The first producer id that was never assigned."""
         return self._journal.next_producer_id
 
     def allocate_producer_ids(self, count: int) -> range:
-        """Producer ids that were never given out and never will be again, also after a crash.
+        """Reserve producer ids, none of which is ever assigned twice, even after a crash.
 
         Raises:
             StorageFailed: they could not be reserved.
@@ -298,34 +298,34 @@ class DataDir:
     # --- upkeep ---------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """`checkpoint_steps` at once."""
+        """Run `checkpoint_steps` to its end."""
         self._checkpoints.write(self._logs())
 
     def checkpoint_steps(self) -> Steps[None]:
-        """Note recovery points, log starts and high watermarks, so that a start has less to do.
+        """Store recovery points, log starts and high watermarks, so that a start has less to do.
 
-        Raises StorageFailed: the old ones are still there and still right.
+        Raises StorageFailed: the old ones still exist and are still correct.
         """
         return self._checkpoints.write_steps(self._logs())
 
     def delete_pending_files(self, now_ms: int) -> int:
-        """`delete_pending_steps` at once."""
+        """Run `delete_pending_steps` to its end."""
         return run_steps(self.delete_pending_steps(now_ms))
 
     def delete_pending_steps(self, now_ms: int) -> Steps[int]:
-        """Remove topics and segments deleted long ago; how many. Raises StorageFailed at the end"""
+        """Remove topics and segments deleted long ago; how many. Raises StorageFailed at last."""
         works = [self._directories.remove_steps, *(it.delete_pending_steps for it in self._logs())]
         return unlink_all(works, now_ms)
 
     def close(self, now_ms: int, *, run_all: RunAll | None = None) -> None:
-        """Stop cleanly: all on the medium, then the marker that says so, then the lock.
+        """Stop cleanly: make everything durable, then write the marker, then release the lock.
 
-        The last syncs are waited for by `run_all`, some dozens of logs at a time; without it, one
-        after the other. If any log cannot be closed the marker is not written, so the next start
-        recovers.
+        `run_all` waits for the last syncs of some dozens of logs at a time; without it, they run
+        one after the other. If any log cannot be closed, the marker is not written, so the next
+        start recovers.
 
         Raises:
-            StorageFailed: something could not be written. The lock is released all the same.
+            StorageFailed: a file could not be written. The lock is released all the same.
         """
         if self._is_closed:
             return
@@ -347,7 +347,7 @@ class DataDir:
 
     def _load(self, now_ms: int, progress: Progress) -> None:
         self._load_broker_overrides()
-        # Before looking around: it moves directories.
+        # Before the directories are listed: it moves some of them.
         self._finish_deletions(now_ms)
         known = self._journal.topics()
         survey = data_dir_start.survey(self.path, self._files, known)
@@ -429,8 +429,8 @@ class DataDir:
         log = self._open_log(topic, partition, hints, now_ms, self.stopped_cleanly)
         was_crash = not self.stopped_cleanly and log.quarantine is None
         if was_crash and topic.config.flush_policy == "os":
-            # Records that consumers saw may be gone: a higher epoch lets them find out. Stored at
-            # once, because clients that have seen it refuse a lower one.
+            # Records that consumers saw may be gone: a higher epoch shows them the cut. It is
+            # stored at once, because clients that have seen it refuse a lower one.
             log.bump_leader_epoch()
             log.leader_epochs.assign(log.leader_epoch, log.log_end_offset)
         return log
@@ -438,7 +438,7 @@ class DataDir:
     # --- partitions -----------------------------------------------------------------------------
 
     def _make_partitions(self, topic: Topic, total: int, now_ms: int) -> Steps[list[Log]]:
-        """Directories and empty logs up to `total`; their names are durable at the end."""
+        """Create directories and empty logs up to `total`; their names are durable at the end."""
         made: list[Log] = []
         try:
             for partition in range(len(topic.partitions), total):
@@ -472,7 +472,7 @@ class DataDir:
         )
 
     def _bury(self, metadata: TopicMetadata, due_ms: int) -> None:
-        """Move the directories of a topic that is marked as deleted out of the way, forget it."""
+        """Rename the directories of a topic that is marked as deleted, then drop it."""
         self._directories.delete(metadata.name, range(metadata.partitions), due_ms=due_ms)
         self._directories.sync()
         self._journal.remove_topic(metadata.name)
@@ -497,4 +497,4 @@ class DataDir:
 
 
 def _no_progress(loaded: int, total: int) -> None:
-    """For callers that do not show it."""
+    """Report no progress."""

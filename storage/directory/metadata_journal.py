@@ -1,10 +1,10 @@
-"""The metadata journal: what the broker knows that no log can tell it.
+"""The metadata journal: the broker's facts that are not in any log.
 
-Owns one append-only file, ``metadata.journal`` in the root of a data directory, with the topics
+Owns one append-only file, ``metadata.journal`` in the root of a data directory. It has the topics
 (id, number of partitions, configuration overrides), the broker's dynamic overrides, groups' own
 settings and the next free producer id. It is a map from (kind, key) to a JSON document; a change is
-one line, and a null document is a tombstone. It refuses to know what the documents of other kinds
-mean: they are kept.
+one line, and a null document is a tombstone. Refuses to know the meaning of documents of other
+kinds: it keeps them.
 
     e2a22601 {"kind":"journal","key":"format","value":{"version":1}}
     0739c208 {"kind":"topic","key":"flights","value":{"id":"...","partitions":4,"overrides":{}}}
@@ -14,7 +14,7 @@ Eight hexadecimal digits are the CRC-32C of the document, which has no newline i
 line names the format. A change is durable when its method returns, at the cost of one append and
 one sync, whatever the number of topics.
 
-What is found at open, and what is done:
+The state found at open, and the action:
 
 | found                                         | meaning                     | done               |
 |-----------------------------------------------|-----------------------------|--------------------|
@@ -22,7 +22,7 @@ What is found at open, and what is done:
 | good lines, then bytes that hold no good line | a crash during the last     | the rest is cut    |
 | a bad line with a good one after it           | damage to durable bytes     | refused to start   |
 | a bad first line, or an empty file            | not written by this program | refused to start   |
-| anything else                                 | history, maybe un-synced    | rewritten without  |
+| anything else                                 | history, maybe un-synced    | rewritten clean    |
 
 The tail may be cut because a change whose line is torn was never reported as done.
 
@@ -55,14 +55,14 @@ _ONLY_KEY: Final = ""
 
 _CRC_DIGITS: Final = 8
 _SUPERSEDED_LINES_MAX: Final = 10_000
-"""Superseded lines after which a running journal is rewritten."""
+"""Superseded lines after which an open journal is rewritten."""
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """What is known of a topic apart from its records. `topic_id` is 16 bytes."""
+    """The facts about a topic apart from its records. `topic_id` is 16 bytes."""
 
     name: str
     topic_id: bytes
@@ -73,9 +73,9 @@ class TopicMetadata:
 class MetadataJournal:
     """The open journal: a map in memory, and its file.
 
-    Opened and closed by `DataDir`, changed by one thread. The map changes only after the line is
-    durable. After a failed sync every change is refused until the next start, because what the
-    medium holds is unknown from there on.
+    `DataDir` opens and closes it, one thread changes it. The map changes only after the line is
+    durable. After a failed sync every change is refused until the next start, because the content
+    of the medium is unknown from then on.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class MetadataJournal:
     ) -> None:
         """Load the journal of `directory`, cutting a torn tail, or begin a new one.
 
-        A new one begins with the topics in `adopted` and the documents of those kinds that have
-        one only, all of them or, after a crash, no file.
+        A new journal begins with the topics in `adopted` and with the documents of the kinds that
+        have only one. After a crash the file has all of them, or there is no file.
 
         Raises:
-            HalfWrittenDataDir: the file is damaged elsewhere than at its end.
+            HalfWrittenDataDir: the file is damaged before its end.
             ForeignDataDir: its format is newer than this program.
             OSError: it could not be read or written.
         """
@@ -114,14 +114,14 @@ class MetadataJournal:
             self._load()
         self._file = files.open(self.path)
 
-    # --- what is known --------------------------------------------------------------------------
+    # --- contents -------------------------------------------------------------------------------
 
     def topics(self) -> dict[str, TopicMetadata]:
         """The topics by name, in the order in which they were created."""
         return {name: topic for name, topic, is_deleted in self._all_topics() if not is_deleted}
 
     def deleted_topics(self) -> list[TopicMetadata]:
-        """The topics that are deleted but whose directories may still have to be moved away."""
+        """The deleted topics whose directories may still have to be renamed."""
         return [topic for _, topic, is_deleted in self._all_topics() if is_deleted]
 
     @property
@@ -134,7 +134,7 @@ class MetadataJournal:
         return strings
 
     def group_overrides(self) -> dict[str, dict[str, str]]:
-        """The own settings of groups that have some, by group id."""
+        """The groups' own settings, by group id; groups without any are left out."""
         found: dict[str, dict[str, str]] = {}
         for (kind, group_id), document in self._documents.items():
             if kind == KIND_GROUP_OVERRIDES:
@@ -146,7 +146,7 @@ class MetadataJournal:
 
     @property
     def next_producer_id(self) -> int:
-        """The first producer id that was never given out."""
+        """The first producer id that was never assigned."""
         document = self._documents.get((KIND_PRODUCER_IDS, _ONLY_KEY), 0)
         if not isinstance(document, int) or document < 0:
             raise self._unexpected(KIND_PRODUCER_IDS, document)
@@ -159,11 +159,11 @@ class MetadataJournal:
         self.put(KIND_TOPIC, topic.name, _format_topic(topic))
 
     def mark_deleted(self, topic: TopicMetadata) -> None:
-        """Delete a topic: from here on it is gone, though its directories may still be there."""
+        """Delete a topic: it is gone from here on, though its directories may still exist."""
         self.put(KIND_TOPIC, topic.name, {**_format_topic(topic), "deleted": True})
 
     def remove_topic(self, name: str) -> None:
-        """Forget a topic, whose directories are out of the way."""
+        """Drop a deleted topic, whose directories have been renamed."""
         self.put(KIND_TOPIC, name, None)
 
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
@@ -171,11 +171,11 @@ class MetadataJournal:
         self.put(KIND_BROKER_OVERRIDES, _ONLY_KEY, dict(overrides))
 
     def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
-        """Replace all own settings of a group; none are forgotten with the group."""
+        """Replace all own settings of a group; they stay when the group itself is removed."""
         self.put(KIND_GROUP_OVERRIDES, group_id, dict(overrides) or None)
 
     def allocate_producer_ids(self, count: int) -> range:
-        """Producer ids that no one has, and that no one else gets, also after a crash."""
+        """Reserve producer ids that are unassigned; none is reserved twice, even after a crash."""
         assert count > 0
         first = self.next_producer_id
         self.put(KIND_PRODUCER_IDS, _ONLY_KEY, first + count)
@@ -185,7 +185,7 @@ class MetadataJournal:
         """Set one document, or remove it with None.
 
         Raises:
-            DiskFull: nothing has changed, a later try may succeed.
+            DiskFull: nothing has changed, a retry may succeed.
             StorageFailed: the journal is unusable until the broker starts again.
         """
         if self._failed is not None:
@@ -207,7 +207,7 @@ class MetadataJournal:
             self._compact()
 
     def close(self) -> None:
-        """Give the file back; every change was durable already."""
+        """Close the file; every change was durable already."""
         self._file.close()
 
     # --- internals ------------------------------------------------------------------------------
@@ -237,13 +237,13 @@ class MetadataJournal:
         self._check_format(content)
         self._check_rest(content, good_size)
         self.bytes_cut = len(content) - good_size
-        # Parsed now, so that a document of an unexpected shape refuses the start.
+        # Parsed here, so that a document of an unexpected shape prevents the start.
         assert self.next_producer_id >= 0
         assert self.topics() is not None
         assert self.broker_overrides is not None
         assert self.group_overrides() is not None
-        # Always, not only when there is something to drop: the last lines may be in the page cache
-        # only, left there by a process that was killed before its sync. From here on they count.
+        # Always, not only when lines are dropped: the last lines may be in the page cache only,
+        # left by a process that was killed before its sync. From here on they count.
         self._rewrite()
 
     def _check_format(self, content: bytes) -> None:
@@ -265,7 +265,7 @@ class MetadataJournal:
             )
 
     def _check_rest(self, content: bytes, good_size: int) -> None:
-        """A torn tail has no good line in it; with one, the damage is to durable bytes."""
+        """Check that the rest is a torn tail: a good line in it would mean damage before it."""
         position = good_size
         for size, parsed in _parse_lines(content[good_size:]):
             if parsed is not None:
@@ -314,9 +314,9 @@ class MetadataJournal:
 
 
 def damage_position(content: bytes) -> int | None:
-    """Where a journal's content is damaged in a way that its loading refuses, or None.
+    """The damage in a journal's content for which loading refuses it, or None.
 
-    A torn tail is no damage. For auditors, who must not load: loading rewrites.
+    A torn tail is no damage. For audits, which must not load the journal, since loading rewrites.
     """
     position = 0
     bad_position: int | None = None
@@ -331,7 +331,7 @@ def damage_position(content: bytes) -> int | None:
 
 
 def read_topics(content: bytes) -> dict[str, TopicMetadata]:
-    """The topics in a journal's content, as far as it is sound; nothing is changed."""
+    """The topics in a journal's content, as far as it is sound; changes nothing."""
     topics: dict[str, TopicMetadata] = {}
     for _, parsed in _parse_lines(content):
         if parsed is None:
@@ -385,7 +385,7 @@ def _format_line(kind: str, key: str, document: Json) -> bytes:
 
 
 def _parse_lines(content: bytes) -> Iterator[tuple[int, tuple[str, str, Json] | None]]:
-    """Size and meaning of each line; the meaning is None for a bad or unfinished one."""
+    """The size and document of each line; the document is None for a bad or unfinished one."""
     start = 0
     while start < len(content):
         end = content.find(b"\n", start) + 1 or len(content)

@@ -1,15 +1,15 @@
-"""The offset checkpoints of a data directory: hints by which a start has less to do.
+"""The offset checkpoints of a data directory: hints that make a start faster.
 
 Owns the four files in the root that hold one offset per partition, and the knowledge of which
-partitions they may speak of. A missing or broken checkpoint costs time, never correctness; one that
-speaks of *another* topic of the same name would cost data, so the files are rewritten before a
-partition is made that they may know (`forget`).
+partitions they may contain. A missing or broken checkpoint costs time, never correctness. An entry
+of *another* topic of the same name would cost data. So before a partition is created, its entries
+are removed from the files (`forget`).
 
 | file                             | offset          | used for                                   |
 |----------------------------------|-----------------|--------------------------------------------|
 | recovery-point-offset-checkpoint | recovery point  | where recovery after a crash begins        |
 | log-start-offset-checkpoint      | log start       | a start inside of the first segment        |
-| replication-offset-checkpoint    | high watermark  | Apache Kafka, should it open the directory |
+| replication-offset-checkpoint    | high watermark  | Apache Kafka, if it opens the directory    |
 | cleaner-offset-checkpoint        | compacted up to | logs without a manifest, and Apache Kafka  |
 
 Source: Kafka ``LogManager`` checkpoints. Read next: `storage.directory.data_dir`.
@@ -38,7 +38,7 @@ PartitionKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What the checkpoints said when the directory was opened."""
+    """The content of the checkpoints when the directory was opened."""
 
     recovery_points: Mapping[PartitionKey, int] = field(default_factory=dict)
     log_starts: Mapping[PartitionKey, int] = field(default_factory=dict)
@@ -47,10 +47,10 @@ class Hints:
 
 
 class OffsetCheckpoints:
-    """The checkpoint files of one data directory. Used by its `DataDir` only."""
+    """The checkpoint files of one data directory. Only its `DataDir` uses it."""
 
     def __init__(self, root: str, files: Files) -> None:
-        """Know nothing yet; `read` comes first."""
+        """Start without content; `read` comes first."""
         self._root = root
         self._files = files
         self._known: set[PartitionKey] = set()
@@ -61,7 +61,7 @@ class OffsetCheckpoints:
         self._has_cleaned = files.exists(f"{root}/{CLEANER_FILE}")
 
     def read(self) -> tuple[Hints, list[str]]:
-        """What the files say, and a sentence for each that cannot be read."""
+        """The content of the files, and a sentence for each that cannot be read."""
         notices: list[str] = []
         hints = Hints(
             recovery_points=self._read(RECOVERY_POINT_FILE, notices),
@@ -74,7 +74,7 @@ class OffsetCheckpoints:
         return hints, notices
 
     def write(self, logs: Iterable[Log]) -> None:
-        """`write_steps` at once; what other steps have not written by now, they never will.
+        """Run `write_steps` to its end; steps that are under way elsewhere write nothing more.
 
         Raises:
             StorageFailed: see `write_steps`.
@@ -83,16 +83,16 @@ class OffsetCheckpoints:
         run_steps(self.write_steps(logs))
 
     def write_steps(self, logs: Iterable[Log]) -> Steps[None]:
-        """Note the offsets of these logs and of no others; the files are written off the loop.
+        """Store the offsets of these logs and of no others; the files are written off the loop.
 
-        Of a quarantined log the files keep what they said: it is known to have been longer than it
-        is, and the next start must find that again.
+        For a quarantined log the files keep their entries: the log is known to have been longer
+        than it is, and the next start must find that again.
 
-        A small file's sync has to wait for whatever the journal of the file system holds, which
-        may be seconds of other people's data. What has not changed is not written again.
+        A small file's sync has to wait for the whole journal of the file system, which may take
+        seconds because of other programs' data. Unchanged files are not written again.
 
         Raises:
-            StorageFailed: it could not be written; the old ones are there and still right.
+            StorageFailed: a file could not be written; the old ones still exist and are correct.
         """
         generation = self._generation
         has_cleaned = self._has_cleaned
@@ -122,7 +122,7 @@ class OffsetCheckpoints:
             self._known = set(recovery_points)
 
     def forget(self, topic: str, partitions: Iterable[int], logs: Iterable[Log]) -> None:
-        """Make sure that no file speaks of these partitions, which are about to be made.
+        """Make sure that no file has an entry for these partitions, which are about to be created.
 
         `logs` are all the others.
 
@@ -133,7 +133,7 @@ class OffsetCheckpoints:
             self.write(logs)
 
     def _offsets_of(self, logs: Iterable[Log]) -> tuple[dict[PartitionKey, int], ...]:
-        """Log starts, recovery points, high watermarks, and what is cleaned."""
+        """Log starts, recovery points, high watermarks, and compacted offsets."""
         log_starts: dict[PartitionKey, int] = {}
         recovery_points: dict[PartitionKey, int] = {}
         high_watermarks: dict[PartitionKey, int] = {}

@@ -1,13 +1,13 @@
-"""The directories of partitions as names in the data directory: made, moved aside, removed.
+"""The directories of partitions as names in the data directory: created, renamed, removed.
 
-Owns the life of a partition's directory outside of what its log keeps in it:
+Owns the life of a partition's directory, apart from the files that its log keeps in it:
 
     (absent) --make--> <topic>-<p> --delete--> <topic>-<p>.<hex>-delete --remove_due--> (absent)
                             |
                             +--set_aside--> <topic>-<p>.<hex>-stray        kept, never served
 
-and the file ``partition.metadata``. It refuses to know why: `storage.directory.data_dir` decides,
-and syncs the names with `sync` once per change, however many partitions a topic has.
+and the file ``partition.metadata``. Refuses to know why: `storage.directory.data_dir` decides, and
+makes the names durable with `sync` once per change, however many partitions a topic has.
 
 Source: Kafka ``LogManager`` and ``LocalLog``. Read next: `storage.directory.data_dir`.
 """
@@ -29,29 +29,29 @@ _UNIQUE_BYTES: Final = 16
 
 
 class PartitionDirectories:
-    """The partition directories below one data directory. Used by its `DataDir` only."""
+    """The partition directories below one data directory. Only its `DataDir` uses it."""
 
     def __init__(self, root: str, files: Files, random_bytes: RandomBytes) -> None:
-        """Touch nothing yet; `root` is the data directory."""
+        """Start without touching the disk; `root` is the data directory."""
         self._root = root
         self._files = files
         self._random_bytes = random_bytes
-        # Directories to remove, each with the time from which on.
+        # Directories to remove, each with the time from which it may be removed.
         self._deleted: list[tuple[str, int]] = []
 
     def path(self, topic: str, partition: int) -> str:
-        """Where the partition lives."""
+        """The path of the partition's directory."""
         return f"{self._root}/{partition_directory_name(topic, partition)}"
 
     def sync(self) -> None:
-        """The names as they are now are durable."""
+        """Make the current names durable."""
         self._files.sync_directory(self._root)
 
     def make(self, topic: str, partition: int, topic_id: bytes) -> str:
-        """A new directory with its ``partition.metadata``; its path.
+        """Create a directory with its ``partition.metadata``; returns its path.
 
         Raises:
-            StorageFailed: there is one already; whatever is in it is not this topic's.
+            StorageFailed: the directory exists already; its content is not this topic's.
         """
         directory = self.path(topic, partition)
         if self._files.exists(directory):
@@ -61,10 +61,10 @@ class PartitionDirectories:
         return directory
 
     def write_metadata(self, directory: str, topic_id: bytes) -> None:
-        """Write ``partition.metadata`` anew.
+        """Write ``partition.metadata`` again.
 
-        Not synced: the journal knows the id, and a start that finds the file broken writes it
-        again. For thousands of partitions that is seconds saved.
+        Not synced: the journal has the id, and a start that finds the file broken writes it again.
+        For thousands of partitions that saves seconds.
         """
         path = f"{directory}/{PARTITION_METADATA_FILE}"
         if self._files.exists(path):
@@ -74,7 +74,7 @@ class PartitionDirectories:
         file.close()
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Rename a directory that belongs to no topic; the name under which it is kept."""
+        """Rename a directory that belongs to no topic; returns the name under which it is kept."""
         unique = self._random_bytes(_UNIQUE_BYTES).hex()
         directory = self.path(topic, partition)
         kept_as = stray_directory_name(os.path.basename(directory), unique)
@@ -88,7 +88,7 @@ class PartitionDirectories:
     ) -> list[str]:
         """Rename those of the directories `found` that belong to no topic; a sentence for each.
 
-        They are taken out of `found`, whose values are the topic ids in them.
+        They are removed from `found`, whose values are the topic ids in them.
         """
         notices = []
         for (name, partition), topic_id in sorted(found.items()):
@@ -107,7 +107,7 @@ class PartitionDirectories:
         return notices
 
     def delete(self, topic: str, partitions: Iterable[int], *, due_ms: int) -> None:
-        """Rename those of the partitions' directories that are there, to be removed from then on.
+        """Rename the existing ones of the partitions' directories, for removal from then on.
 
         Raises OSError.
         """
@@ -120,21 +120,21 @@ class PartitionDirectories:
                 self.remove_later(name, due_ms)
 
     def remove_later(self, name: str, remove_from_ms: int) -> None:
-        """Let `remove_due` remove the directory, once it is that late."""
+        """Schedule the removal of the directory by `remove_due` at that time."""
         self._deleted.append((f"{self._root}/{name}", remove_from_ms))
 
     def remove_due(self, now_ms: int) -> int:
-        """`remove_steps` at once."""
+        """Run `remove_steps` to its end."""
         return run_steps(self.remove_steps(now_ms))
 
     def remove_steps(self, now_ms: int) -> Steps[int]:
-        """Remove the directories whose time has come, each in another thread; how many.
+        """Remove the directories that are due, each in another thread; returns their number.
 
-        Their names are of no other use, so topics may come and go between the steps.
+        Their names have no other use, so topics may come and go between the steps.
 
         Raises:
-            StorageFailed: some could not be removed, the first is named; they are tried again the
-                next time.
+            StorageFailed: some could not be removed, the first is named; the next call tries them
+                again.
         """
         due = [path for path, remove_from_ms in self._deleted if remove_from_ms <= now_ms]
         failed: dict[str, OSError] = {}

@@ -1,8 +1,8 @@
 """The small text files of a data directory: offsets, identities, and the clean-stop marker.
 
-Owns the formats below, both directions, byte for byte as Apache Kafka has them; refuses to decide
-what a missing or broken one means. Reading raises `CorruptCheckpoint`, and the callers differ: a
-broken offset checkpoint is a hint lost, a broken ``meta.properties`` stops the start.
+Owns the formats below, both directions, byte for byte as Apache Kafka has them. Refuses to decide
+the effect of a missing or broken one. Reading raises `CorruptCheckpoint`, and the callers differ: a
+broken offset checkpoint is a lost hint, a broken ``meta.properties`` stops the start.
 
 Every file is replaced atomically and is durable when the writing function returns.
 
@@ -12,7 +12,7 @@ Every file is replaced atomically and is durable when the writing function retur
 | log-start-offset-checkpoint      | root          | log start, where it is not a segment base  |
 | replication-offset-checkpoint    | root          | high watermarks                            |
 | cleaner-offset-checkpoint        | root          | first dirty offset of compacted logs       |
-| meta.properties                  | root          | who this directory belongs to              |
+| meta.properties                  | root          | the directory's owner: cluster and node    |
 | .kafka_cleanshutdown             | root          | exists only after a clean stop             |
 | partition.metadata               | partition dir | the topic's id                             |
 
@@ -61,7 +61,7 @@ OffsetsByPartition = Mapping[tuple[str, int], int]
 
 
 class CorruptCheckpoint(StorageError):
-    """The content of a small file is not what its format says; the sentence tells where."""
+    """The content of a small file breaks its format; the message says where."""
 
 
 class UnknownVersion(CorruptCheckpoint):
@@ -83,7 +83,7 @@ def parse_checkpoint(content: bytes) -> list[str]:
     """The entry lines; none when the file is empty.
 
     Raises:
-        CorruptCheckpoint: wrong version, or not as many lines as the count says.
+        CorruptCheckpoint: wrong version, or the number of lines differs from the count.
     """
     if not content:
         return []
@@ -205,7 +205,7 @@ def parse_partition_metadata(content: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Who a data directory belongs to; `directory_id` is None in directories of old Kafkas."""
+    """The owner of a data directory; `directory_id` is None in directories of old Kafkas."""
 
     node_id: int
     cluster_id: str
@@ -222,7 +222,7 @@ def format_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def parse_meta_properties(content: bytes) -> MetaProperties:
-    """Who the directory belongs to, from version 1 or the older version 0 (``broker.id``).
+    """The owner of the directory, from version 1 or the older version 0 (``broker.id``).
 
     Raises:
         UnknownVersion: neither 0 nor 1.
@@ -276,16 +276,16 @@ def _unescape(value: str) -> str:
 
 
 def write_clean_shutdown(directory: str, files: Files) -> None:
-    """Say that everything in the directory is on the medium. The last write of a clean stop."""
+    """Store that everything in the directory is durable. The last write of a clean stop."""
     content = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
     files.replace_atomically(f"{directory}/{CLEAN_SHUTDOWN_FILE}", content)
 
 
 def take_clean_shutdown(directory: str, files: Files) -> bool:
-    """Whether the last stop was clean; the marker is gone from the medium on return.
+    """Whether the last stop was clean; the marker is durably removed on return.
 
-    Only its existence counts, as in Kafka (older ones wrote it empty). It goes before any log is
-    opened: a crash during loading must not find it again (KAFKA-10471).
+    Only its existence counts, as in Kafka (older ones wrote it empty). It is removed before any log
+    is opened: a start after a crash during loading must not find it again (KAFKA-10471).
     """
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not files.exists(path):

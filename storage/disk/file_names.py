@@ -1,8 +1,8 @@
 """The names of files and directories, both directions.
 
-Owns the rule that a segment's files are called after its base offset, written with 20 digits so
-that sorting names sorts offsets, followed by one suffix for the kind of content and at most one for
-the stage of life:
+Owns the rule for the names of a segment's files: the base offset, written with 20 digits so that
+sorting names sorts offsets, followed by one suffix for the kind of content and at most one for the
+stage in the file's life:
 
 | stage suffix | meaning                                            | at start-up            |
 |--------------|----------------------------------------------------|------------------------|
@@ -11,8 +11,8 @@ the stage of life:
 | `.cleaned`   | output of a rewrite that did not get to its end    | unlinked               |
 | `.swap`      | output of a finished rewrite, about to replace     | replaces what it covers|
 
-Directories of partitions are `<topic>-<partition>`; one that is to be removed is renamed to end in
-`-delete` first, with random digits so that the topic can be created again at once.
+Directories of partitions are `<topic>-<partition>`. A directory waiting for its removal has been
+renamed to end in `-delete`, with random digits so that the topic can be created again at once.
 
 Source: Kafka `LogFileUtils`, `LocalLog`. Read next: `storage.segment.segment`,
 `storage.recovery.recovery`.
@@ -49,7 +49,7 @@ DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 DIRECTORY_NAME_MAX: Final = 255
 
 OFFSET_MAX: Final = INT64_MAX - INT32_MAX
-"""Above it no segment can begin: offsets up to 2^31 above its base have to fit into 63 bits."""
+"""No segment can begin above it: offsets up to 2^31 above its base have to fit into 63 bits."""
 
 _RESEMBLES_SEGMENT = re.compile(
     r"-?\w*\d\w*\.(log|index|timeindex|txnindex|density|snapshot)(\.(deleted|cleaned|swap))?",
@@ -61,7 +61,7 @@ _PARTITION_DIRECTORY = re.compile(
 
 
 class SegmentFileName(NamedTuple):
-    """What the name of a segment's file says; `stage` is empty for a file in use."""
+    """The parts of the name of a segment's file; `stage` is empty for a file in use."""
 
     base_offset: int
     kind: str
@@ -80,12 +80,12 @@ _ENDINGS: Final = {
 
 
 def parse_segment_file_name(name: str) -> SegmentFileName | None:
-    """What `name` says, or None when it is not the name of a segment's file.
+    """The parts of `name`, or None when it is not the name of a segment's file.
 
     >>> parse_segment_file_name("00000000000000000042.timeindex").base_offset
     42
     """
-    # A start asks this of tens of thousands of names.
+    # A start calls this for tens of thousands of names.
     ending = _ENDINGS.get(name[OFFSET_DIGITS:])
     digits = name[:OFFSET_DIGITS]
     if ending is None or not (digits.isascii() and digits.isdigit()):
@@ -95,7 +95,7 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
 
 
 def resembles_segment_file(name: str) -> bool:
-    """Whether `name` would be taken for the name of a segment's file, and is none.
+    """Whether `name` could be mistaken for the name of a segment's file, but is none.
 
     >>> resembles_segment_file("42.log"), resembles_segment_file("notes.txt")
     (True, False)
@@ -113,7 +113,7 @@ def segment_file_path(directory: str, base_offset: int, kind: str) -> str:
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
-    """The name of a file that is called after an offset.
+    """The name of a file that consists of an offset and a suffix.
 
     >>> offset_file_name(7, SNAPSHOT_SUFFIX)
     '00000000000000000007.snapshot'

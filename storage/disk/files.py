@@ -2,8 +2,8 @@
 
 Owns file descriptors. `Files` and `File` are the protocols that the rest of the package is written
 against; `RealFiles` is the production implementation. A simulated disk implements the same two and
-may lose, tear or reorder whatever was not synced, so *what a method promises about durability* is
-as much part of its contract as what it returns:
+may lose, tear or reorder unsynced changes. So *the durability that a method promises* is as much
+part of its contract as its result:
 
 | operation               | visible to readers | survives a crash of the machine after        |
 |-------------------------|--------------------|----------------------------------------------|
@@ -11,20 +11,20 @@ as much part of its contract as what it returns:
 | `File.truncate`         | at once            | `File.sync` of this file                     |
 | creating a file         | at once            | `sync` of the file + `sync_directory`        |
 | `rename`, `unlink`      | at once            | `sync_directory` of the parent               |
-| `replace_atomically`    | at once            | its return: it is all of the above in order  |
+| `replace_atomically`    | at once            | its return: all of the above, in order       |
 
-Refuses to know what is in the files. All methods raise plain `OSError`; callers that know which
-partition is concerned translate. Nothing here retries: a second fsync after a failed one reports
-success over lost data on Linux, so the first failure has to reach the log.
+Refuses to know the content of the files. All methods raise plain `OSError`; callers that know the
+partition translate it. Nothing here retries: a second fsync after a failed one reports success over
+lost data on Linux, so the first failure has to reach the log.
 
 Descriptors are a bounded resource: 10,000 partitions with 1,100 segments each must work within
-20,000 of them. A `File` is therefore a name with a descriptor *while it is in use*; `RealFiles`
-closes the ones idle for longest when there are too many, and the next use opens them again. A file
-that has unsynced bytes, or is being synced, is never closed by that: only an open descriptor is
-sure to hear of a failed write-back.
+20,000 of them. A `File` is therefore a name with a descriptor *while it is in use*. When too many
+are open, `RealFiles` closes the ones idle for longest, and the next use opens them again. It never
+closes a file that has unsynced bytes or is being synced: only an open descriptor is sure to get the
+error of a failed write-back.
 
 Concurrency: one thread (the log's writer) uses a `Files` and its `File`s. The only exception is
-`File.sync` of a pinned file, which any one thread may run meanwhile.
+`File.sync` of a pinned file, which any other thread may run meanwhile.
 
 Source: the assumptions are those of ext4 and XFS with barriers. Read next:
 `storage.segment.segment`.
@@ -44,7 +44,7 @@ FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 TEMPORARY_SUFFIX = ".tmp"
 
-# Half of the process's descriptors go to files, the rest is left to connections.
+# Files may use half of the process's descriptors; the rest is for connections.
 _SHARE_OF_DESCRIPTORS = 2
 _MIN_OPEN_FILES = 16
 _SEARCHES_PER_DOUBLING = 16
@@ -53,8 +53,8 @@ _SEARCHES_PER_DOUBLING = 16
 class File(Protocol):
     """One file, addressed by position; stays valid when its descriptor is closed for idleness.
 
-    `size` is the length in bytes that this object knows of: appends go there. After an operation
-    has raised, the length on disk is unknown until `truncate` has succeeded.
+    `size` is the length in bytes that this object knows: appends go there. After an operation has
+    raised, the length on disk is unknown until `truncate` has succeeded.
     """
 
     @property
@@ -66,42 +66,42 @@ class File(Protocol):
         """Length in bytes, and the position of the next append."""
 
     def append(self, data: Bytes) -> None:
-        """All of `data` at the end of the file, usually by one system call. Not atomic."""
+        """Write `data` at the end of the file, usually by one system call. Not atomic."""
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only where the file ends."""
 
     def truncate(self, size: int) -> None:
-        """The file is `size` bytes long from now on; bytes gained are zero."""
+        """Set the length of the file to `size` bytes; added bytes are zero."""
 
     def begin_sync(self) -> int:
         """Pin the descriptor for `sync`; the mark returned stands for all changes so far."""
 
     def sync(self) -> None:
-        """Everything up to the last `begin_sync` is on the medium. May run in any one thread."""
+        """Make everything up to the last `begin_sync` durable. May run in any one thread."""
 
     def end_sync(self, mark: int | None) -> None:
         """Unpin. `mark` is what `begin_sync` returned, or None when `sync` failed or never ran."""
 
     def close(self) -> None:
-        """Give the descriptor back, now or when it is unpinned. Closing again does nothing."""
+        """Close the descriptor, now or when it is unpinned. Closing again does nothing."""
 
 
 class Lock(Protocol):
     """A held lock on a file; it dies with the process."""
 
     def release(self) -> None:
-        """Let the next one in. Releasing again does nothing."""
+        """Release the lock. Releasing again does nothing."""
 
 
 class Files(Protocol):
     """The operations of a file system, as far as storage needs them. Paths are absolute strings."""
 
     def create(self, path: str) -> File:
-        """A new empty file. Raises FileExistsError rather than touch what is there."""
+        """Create an empty file. Raises FileExistsError if there is one of that name."""
 
     def open(self, path: str) -> File:
-        """The existing file, for reading and appending. Raises FileNotFoundError."""
+        """Open the existing file for reading and appending. Raises FileNotFoundError."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory has this name."""
@@ -122,31 +122,31 @@ class Files(Protocol):
         """Create the directory and missing parents; an existing one is fine."""
 
     def rename(self, source: str, target: str) -> None:
-        """Give the file or directory another name, replacing a file that has it."""
+        """Rename the file or directory, replacing a file that has the new name."""
 
     def rename_open(self, file: File, target: str) -> None:
-        """`rename` of a file in use, which goes by the new name from now on."""
+        """`rename` of a file in use, which has the new name from now on."""
 
     def unlink(self, path: str) -> None:
         """Remove the file. Raises FileNotFoundError."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove the directory and everything below it; an absent one is fine."""
+        """Remove the directory and everything below it, if it exists."""
 
     def sync_directory(self, path: str) -> None:
-        """The names in the directory are on the medium as they are now."""
+        """Make the current names in the directory durable."""
 
     def read_all(self, path: str) -> bytes:
         """The whole content. For small files only."""
 
     def replace_atomically(self, path: str, data: Bytes) -> None:
-        """The file has exactly this content, durably; a crash leaves the old one or the new one."""
+        """Replace the content durably; a crash leaves the old content or the new one."""
 
     def lock(self, path: str) -> Lock:
-        """Hold the file, created if need be, alone. Raises BlockingIOError when it is taken."""
+        """Lock the file, created if necessary. Raises BlockingIOError when it is locked."""
 
     def free_bytes(self, path: str) -> int:
-        """What an unprivileged process can still write to the file system of `path`."""
+        """The bytes that an unprivileged process can still write to the file system of `path`."""
 
 
 def sync_file(file: File) -> None:
@@ -169,8 +169,8 @@ class RealFiles:
             soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             max_open_files = soft // _SHARE_OF_DESCRIPTORS
         self.max_open_files = max(_MIN_OPEN_FILES, max_open_files)
-        # In the order in which the clock hand visits them. Not a dict: the first key of one that is
-        # emptied from the front lies behind all that were removed, and finding it takes them all.
+        # In the order in which the clock hand visits them. Not a dict: when it is emptied from the
+        # front, its first key comes after all removed slots, and finding it scans them all.
         self._open: OrderedDict[RealFile, None] = OrderedDict()
         self._vain_search_at = 0
 
@@ -297,8 +297,8 @@ class RealFiles:
                 self._vain_search_at = 0
                 return
             self._open.move_to_end(file)
-        # Everything holds unsynced bytes: going over the bound is better than losing an error. The
-        # next search is worth its while when there are some more.
+        # Every file holds unsynced bytes: exceeding the bound is better than losing an error. The
+        # next search is useful only when there are some more files.
         self._vain_search_at = count + count // _SEARCHES_PER_DOUBLING
 
 
@@ -417,7 +417,7 @@ class RealLock:
 
 
 def _write_fully(fd: int, data: Bytes, position: int) -> None:
-    """Write what one call left over; the call that makes no progress is the one that raises."""
+    """Write what one call left over; a call that makes no progress raises."""
     rest = memoryview(data)
     while rest:
         written = os.pwrite(fd, rest, position)

@@ -1,10 +1,10 @@
-"""What is left of un-synced changes after a power cut.
+"""The un-synced changes that are left after a power cut.
 
-Owns the two images of a simulated file or directory, *live* and *durable*, the list of changes that
-lie between them, and the choice of those that a power cut leaves. It refuses to know operations,
+Owns the two images of a simulated file or directory, *live* and *durable*, the list of changes
+between them, and the choice of the changes that survive a power cut. Refuses to know operations,
 faults and paths: that is `storage.disk.simulated_disk`.
 
-Which changes survive is drawn from a seeded generator:
+A seeded generator chooses the changes that survive:
 
 | survival    | file contents                                          | names in directories     |
 |-------------|--------------------------------------------------------|--------------------------|
@@ -27,11 +27,11 @@ from collections.abc import Iterator
 from typing import Final
 
 SECTOR_BYTES: Final = 512
-"""The unit in which a medium writes: a write torn by a power cut is torn here."""
+"""The unit in which a medium writes: a power cut tears a write at its multiples."""
 
 
 class Survival(enum.Enum):
-    """Which un-synced changes a power cut leaves; the module's table says what each means."""
+    """The un-synced changes that survive a power cut; the module's table defines each value."""
 
     KEPT = "kept"
     LOST = "lost"
@@ -59,12 +59,12 @@ class FileNode:
         self.modified_ms = modified_ms
 
     def change(self, change: Change) -> None:
-        """Readers see the change from now on; the medium does not have it yet."""
+        """Make the change visible to readers; the medium does not have it yet."""
         apply_change(self.live, change)
         self.pending.append(change)
 
     def sync(self, count: int) -> None:
-        """The first `count` changes are on the medium."""
+        """Make the first `count` changes durable."""
         for change in self.pending[:count]:
             apply_change(self.durable, change)
         del self.pending[:count]
@@ -86,12 +86,12 @@ class DirectoryNode:
         self.pending: list[NameChange] = []
 
     def change(self, change: NameChange) -> None:
-        """Readers see the change from now on; the medium does not have it yet."""
+        """Make the change visible to readers; the medium does not have it yet."""
         _rename(self.live, change)
         self.pending.append(change)
 
     def sync(self) -> None:
-        """All changes are on the medium."""
+        """Make all changes durable."""
         for change in self.pending:
             _rename(self.durable, change)
         self.pending.clear()

@@ -1,19 +1,19 @@
-"""A disk in memory that loses, tears and reorders whatever was not synced.
+"""A disk in memory that loses, tears and reorders un-synced changes.
 
 Owns a tree of directories and files with two images each: *live*, which every reader sees, and
-*durable*, which a power cut cannot take away, and between them the list of changes that are not
-durable yet. It implements `storage.disk.files.Files`, so the storage engine runs on it unchanged.
-It refuses to be kinder than the contract in `storage.disk.files`: a file's data is durable after
-`sync` of the file, its name after `sync_directory` of the directory, nothing sooner.
+*durable*, which survives a power cut; between them is the list of changes that are not durable yet.
+It implements `storage.disk.files.Files`, so the storage engine runs on it unchanged. It promises no
+more than the contract in `storage.disk.files`: a file's data is durable after `sync` of the file,
+its name after `sync_directory` of the directory, nothing sooner.
 
-`power_cut` returns another disk: one state that the first could be found in after the power came
-back, drawn from a seed. `storage.disk.power_loss` says which changes can survive, and how.
+`power_cut` returns another disk: one state that the first could be in after the power came back,
+drawn from a seed. `storage.disk.power_loss` defines which changes can survive, and how.
 
-Every operation that can fail is counted. `before_operation` is called first, so a test can look at
+Every operation that can fail is counted. `before_operation` is called first, so a test can check
 every crash state of one run; `Fault` makes one operation fail, once or from then on. A failed sync
 of a file behaves as on Linux: the changes count as clean afterwards, the next sync succeeds without
-them, and readers see bytes that the medium never got. A failed sync of a directory loses nothing by
-itself: names are in the file system's journal, which either gets them written or stops for good.
+them, and readers see bytes that the medium never got. A failed sync of a directory by itself loses
+nothing. Names are in the file system's journal, which either writes them or stops for good.
 
 The same seed gives the same disk. Single-threaded. Nothing in production imports this.
 
@@ -62,7 +62,7 @@ class Operation(enum.StrEnum):
 
 
 CHANGES: Final = frozenset(Operation) - {Operation.OPEN, Operation.READ, Operation.LIST}
-"""The kinds that can leave another state behind; crashing between two others shows nothing new."""
+"""The kinds that can change the state; a crash between two others shows nothing new."""
 
 
 class PowerCut(BaseException):
@@ -87,8 +87,8 @@ class Fault:
 class SimulatedDisk:
     """A file system in memory; see `storage.disk.files.Files` for the contract of its methods.
 
-    `operations` counts what was done, by kind in `counts`. `modified_ms` of a file is the value of
-    `now_ms` when it was changed.
+    `operations` counts the operations, `counts` those of each kind. `modified_ms` of a file is the
+    value of `now_ms` when it was changed.
     """
 
     def __init__(self, *, fault: Fault | None = None) -> None:
@@ -258,11 +258,11 @@ class SimulatedDisk:
         return disk
 
     def tree(self) -> dict[str, bytes]:
-        """Every file by path with its live content; what two disks are compared by."""
+        """Every file by path with its live content, for the comparison of two disks."""
         return {path: bytes(node.live) for path, node in _walk(self._root, "")}
 
     def damage(self, path: str, position: int, data: bytes) -> None:
-        """Change bytes behind everyone's back, on the medium too: bit rot."""
+        """Change bytes silently, on the medium too: bit rot."""
         node = self._file(path)
         apply_change(node.live, (position, data))
         apply_change(node.durable, (position, data))
@@ -388,7 +388,7 @@ class SimulatedLock:
     __slots__ = ("_locks", "_path")
 
     def __init__(self, locks: set[str], path: str) -> None:
-        """Take note of the set that the path is in while it is held."""
+        """Keep the set that contains the path while it is locked."""
         self._locks = locks
         self._path = path
 

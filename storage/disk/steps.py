@@ -1,19 +1,19 @@
-"""Long work in short steps, so that the thread that owns the logs is never held up by it.
+"""Long work in short steps, so that it never holds up the thread that owns the logs.
 
-Owns the agreement between whoever does such work (compaction, making thousands of partitions) and
-whoever drives it. The work is a
-generator. Each time it yields, requests may be served; what it yields says how it wants to go on:
+Owns the agreement between the code that does such work (compaction, creating thousands of
+partitions) and the code that drives it. The work is a generator. Each time it yields, the thread
+may serve requests; the yielded value says how the work continues:
 
 | yielded     | meaning                                                                    |
 |-------------|----------------------------------------------------------------------------|
 | None        | a slice of work is done, there is more                                     |
-| an OffLoop  | run this in any other thread (or right here), then go on                   |
+| an OffLoop  | run this in any other thread (or right here), then continue                |
 
-An `OffLoop` holds what would block or hold up the thread: a sync, a large (de)compression. It
-touches nothing that the owner's thread changes meanwhile. Between two steps the world may have
-changed; the work has to look before it goes on.
+An `OffLoop` holds a call that would block or hold up the thread: a sync, a large (de)compression.
+It touches nothing that the owner's thread changes meanwhile. Between two steps the logs may have
+changed; the work has to check before it continues.
 
-Tests and tools, which serve nobody, drive the same generators with `run_steps`.
+Tests and tools, which serve no requests, drive the same generators with `run_steps`.
 
 Read next: `storage.log.compaction`.
 """
@@ -28,17 +28,17 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SLICE_RECORDS: Final = 2048
-"""Records, or entries, looked at in one slice: about two milliseconds."""
+"""Records, or entries, processed in one slice: about two milliseconds."""
 
 SLICE_BYTES: Final = 1 << 20
 """Bytes read or written in one slice."""
 
 _FEW: Final = 8
-"""So many items are no reason to let others in."""
+"""Up to this number of items, the work does not yield between them."""
 
 
 class OffLoop(Generic[Result]):
-    """One call for another thread. `run` once, then the generator that yielded it goes on.
+    """One call for another thread. Call `run` once, then resume the generator that yielded it.
 
     Attributes:
         is_done: whether `run` came to its end.
@@ -54,21 +54,21 @@ class OffLoop(Generic[Result]):
         self._error: OSError | ProtocolError | StorageError | None = None
 
     def run(self) -> None:
-        """Make the call. What OSError, ProtocolError or StorageError it raised, `result` raises."""
+        """Make the call. `result` raises its OSError, ProtocolError or StorageError."""
         assert not self.is_done, "an off-loop call runs once"
         try:
             self._result.append(self._function())
         except (OSError, ProtocolError, StorageError) as error:
-            # Carried over to the thread that asked. Anything else is a mistake of ours.
+            # `result` raises it in the calling thread. Any other exception is a bug of ours.
             self._error = error
         finally:
             self.is_done = True
 
     def result(self) -> Result:
-        """What the call returned, or raises what it raised."""
+        """The result of the call, or raises the exception of the call."""
         assert self.is_done, "the result of a call that did not run"
         if self._error is not None:
-            # Not kept: its traceback has this call and what was decompressed so far.
+            # Dropped: its traceback refers to this call and to the decompressed data.
             error, self._error = self._error, None
             try:
                 raise error
@@ -82,14 +82,14 @@ Steps: TypeAlias = Generator[OffLoop[object] | None, None, Result]
 
 
 def off_loop(function: Callable[[], Result]) -> Steps[Result]:
-    """Yield `function` to be run elsewhere; its result, or raises what it raised."""
+    """Yield `function` to be run elsewhere; its result, or raises its exception."""
     call: OffLoop[Result] = OffLoop(function)
     yield call  # type: ignore[misc]
     return call.result()
 
 
 def each(items: Collection[Item], make: Callable[[Item], Result]) -> Steps[list[Result]]:
-    """`make` of every item, a step for each unless they are few."""
+    """Call `make` for every item, with a step after each unless they are few."""
     if len(items) <= _FEW:
         return [make(item) for item in items]
     made = []
@@ -100,7 +100,7 @@ def each(items: Collection[Item], make: Callable[[Item], Result]) -> Steps[list[
 
 
 def run_steps(steps: Steps[Result]) -> Result:
-    """Drive the work to its end in this thread; its result."""
+    """Run the work to its end in this thread; returns its result."""
     while True:
         try:
             call = next(steps)
@@ -112,17 +112,17 @@ def run_steps(steps: Steps[Result]) -> Result:
 
 
 class Slice:
-    """Counts work until it is time to let others in: `if spent.add(n): yield`."""
+    """Counts work until it is time to yield: `if spent.add(n): yield`."""
 
     __slots__ = ("_limit", "_spent")
 
     def __init__(self, limit: int = SLICE_RECORDS) -> None:
-        """Nothing is spent yet."""
+        """Start with an empty slice."""
         self._limit = limit
         self._spent = 0
 
     def add(self, cost: int) -> bool:
-        """Count `cost`; whether the slice is over, which begins the next one."""
+        """Add `cost`; whether the slice is over, which begins the next one."""
         self._spent += cost
         if self._spent < self._limit:
             return False

@@ -1,5 +1,5 @@
-"""Directories of Apache Kafka: taking one over, and leaving one that Kafka starts on.
+"""Import from and export to directories of Apache Kafka.
 
-Owns Kafka's cluster metadata as files and the plan of a move in either direction. Refuses to copy
-anything itself: the commands in `cli` do. Imported by the CLI.
+Owns Kafka's cluster metadata as files and the plan of a move in either direction. Copies nothing
+itself: the commands in `cli` do. Imported by the CLI.
 """

@@ -1,8 +1,8 @@
-"""Moving a data directory to Apache Kafka: what goes, in which form, and what cannot.
+"""Moving a data directory to Apache Kafka: the files to take along, their form, and the rest.
 
-Owns the plan. It lists the files that go along, holds the translated metadata and says in sentences
-what stays behind. Partitions need no translation, their files are Kafka's. It copies nothing and
-starts nothing: `cli.export_kraft` does. The way back is `storage.kafka.kafka_import`.
+Owns the plan. It lists the files to copy, has the translated metadata and states in sentences what
+cannot be moved. Partitions need no translation, since their files are Kafka's. It copies nothing
+and starts nothing: `cli.export_kraft` does. `storage.kafka.kafka_import` is the reverse.
 
 | what                          | with Tidelog        | with Apache Kafka                        |
 |-------------------------------|---------------------|------------------------------------------|
@@ -12,8 +12,8 @@ starts nothing: `cli.export_kraft` does. The way back is `storage.kafka.kafka_im
 | offsets, groups, transactions | internal topics     | the same topics, same records            |
 | age of records without time   | ``segment-manifest``| modification time of the ``.log``        |
 
-Invariant: nothing is dropped in silence. A setting that the other side does not know or would
-refuse is a note, and so is a topic of which this directory holds only a part.
+Invariant: nothing is dropped silently. A setting that Kafka does not know or would refuse is a
+note, and so is a topic of which this directory holds only a part.
 
 Source: docs/adr/0012. Read next: `storage.kafka.kraft_metadata`, `storage.kafka.kafka_import`.
 """
@@ -95,16 +95,16 @@ _SEGMENT_BYTES: Final = "segment.bytes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
-    """What becomes of a data directory at Kafka's.
+    """The plan for moving a data directory to Kafka.
 
     Attributes:
-        node_id: the node that Kafka has to be started as.
+        node_id: the node id with which Kafka must be started.
         meta: the content for ``meta.properties``.
         records: values for `storage.kafka.kraft_metadata.write_cluster_metadata`.
         directories: the partition directories to take along.
-        modified_ms: by directory and log file, the modification time that the file must have:
-            Kafka judges the age of records without timestamps by it.
-        notes: what cannot carry over, a sentence each.
+        modified_ms: by directory and log file, the modification time that the file must have: Kafka
+            uses it as the age of records without timestamps.
+        notes: data and settings that cannot be moved, a sentence each.
     """
 
     node_id: int
@@ -119,7 +119,7 @@ def plan_export(data_dir: DataDir, *, directory_id: bytes) -> ExportPlan:
     """The plan for an open data directory; `directory_id` names it among a node's directories.
 
     Raises:
-        HalfWrittenDataDir: a partition is offline, so its files are not to be trusted.
+        HalfWrittenDataDir: a partition is offline, so its files cannot be trusted.
     """
     notes: list[str] = []
     topics, settings, directories = [], {}, []
@@ -164,12 +164,12 @@ def plan_export(data_dir: DataDir, *, directory_id: bytes) -> ExportPlan:
 def settings_for_kafka(
     topic: str, overrides: Mapping[str, str], notes: list[str]
 ) -> dict[str, str]:
-    """The topic's own settings as Kafka 4.x takes them; what it does not take is noted."""
+    """The topic's own settings in the form of Kafka 4.x; the ones it does not accept are noted."""
     carried = {}
     overrides = {canonical_topic_key(name): value for name, value in overrides.items()}
     for name, value in overrides.items():
         if name == _DIFFERENCE:
-            # Gone in 4.0; its two successors say the same.
+            # Removed in 4.0; its two successors have the same meaning.
             carried[_BEFORE] = overrides.get(_BEFORE, value)
             carried[_AFTER] = overrides.get(_AFTER, value)
         elif name not in KAFKA_TOPIC_SETTINGS:
@@ -185,10 +185,10 @@ def settings_for_kafka(
 
 
 def is_exported(name: str) -> bool:
-    """Whether a file of a partition's directory goes along to Kafka."""
+    """Whether a file of a partition's directory is copied to Kafka."""
     parsed = parse_segment_file_name(name)
     if parsed is not None:
-        # Side files are derived, and Kafka would not remove them with their segment.
+        # Density files are derived, and Kafka would not remove them with their segment.
         return not parsed.stage and parsed.kind != DENSITY_SUFFIX
     return name in (LEADER_EPOCHS_NAME, PARTITION_METADATA_FILE)
 
@@ -199,7 +199,7 @@ def _kraft_topic(topic: Topic, node_id: int) -> KraftTopic:
             topic_id=topic.topic_id,
             partition_id=log.partition,
             replicas=[node_id],
-            # Kafka begins with a higher one. A lower one than the log's would never be believed.
+            # Kafka begins with a higher epoch. It would never trust one below the log's.
             leader_epoch=max(0, log.leader_epoch),
         )
         for log in topic.partitions

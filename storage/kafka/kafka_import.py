@@ -1,14 +1,14 @@
-"""Taking over a directory of Apache Kafka: which topics are whole, and what cannot come along.
+"""Taking over a directory of Apache Kafka: the topics that are whole, and what cannot be moved.
 
 Owns the plan, made from a directory that Kafka wrote and that no Kafka has open. Topics, ids and
-settings come from its metadata log (KRaft); without one, from the names of the directories and
-their ``partition.metadata``, and then settings are unknown. It only reads, and copies nothing:
-`cli.import_kafka` does.
+settings come from its metadata log (KRaft). Without one, topics and ids come from the names of the
+directories and their ``partition.metadata``, and settings are unknown. It only reads, and copies
+nothing: `cli.import_kafka` does.
 
-| case                                            | what is done                                   |
+| case                                            | action                                         |
 |-------------------------------------------------|------------------------------------------------|
 | a topic of which other nodes hold partitions    | left out as a whole, noted                     |
-| a partition assigned to this node, no directory | comes along, empty                             |
+| a partition assigned to this node, no directory | imported, empty                                |
 | a directory of another topic id, or of no topic | left out, noted                                |
 | a setting that does not exist here, or is wrong | left out, noted                                |
 | users, ACLs, quotas                             | counted and noted                              |
@@ -44,20 +44,20 @@ from storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from storage.producers.snapshots import CorruptSnapshot, decode_snapshot
 
 PRODUCER_ID_BLOCK: Final = 1000
-"""Kafka's brokers take producer ids in blocks of this size, so any of a block may be in use."""
+"""Kafka's brokers reserve producer ids in blocks of this size; any id of one may be in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """What becomes of a directory of Kafka here.
+    """The plan for importing a directory of Kafka.
 
     Attributes:
-        meta: who it belongs to, which stays.
+        meta: the directory's identity, which stays.
         topics: for the journal.
         broker_overrides: for the journal.
-        next_producer_id: the first producer id that may be given out.
+        next_producer_id: the first producer id that may be assigned.
         directories: the partition directories to take along.
-        notes: what cannot carry over, a sentence each.
+        notes: data and settings that cannot be moved, a sentence each.
     """
 
     meta: MetaProperties
@@ -76,12 +76,12 @@ def plan_import(
     random_bytes: RandomBytes,
     metadata_path: str | None = None,
 ) -> ImportPlan:
-    """The plan for a directory that Kafka wrote and that no Kafka has open; only read.
+    """Make the plan for a directory that Kafka wrote and that no Kafka has open; reads only.
 
     `metadata_path` is where ``__cluster_metadata-0`` is, when Kafka kept it elsewhere.
 
     Raises:
-        ForeignDataDir: it is no directory of Kafka, or Tidelog's already.
+        ForeignDataDir: it is no directory of Kafka, or belongs to Tidelog already.
         HalfWrittenDataDir: its identity or its metadata cannot be read.
     """
     meta = _identity(path, files)
@@ -123,8 +123,8 @@ def plan_import(
         meta=meta if meta.directory_id else replace(meta, directory_id=random_uuid(random_bytes)),
         topics=topics,
         broker_overrides=overrides,
-        # Ids are given out from blocks that a broker has taken, so what the log knows is above all
-        # of them; without it, step over the block that the highest one seen was from.
+        # Ids are assigned from blocks that a broker has reserved, so the metadata log's next id is
+        # above all of them. Without it, step over the block that contains the highest id seen.
         next_producer_id=max(known, (highest // PRODUCER_ID_BLOCK + 1) * PRODUCER_ID_BLOCK)
         if highest >= 0
         else known,
@@ -136,7 +136,7 @@ def plan_import(
 def is_imported(name: str) -> bool:
     """Whether a file of a partition's directory is taken over from Kafka.
 
-    Unfinished replacements are, since recovery finishes or drops them.
+    Files of unfinished replacements are, since recovery completes or drops them.
     """
     parsed = parse_segment_file_name(name)
     if parsed is not None:

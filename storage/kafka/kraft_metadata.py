@@ -1,23 +1,24 @@
 """Kafka's cluster metadata as a directory: read from ``__cluster_metadata-0``, or written as one.
 
 In KRaft mode Apache Kafka keeps topics, their ids and all settings in a log of its own. Reading
-adds up the newest snapshot and the log behind it. Writing makes a directory that holds one
-snapshot and no log, which is what a node has that was just sent all metadata by another one: the
-whole state appears at once, so Kafka never sees a partition directory before its topic (it would
-set such a directory aside as a stray), and an interrupted start finds the same state again.
+combines the newest snapshot and the log after it. Writing makes a directory that holds one snapshot
+and no log, like that of a node that has just received all metadata from another one. The whole
+state appears at once, so Kafka never sees a partition directory before its topic (it would set such
+a directory aside as a stray). An interrupted start finds the same state again.
 
 ::
 
     __cluster_metadata-0/
         00000000000000000042-0000000001.checkpoint    everything below offset 42, of epoch 1
-        00000000000000000042.log                      what happened since (Kafka writes it)
+        00000000000000000042.log                      later changes (Kafka writes it)
 
 A snapshot is a file of batches: one control batch that opens it, data batches, one control batch
-that closes it. The format written is that of Kafka 3.9 (``metadata.version`` 21), because it is
-read by 3.9 and by every 4.x, and because newer ones ask for state that one node without replicas
-does not have; raising it is one command of Kafka's own tools (docs/adr/0012).
+that closes it. The format written is that of Kafka 3.9 (``metadata.version`` 21), because 3.9 and
+every 4.x read it. Newer versions require state that one node without replicas does not have.
+Raising the version is one command of Kafka's own tools (docs/adr/0012).
 
-Refuses to know partition directories and Tidelog's journal: `storage.kafka_directory` does.
+Refuses to know partition directories and Tidelog's journal: `storage.kafka.kafka_import` and
+`storage.kafka.kafka_export` know them.
 
 Source: KIP-630, KIP-631, KIP-858; Kafka ``KafkaRaftLog``, ``RecordsSnapshotWriter``.
 Read next: `storage.kafka.kraft_records`.
@@ -73,7 +74,7 @@ _SNAPSHOT_FOOTER: Final = struct.Struct(">hb")
 
 @dataclass(slots=True, kw_only=True)
 class KraftTopic:
-    """A topic as the metadata has it; `partitions` maps a number to its record."""
+    """A topic as it is in the metadata; `partitions` maps a number to its record."""
 
     name: str
     topic_id: bytes
@@ -82,10 +83,10 @@ class KraftTopic:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """What the records add up to.
+    """The state that the records add up to.
 
-    `broker_settings` are by node, "" standing for all nodes. `others` counts what was met and is
-    not carried, by the word for it.
+    `broker_settings` are by node; the node "" means all nodes. `others` counts the records that are
+    not imported, by the word for their kind.
     """
 
     topics: dict[str, KraftTopic] = field(default_factory=dict)
@@ -98,7 +99,7 @@ class ClusterMetadata:
     _pending: list[MetadataRecord] | None = None
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take the next record into account; inside a transaction, once that ends well."""
+        """Apply the next record; inside a transaction, once that is committed."""
         if isinstance(record, TransactionRecord):
             pending, self._pending = self._pending, [] if record.begins else None
             if record.keeps:
@@ -163,12 +164,12 @@ class ClusterMetadata:
 
 
 def read_cluster_metadata(directory: str, files: Files) -> ClusterMetadata:
-    """What a ``__cluster_metadata-0`` directory says; the directory is not changed.
+    """The metadata in a ``__cluster_metadata-0`` directory; the directory is not changed.
 
-    Bytes behind the last sound batch of the log are ignored: an unfinished write.
+    Bytes after the last sound batch of the log are ignored: an unfinished write.
 
     Raises:
-        CorruptMetadata: a sound batch holds what no Kafka writes, or the snapshot is damaged.
+        CorruptMetadata: a sound batch has content that no Kafka writes, or the snapshot is damaged.
         OSError: it could not be read.
     """
     metadata = ClusterMetadata()
@@ -251,7 +252,7 @@ def write_cluster_metadata(
     """Make `directory` with one snapshot of these records; durable on return.
 
     Raises:
-        OSError: it could not be written, or is there already.
+        OSError: it could not be written, or exists already.
     """
     files.make_directory(directory)
     name = f"{len(values):020d}-{_WRITTEN_EPOCH:010d}.checkpoint"

@@ -1,10 +1,10 @@
-"""Records of Kafka's metadata log: the few kinds that say which topics there are, both directions.
+"""Records of Kafka's metadata log: the kinds that describe topics and settings, both directions.
 
-Owns which kinds are understood; refuses to know files, what the records add up to
-(`storage.kafka.kraft_metadata`) and their bytes (`protocol.stored.kraft`). All other kinds (users,
-quotas, ACLs, nodes) come back as `OtherRecord`, so that a caller can say what it leaves behind.
+Owns the list of kinds that are understood. Refuses to know files, the state that the records add up
+to (`storage.kafka.kraft_metadata`) and their bytes (`protocol.stored.kraft`). All other kinds
+(users, quotas, ACLs, nodes) become `OtherRecord`, so that a caller can report what it leaves out.
 
-Kinds 23 to 25 (begin, end, abort) say that the records in between count together or not at all
+Kinds 23 to 25 (begin, end, abort) mean that the records in between are valid together or not at all
 (KIP-868).
 
 Source: KIP-631, KIP-868; Kafka ``MetadataRecordSerde``. Read next: `storage.kafka.kraft_metadata`.
@@ -56,7 +56,7 @@ OTHER_KINDS: Final[Mapping[int, str]] = {
 
 
 class CorruptMetadata(Exception):
-    """A record is not what its kind and version say; the sentence tells which."""
+    """A record does not match its kind and version; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class TransactionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRecord:
-    """A record of a kind that nothing here needs."""
+    """A record of a kind that is not needed here."""
 
     key: int
 
@@ -93,7 +93,7 @@ def encode(record: Declared) -> bytes:
 
 
 def decode(value: bytes) -> MetadataRecord:
-    """What a record of the metadata log says.
+    """Decode a record of the metadata log.
 
     Raises:
         CorruptMetadata: another frame or version, or fewer bytes than its fields need.

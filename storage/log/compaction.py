@@ -3,21 +3,21 @@
 Owns one round from its plan to its last swap, as a generator of short steps (`storage.disk.steps`):
 
 1. *Map.* Read the dirty part, note the newest offset of every key (`compaction_filter.KeyMap`).
-   When the memory is used up, the round ends there and the next one goes on from there.
+   When the memory is used up, the map ends there and the next round continues from there.
 2. *Group.* All closed segments below the map's end, neighbours together while they fit into one.
 3. *Rewrite* each group: read its entries, checksums verified, keep what `compaction_filter.Round`
    keeps, append it to a segment beside the log, sync that.
-4. *Swap* it in (`storage.segment.swap`), and go on with the next group. A group of one segment of
-   which everything stays is left alone.
+4. *Swap* it in (`storage.segment.swap`), and continue with the next group. A group of one segment
+   of which every record stays is left in place.
 5. Note the map's end as clean.
 
-Offsets never change; a consumer at a removed offset gets the next one. What is rewritten was
-durable before and is again before the old files go, so a crash at any moment shows the old segments
-or the new one. Appends and reads go on meanwhile; retention does too, and wins: when it has taken a
-segment that a round works on, the round ends without a word.
+Offsets never change; a consumer at a removed offset gets the next one. Rewritten records were
+durable before, and the new file is durable before the old ones go. So a crash at any moment leaves
+the old segments or the new one. Appends and reads continue meanwhile. So does retention, and it has
+priority: when it has removed a segment that a round works on, the round ends without an error.
 
-Damage is not carried over: an entry whose checksum is wrong ends the round with CorruptLog and the
-old segments stay.
+Damage is not copied: an entry whose checksum is wrong ends the round with CorruptLog, and the old
+segments stay.
 
 Differs from Kafka: keys are compared in full, not by their MD5; every rewritten segment keeps its
 last batch, at least as a header; see docs/adr/0013.
@@ -54,23 +54,24 @@ from storage.segment.swap import SwapFailed
 from storage.segment.txn_index import AbortedTxn
 
 _ENTRY_COST_BYTES: Final = 512
-"""How many bytes of copying an entry costs beside its own, to measure slices by."""
+"""Bytes of copying that an entry costs besides its own, for the size of slices."""
 
 
 class _Overtaken(Exception):
-    """Retention has taken segments that the round was working on."""
+    """Retention has removed segments that the round was working on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What a round did.
+    """The result of a round.
 
     Attributes:
         end: the log is clean up to here (exclusive).
-        is_complete: whether the round came to its end, and the memory sufficed for all dirty keys.
-        segments_before, segments_after: how many segments were looked at, and what became of them.
+        is_complete: whether the round came to its end, and the memory was sufficient for all dirty
+            keys.
+        segments_before, segments_after: number of segments read, and of those they became.
         bytes_before, bytes_after: their sizes.
-        records_kept, records_dropped: records looked at.
+        records_kept, records_dropped: number of records that stayed and that were removed.
     """
 
     end: int
@@ -97,7 +98,7 @@ class Compaction:
         now_ms: int,
         map_bytes: int,
     ) -> None:
-        """Clean what `plan` says, with at most about `map_bytes` of memory for keys."""
+        """Clean the part given by `plan`, with at most about `map_bytes` of memory for keys."""
         self._local = local
         self._producers = producers
         self._config = config
@@ -108,8 +109,8 @@ class Compaction:
         self._after = [0, 0]
 
     def steps(self) -> Steps[CompactionResult]:
-        """The round. Raises OSError, CorruptLog or SwapFailed; the log is intact in any case."""
-        # A round that was given up in the middle of a swap has left the rest of it to this one.
+        """Run the round. Raises OSError, CorruptLog, SwapFailed; the log is intact in any case."""
+        # A round that was abandoned in the middle of a swap left the rest of the swap to this one.
         self._local.settle()
         first = self._local.segments.index_of(self._start)
         segments = [
@@ -168,7 +169,7 @@ class Compaction:
     # --- 3. rewrite -----------------------------------------------------------------------------
 
     def _rewrite(self, group: list[Segment], rounds: Round, horizon_ms: int) -> Steps[None]:
-        """One group into one segment, and that into the log."""
+        """Rewrite one group into one segment, and swap that into the log."""
         self._check_still_there(group)
         end = group[-1].next_offset
         appended_ms = group[-1].appended_ms
@@ -210,11 +211,11 @@ class Compaction:
                 new.close()
             elif not is_swapping:
                 with suppress(OSError):
-                    # What is left of it, a start removes.
+                    # A start removes what is left of it.
                     new.discard()
 
     def _sync(self, files: list[File]) -> Steps[None]:
-        """The rewritten files and their names are on the medium."""
+        """Make the rewritten files and their names durable."""
         marks = [(file, file.begin_sync()) for file in files]
         synced = False
         try:
@@ -237,7 +238,7 @@ class Compaction:
         except OSError as error:
             raise SwapFailed(error.errno, str(error)) from error
 
-    # --- what the round has to know -------------------------------------------------------------
+    # --- inputs of the round --------------------------------------------------------------------
 
     def _entries(self, segment: Segment) -> Iterator[tuple[Entry, memoryview]]:
         """The entries of a segment with their bytes, checksums verified."""
@@ -277,7 +278,7 @@ class Compaction:
         }
 
     def _old_horizon_ms(self, segments: list[Segment]) -> int:
-        """Segments last written up to then may lose tombstones of magic 0 and 1."""
+        """Segments last written up to this time may lose tombstones of magic 0 and 1."""
         clean = [s for s in segments if s.next_offset <= self._plan.first_dirty]
         if not clean:
             return NO_TIMESTAMP
@@ -290,7 +291,7 @@ def _sync_all(files: list[File]) -> None:
 
 
 class _Writer:
-    """Collects what stays and appends it to the new segment in large pieces."""
+    """Collects the records that stay and appends them to the new segment in large pieces."""
 
     __slots__ = ("_appended_ms", "_interval", "_pending", "_segment", "is_changed")
 
@@ -302,14 +303,14 @@ class _Writer:
         self.is_changed = False
 
     def add(self, data: bytes, *, is_changed: bool) -> None:
-        """The next entries, whole."""
+        """Add the next entries, whole."""
         self.is_changed = self.is_changed or is_changed
         self._pending += data
         if len(self._pending) >= SLICE_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Append what was collected. Raises OSError."""
+        """Append the collected entries. Raises OSError."""
         if not self._pending:
             return
         data = bytes(self._pending)

@@ -1,4 +1,4 @@
-"""Which records of a log survive compaction, entry by entry: bytes in, bytes or nothing out.
+"""The records of a log that survive compaction, entry by entry: bytes in, bytes or nothing out.
 
 Owns the rules, for one *round* over a log from its first segment on:
 
@@ -7,22 +7,23 @@ Owns the rules, for one *round* over a log from its first segment on:
 | record whose key comes later    | nothing                                                        |
 | record without a key            | nothing (old topics only; a compacted one takes no such record)|
 | last record of a key            | itself                                                         |
-| the same, without value         | itself until its delete horizon: a *tombstone* tells readers   |
-| record at or above the map's end| itself: nothing is known of what follows it                    |
+| the same, without value         | itself until its delete horizon: a *tombstone* for readers     |
+| record at or above the map's end| itself: later records of its key are not known                 |
 | record of an aborted transaction| nothing                                                        |
 | marker                          | itself, until its transaction is empty and its horizon is past |
 
 The *delete horizon* of magic 2 is the time of the round that first kept a tombstone (or the marker
-of an emptied transaction) plus `delete.retention.ms`; it is written into the batch: attribute bit
-6, and the base timestamp, from which the records' times are then counted. Older formats have no
-room for it, so their tombstones go by the age of their segment.
+of an emptied transaction) plus `delete.retention.ms`. It is written into the batch as attribute bit
+6 and the base timestamp, from which the records' times are then counted. Older formats have no room
+for it, so their tombstones go by the age of their segment.
 
-An entry is kept byte for byte unless something in it goes or it gets a horizon. A batch that loses
-all its records stays as a bare header where its offsets or its producer are still needed: the last
-batch of each producer (sequence numbers), and the last batch of each rewritten segment (so that it
-ends where the segments that it replaces ended, and the log has no holes between segments).
+An entry is kept byte for byte unless a record in it goes or it gets a horizon. A batch that loses
+all its records stays as a bare header where its offsets or its producer are still needed. These are
+the last batch of each producer (sequence numbers), and the last batch of each rewritten segment. So
+the segment ends where the segments that it replaces ended, and the log has no gaps between
+segments.
 
-Keys are compared in full, not by a hash: what is dropped is dropped for a reason that can be read.
+Keys are compared in full, not by a hash, so that a collision never drops a record.
 
 Source: Kafka `Cleaner`, `CleanedTransactionMetadata`, `MemoryRecords.filterTo`; KIP-98, KIP-534.
 Read next: `storage.log.compaction`.
@@ -62,7 +63,7 @@ from storage.log.producers import decode_marker
 from storage.segment.txn_index import AbortedTxn
 
 KEY_OVERHEAD_BYTES: Final = 128
-"""What one key costs in the map beside its own bytes: two objects and a slot."""
+"""Memory that one key costs in the map besides its own bytes: two objects and a slot."""
 
 OFF_LOOP_BYTES: Final = 64 * 1024
 """Compressed entries from this size on are (de)compressed in another thread."""
@@ -71,7 +72,7 @@ _FLAGS: Final = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class Outline(NamedTuple):
-    """What the rules look at in a record; `start` and `end` are bytes in its batch's records."""
+    """The record fields that the rules use; `start` and `end` are bytes in its batch's records."""
 
     start: int
     end: int
@@ -86,15 +87,16 @@ class KeyMap:
 
     Attributes:
         end: exclusive end of the stretch that is known completely.
-        is_full: whether the memory did not suffice for all of it.
+        is_full: whether the memory was not sufficient for all of it.
     """
 
     __slots__ = ("_left", "_start", "end", "is_full", "newest")
 
     def __init__(self, start: int, max_bytes: int) -> None:
-        """An empty map of the log from `start` on, that may grow to about `max_bytes`.
+        """An empty map of the log from `start` on, which may grow to about `max_bytes`.
 
-        The keys of the first entry are taken in whatever they need: a round has to get ahead.
+        The keys of the first entry are always taken in, whatever they need, so that a round makes
+        progress.
         """
         self.newest: dict[bytes, int] = {}
         self.end = start
@@ -103,7 +105,7 @@ class KeyMap:
         self._left = max_bytes
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Remember that `key` occurs at `offset`, which rises; False when there is no room."""
+        """Remember that `key` occurs at `offset`, which rises; False when the memory is used up."""
         if key not in self.newest:
             cost = len(key) + KEY_OVERHEAD_BYTES
             if cost > self._left and self.end > self._start:
@@ -120,7 +122,7 @@ class TransactionFates:
     __slots__ = ("_coming", "_committed", "_ongoing", "_seen", "kept_aborts")
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
-        """Know the aborted transactions of the whole log, in any order."""
+        """Take the aborted transactions of the whole log, in any order."""
         self._coming = [(txn.first_offset, txn) for txn in aborted]
         heapq.heapify(self._coming)
         self._ongoing: dict[int, AbortedTxn] = {}
@@ -129,9 +131,9 @@ class TransactionFates:
         self.kept_aborts: list[AbortedTxn] = []
 
     def is_dead(self, entry: Entry, data: memoryview) -> bool:
-        """Whether a batch is of no use: aborted data, or the marker of an emptied transaction.
+        """Whether a batch is obsolete: aborted data, or the marker of an emptied transaction.
 
-        `kept_aborts` gets the transactions whose markers are still of use to readers.
+        `kept_aborts` gets the transactions whose markers readers still need.
         """
         if not entry.is_transactional:
             return False
@@ -163,7 +165,7 @@ class TransactionFates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastOfProducer:
-    """Where a producer stands: offset of its last data (or NO_OFFSET) and its epoch."""
+    """State of a producer: offset of its last data (or NO_OFFSET) and its epoch."""
 
     last_offset: int
     epoch: int
@@ -171,15 +173,15 @@ class LastOfProducer:
 
 @dataclass(slots=True, kw_only=True)
 class Round:
-    """What one round of compaction knows while it goes over the log.
+    """The state of one round of compaction over the log.
 
     Attributes:
         keys: the newest offsets.
-        fates: the transactions.
+        fates: the outcomes of the transactions.
         producers: the last batch of each producer that is still remembered.
         now_ms: when the round began.
         delete_retention_ms: how long a tombstone is kept after the first round that keeps it.
-        drops_old_tombstones: whether the segment at hand is old enough for tombstones of magic 0
+        drops_old_tombstones: whether the current segment is old enough for tombstones of magic 0
             and 1 to go; set before each segment.
         dropped, kept: records counted so far.
     """
@@ -194,7 +196,7 @@ class Round:
     kept: int = 0
 
     def is_kept(self, record: Outline, *, tombstones_stay: bool) -> bool:
-        """Whether the record is the newest of its key, or beyond what is known."""
+        """Whether the record is the newest of its key, or lies beyond the map."""
         if record.offset >= self.keys.end:
             return True
         if record.key is None or record.offset < self.keys.newest.get(record.key, NO_OFFSET):
@@ -202,7 +204,7 @@ class Round:
         return record.has_value or tombstones_stay
 
     def is_last_of_producer(self, entry: Entry) -> bool:
-        """Whether the producer's state could not be found again without this batch."""
+        """Whether the producer's state could not be rebuilt without this batch."""
         last = self.producers.get(entry.producer_id)
         if last is None or entry.producer_id == NO_PRODUCER_ID:
             return False
@@ -211,9 +213,9 @@ class Round:
         return entry.is_control and entry.producer_epoch == last.epoch
 
     def filter(self, entry: Entry, data: memoryview, *, ends_segment: bool) -> Steps[bytes | None]:
-        """What stays of an entry; `data` is all of it, and itself is returned if nothing goes.
+        """The part of an entry that stays; `data` is all of it, and is returned if nothing goes.
 
-        `ends_segment` says that it is the last one of a rewritten segment.
+        `ends_segment` says that the entry is the last one of a rewritten segment.
         """
         if entry.magic != MAGIC_V2:
             old = yield from self._filter_old(entry, data, ends_segment)
@@ -248,7 +250,7 @@ class Round:
     def _select(
         self, entry: Entry, data: memoryview, *, tombstones_stay: bool
     ) -> Steps[bytes | list[Outline]]:
-        """The records that stay, or the entry as it is when that is how it stays."""
+        """The records that stay, or the bytes of the entry when it stays unchanged."""
         batch = RecordBatch(data)
         clear, position, end = yield from _clear_records(batch)
         kept: list[Outline] = []
@@ -352,7 +354,7 @@ class Round:
     def _filter_old(
         self, entry: Entry, data: memoryview, ends_segment: bool
     ) -> Steps[bytes | None]:
-        """What stays of a message, or of a wrapper, which may lose some of its inner messages."""
+        """The part that stays of a message, or of a wrapper, which may lose some inner messages."""
         if entry.codec and len(data) >= OFF_LOOP_BYTES:
             records = yield from off_loop(lambda: list(iter_records(data)))
         else:
@@ -378,7 +380,7 @@ class Round:
         )
         if not ends_segment or (kept and kept[-1].offset == entry.last_offset):
             return rest or None
-        # These formats have no empty entries; one of magic 2 marks where the segment ends.
+        # These formats have no empty entries; a magic 2 batch marks where the segment ends.
         bare = entry._replace(
             base_offset=entry.last_offset,
             attributes=0,
@@ -393,7 +395,7 @@ class Round:
 def index_entry(entry: Entry, data: memoryview, keys: KeyMap, first_dirty: int) -> Steps[bool]:
     """Put the keys of an entry's records from `first_dirty` on into the map; False if it is full.
 
-    Unless it is full, the map then knows everything up to the entry's end.
+    Unless it is full, the map then covers everything up to the entry's end.
     """
     if entry.magic == MAGIC_V2:
         batch = RecordBatch(data)
@@ -427,7 +429,7 @@ def _clear_records(batch: RecordBatch) -> Steps[tuple[bytes | bytearray | memory
 
 
 def _cut_out(batch: RecordBatch, kept: list[Outline]) -> Steps[bytes | bytearray]:
-    """The records' bytes one after the other; neighbours are copied together."""
+    """The records' bytes joined; adjacent ones are copied together."""
     clear, _, _ = yield from _clear_records(batch)
     view = memoryview(clear)
     out = bytearray()
@@ -442,10 +444,10 @@ def _cut_out(batch: RecordBatch, kept: list[Outline]) -> Steps[bytes | bytearray
 
 
 def _rebase(batch: RecordBatch, offsets: set[int], base_timestamp: int) -> bytes:
-    """The records at `offsets`, their own times kept, written against another base timestamp."""
+    """The records at `offsets` with their own times, encoded against another base timestamp."""
     out = bytearray()
     clear = RecordBatch(batch.bytes)
-    # Under LogAppendTime a record reads as the batch's time; what it was sent with is kept here.
+    # Under LogAppendTime a record reads as the batch's time; its own time is kept here.
     clear.attributes &= ~TIMESTAMP_TYPE_BIT
     for record in decode_batch(clear):
         if record.offset not in offsets:

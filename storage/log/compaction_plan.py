@@ -1,4 +1,4 @@
-"""What of a compacted log is cleaned, and when: pure decisions over a few numbers per segment.
+"""The part of a compacted log to clean, and when: pure decisions over a few numbers per segment.
 
 A compacted log has three parts:
 
@@ -6,16 +6,16 @@ A compacted log has three parts:
     |---- clean -----|------- dirty --------|---- kept as is ----|
 
 *Clean* records have been compared with everything up to `first_dirty`. *Dirty* ones have not. The
-end is kept as it is: the active segment, everything at or above the last stable offset (its fate is
-open) or not yet durable, and what is younger than `min.compaction.lag.ms`.
+end is kept as it is: the active segment, everything at or above the last stable offset (its
+transactions are open) or not yet durable, and records younger than `min.compaction.lag.ms`.
 
 | a log is cleaned when                                                              |
 |------------------------------------------------------------------------------------|
 | dirty bytes / (clean + dirty bytes) > `min.cleanable.dirty.ratio`, or              |
 | a dirty closed segment began more than `max.compaction.lag.ms` ago                 |
 
-Cleaned segments are small, so neighbours are rewritten into one: groups of adjacent segments whose
-sizes, index sizes and offsets together still fit into one segment.
+Cleaned segments are small, so adjacent ones are rewritten into one: groups whose sizes, index sizes
+and offsets together still fit into one segment.
 
 Source: Kafka `LogCleanerManager`, `Cleaner.groupSegmentsBySize`. Read next:
 `storage.log.compaction`.
@@ -34,7 +34,7 @@ _NEVER_MS: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """What can be cleaned of a log now.
+    """The part of a log that can be cleaned now.
 
     Attributes:
         first_dirty: offset up to which (exclusive) the log is clean.
@@ -70,9 +70,9 @@ def find_cleanable(
     bound: int,
     now_ms: int,
 ) -> Cleanable:
-    """What can be cleaned of `segments`, which are all of a log's, oldest first.
+    """Find the part that can be cleaned in `segments`, which are all of a log's, oldest first.
 
-    `bound` is the least of last stable offset and durable offset.
+    `bound` is the lesser of last stable offset and durable offset.
     """
     closed = segments[:-1]
     ends = [segment.base_offset for segment in segments[1:]]
@@ -102,7 +102,7 @@ def find_cleanable(
 
 
 def group_segments(segments: Sequence[Segment], config: TopicConfig) -> list[list[Segment]]:
-    """`segments` (closed, adjacent) in runs that fit into one segment each."""
+    """`segments` (closed, adjacent) in groups that fit into one segment each."""
     groups: list[list[Segment]] = []
     sizes = [0, 0, 0]
     limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)

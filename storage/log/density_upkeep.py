@@ -1,25 +1,25 @@
-"""Which segments of a log have a side file, and where it comes from.
+"""The density files of a log's segments: which segments have one, and where it comes from.
 
-Owns the decision per segment, for one log: make an index with a new segment, believe the file that
-is there, or make it anew. The rules are in `storage.segment.density`, the bytes in
+Owns the decision per segment, for one log: make an index with a new segment, trust the existing
+file, or rebuild it. The rules are in `storage.segment.density`, the bytes in
 `storage.segment.density_file`.
 
-| the segment                       | its side file                                                |
+| the segment                       | its density file                                             |
 |-----------------------------------|--------------------------------------------------------------|
 | is new                            | grows with it                                                |
-| was there when the log was opened | is verified before its first use, else made anew             |
-| has one of another setting        | is made anew when next needed                                |
+| was there when the log was opened | is verified before its first use, else rebuilt               |
+| has one of another setting        | is rebuilt when next needed                                  |
 | of a topic without a variant      | is removed: at once when the setting changes, else at start  |
 
-*Anew* means from the time index, which is small, and not from the log: the result has at most as
-many entries and is just as true. So nothing here can fail a start, an append or a lookup: what
-cannot be written is kept in memory; where one cannot be read, the time index answers.
+*Rebuilt* means from the time index, which is small, and not from the log: the result has at most as
+many entries and is just as correct. So no error here can fail a start, an append or a lookup. A
+file that cannot be written is kept in memory; for one that cannot be read, the time index answers.
 
-A start after a crash removes the side files of all segments that recovery reads again, and of the
-others those that do not verify (`storage.recovery.recovery`).
+A start after a crash removes the density files of all segments that recovery reads again, and those
+of other segments that do not verify (`storage.recovery.recovery`).
 
-Read next: `storage.log.lookup`, which starts from these; `storage.segment.segment`, which feeds
-them.
+Read next: `storage.log.lookup`, which starts from these files; `storage.segment.segment`, which
+feeds them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,16 +36,16 @@ from storage.segment.time_index import TimestampedOffset
 
 
 class DensityUpkeep:
-    """The side files of one log. Same thread as the log.
+    """The density files of one log. Same thread as the log.
 
     Attributes:
-        rule: what the topic asks for; None is nothing, and costs nothing.
+        rule: the variant that the topic has configured; None means none, and costs nothing.
     """
 
     __slots__ = ("_files", "_unsynced", "rule")
 
     def __init__(self, files: Files, unsynced: Unsynced) -> None:
-        """No side files until `configure`."""
+        """No density files until `configure`."""
         self._files = files
         self._unsynced = unsynced
         self.rule: DensityRule | None = None
@@ -63,18 +63,18 @@ class DensityUpkeep:
             self.ensure(active, is_active=True)
 
     def begin(self, segment: Segment, *, carried_ms: int = NO_TIMESTAMP) -> None:
-        """Equip an empty segment; `carried_ms` is the log's largest timestamp in front of it.
+        """Give an empty segment its index; `carried_ms` is the log's largest timestamp before it.
 
-        It goes without when the file cannot be made: a roll does not fail for it.
+        When the file cannot be made, the segment has none: a roll does not fail for it.
         """
         if self.rule is not None:
             with suppress(OSError):
                 segment.density = self._create(segment, self.rule, carried_ms)
 
     def ensure(self, segment: Segment, *, is_active: bool) -> None:
-        """Equip a segment whose time index is verified, if it is not yet.
+        """Give a segment whose time index is verified a density index, if it has none yet.
 
-        It goes without when its time index cannot be read.
+        When the time index cannot be read, the segment has none.
         """
         rule, index = self.rule, segment.density
         if rule is None or (index is not None and index.rule == rule):
@@ -108,7 +108,7 @@ class DensityUpkeep:
         return create_density(self._files, path, segment.base_offset, rule, carried_ms)
 
     def _drop(self, segment: Segment) -> None:
-        """No flush may wait for a file that nobody uses: it could not be opened again."""
+        """Drop the index; no flush may wait for an unused file, which could not be opened again."""
         if segment.density is not None:
             stored, segment.density = segment.density.stored, None
             if stored.file is not None:
@@ -124,7 +124,7 @@ class DensityUpkeep:
 
 
 def _points(segment: Segment) -> Iterator[TimestampedOffset]:
-    """The entries of the time index, and the maximum that is ahead of it."""
+    """The entries of the time index, and the maximum that is ahead of them."""
     timestamp = NO_TIMESTAMP
     for timestamp, relative in segment.time_index.entries():
         yield TimestampedOffset(timestamp, segment.base_offset + relative)

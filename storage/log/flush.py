@@ -7,9 +7,9 @@ Owns the hand-over between the log's writer thread and the thread that waits for
                                               no state of the log
     writer:   log.complete_flush(ticket)      the durable offset moves, or the log goes offline
 
-A log has one ticket out at a time; what is appended meanwhile is covered by the next. The first
-error of a sync is final: the kernel reports a failed write-back once and forgets, so a second sync
-would succeed over lost data. The ticket therefore keeps the error, and the log stops for good.
+A log has one ticket out at a time; the next ticket covers appends made meanwhile. The first error
+of a sync is final: the kernel reports a failed write-back only once, so a second sync would succeed
+over lost data. The ticket therefore keeps the error, and the log stops for good.
 
 Order in a ticket: files before the directory that names them; closed segments before the active
 one, so that the durable part of a log is a prefix of it.
@@ -30,7 +30,7 @@ class FlushTicket:
 
     Attributes:
         end: everything below this boundary is durable once `run` has succeeded.
-        error: what `run` failed with, or None.
+        error: the error of `run`, or None.
         is_done: whether `run` came to its end.
     """
 
@@ -59,7 +59,7 @@ class FlushTicket:
             raise
 
     def run(self) -> None:
-        """Wait until everything is on the medium. Never raises OSError: see `error`."""
+        """Make all pinned files durable. Never raises OSError: see `error`."""
         assert not self.is_done, "a ticket runs once"
         try:
             for file, _ in self._marks:
@@ -79,7 +79,7 @@ class FlushTicket:
 
 
 class Unsynced:
-    """What of one log is not durable yet, apart from the growth of its active segment.
+    """The files of one log that are not durable yet, apart from its active segment's growth.
 
     Belongs to the log's writer thread.
     """
@@ -123,18 +123,18 @@ class Unsynced:
             self.add((file,))
 
     def add_complete(self, file: File | None) -> None:
-        """As `add_created`; nobody uses `file` any more, so it is closed once it was synced."""
+        """As `add_created`; `file` has no further use, so it is closed once it was synced."""
         self.add_created(file)
         if file is not None:
             self._complete.append(file)
 
     def forget(self, files: Iterable[File]) -> None:
-        """These files are on their way out."""
+        """Drop these files, which are about to be deleted."""
         gone = list(files)
         self._to_sync = [file for file in self._to_sync if file not in gone]
 
     def begin(self, active: Segment, end: LogPosition) -> FlushTicket:
-        """A ticket for all that waits and for the active segment up to `end`. Raises OSError."""
+        """A ticket for all waiting files and for the active segment up to `end`. Raises OSError."""
         assert self.ticket is None, "one ticket at a time"
         to_sync = [*self._to_sync, active.log]
         if active.txn_index.file is not None:
@@ -145,13 +145,13 @@ class Unsynced:
             directory=self._directory if self._created else None,
             end=end,
         )
-        # Pinned by the ticket: they close when it comes back.
+        # The ticket pins them: they close when it is returned.
         self._close_complete()
         self._to_sync, self._created, self.ticket = [], False, ticket
         return ticket
 
     def close(self) -> None:
-        """Give descriptors back that nobody else will."""
+        """Close the descriptors that no other object closes."""
         self._close_complete()
 
     def _close_complete(self) -> None:

@@ -1,8 +1,8 @@
 """Leader epochs of one partition: at which offset each epoch began.
 
 Owns the list *epoch -> start offset* and its file ``leader-epoch-checkpoint``. A client that knows
-the epoch of its last record asks where that epoch ended; when the answer is below its position,
-the log was cut there and it must go back. It refuses to know why an epoch changes.
+the epoch of its last record queries where that epoch ended. When the answer is below the client's
+position, the log was cut there and the client must go back. Refuses to know why an epoch changes.
 
 Invariant, asserted at every change: epochs and start offsets are both strictly increasing.
 
@@ -13,10 +13,10 @@ The file is text, replaced atomically::
     0 0                 epoch, start offset
     3 1500
 
-It is derived: magic 2 batches carry their epoch, so recovery rebuilds what is lost of it. A file
-that cannot be read is therefore treated as missing by recovery, not as an error of the log. That
-is also why the first entry of a log needs no sync of its own: it begins with the first batch that
-is not durable, and until a flush has covered both, recovery reads that batch again.
+It is derived: magic 2 batches carry their epoch, so recovery rebuilds lost entries. Recovery
+therefore treats a file that cannot be read as missing, not as an error of the log. For the same
+reason the first entry of a log needs no sync of its own: it begins with the first batch that is not
+durable, and until a flush has covered both, recovery reads that batch again.
 
 Source: KIP-101, KIP-279; Kafka ``LeaderEpochFileCache``, ``LeaderEpochCheckpointFile``.
 Next: :mod:`storage.disk.checkpoints` for the other text files.
@@ -59,8 +59,8 @@ UNKNOWN_EPOCH_END: Final = EpochEnd(NO_LEADER_EPOCH, NO_OFFSET)
 class LeaderEpochs:
     """The epochs of one partition, changed by its single writer.
 
-    With a ``directory``, each change is in the file and durable before the method returns, but for
-    `assign_unsynced`; without one the list lives in memory only.
+    With a ``directory``, each change is in the file and durable before the method returns, except
+    for `assign_unsynced`. Without one the list is in memory only.
     """
 
     __slots__ = ("_entries", "_files", "_path")
@@ -84,8 +84,8 @@ class LeaderEpochs:
         """The epochs stored in ``directory``; none when there is no file.
 
         Raises:
-            CorruptCheckpoint: the file is not what it should be; the caller decides (recovery
-                starts from nothing and learns the epochs from the batches).
+            CorruptCheckpoint: the file is malformed; the caller decides (recovery starts from
+                nothing and learns the epochs from the batches).
         """
         try:
             content = files.read_all(f"{directory}/{LEADER_EPOCHS_NAME}")
@@ -95,7 +95,7 @@ class LeaderEpochs:
 
     @classmethod
     def start_over(cls, directory: str, files: Files) -> "LeaderEpochs":
-        """No epochs, in the place of a file that cannot be read, and durably so."""
+        """Replace a file that cannot be read by one without epochs, durably."""
         epochs = cls(directory=directory, files=files)
         epochs._changed()
         return epochs
@@ -118,8 +118,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that ``epoch`` begins at ``start_offset``; False when that was known.
 
-        Entries that contradict the new one (same or higher epoch, same or higher offset) go: what
-        is being written now is the truth.
+        Entries that contradict the new one (same or higher epoch, same or higher offset) are
+        dropped: the record written now is the truth.
         """
         assert epoch >= 0
         assert start_offset >= 0
@@ -137,10 +137,10 @@ class LeaderEpochs:
         return True
 
     def assign_unsynced(self, epoch: int, start_offset: int) -> File | None:
-        """As `assign`; the file returned has yet to be synced, with its directory.
+        """As `assign`; the caller has yet to sync the returned file, with its directory.
 
         For use while appends wait. None when nothing changed, and when there are older entries,
-        which a torn file would lose: then the change is durable already.
+        which a torn file would lose: in that case the change is already durable.
 
         Raises:
             OSError: the file could not be written; the epochs are unchanged.
@@ -163,7 +163,7 @@ class LeaderEpochs:
         return file
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where ``epoch`` ended, with the epoch that the answer is really about.
+        """Where ``epoch`` ended, with the epoch that the answer refers to.
 
         =============================  ==================================================
         requested                      answer
@@ -193,14 +193,14 @@ class LeaderEpochs:
         return self._entries[after - 1].epoch if after else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or above ``end_offset``, the new end of the log."""
+        """Drop epochs that begin at or above ``end_offset``, the new end of the log."""
         assert end_offset >= 0
         if self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries = [e for e in self._entries if e.start_offset < end_offset]
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended below ``start_offset``; the one in force there begins there.
+        """Drop epochs that ended below ``start_offset``; the one in force there begins there.
 
         Never raises: the log's start is stored elsewhere, and every open truncates here again.
         """
@@ -214,7 +214,7 @@ class LeaderEpochs:
             self._changed()
 
     def clear(self) -> None:
-        """Forget all epochs."""
+        """Drop all epochs."""
         if self._entries:
             self._entries = []
             self._changed()
@@ -242,8 +242,8 @@ def parse_leader_epochs(content: bytes) -> list[EpochStart]:
     """The entries of a ``leader-epoch-checkpoint`` file; none for an empty file.
 
     Raises:
-        CorruptCheckpoint: wrong version, malformed line, wrong count, not increasing, or cut off
-            in the middle of a line, whose number would be another one.
+        CorruptCheckpoint: wrong version, malformed line, wrong count, not increasing, or cut off in
+            the middle of a line, whose number would then be another one.
     """
     if content and not content.endswith(b"\n"):
         raise CorruptCheckpoint("the last line does not end")

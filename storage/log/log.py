@@ -1,20 +1,20 @@
-"""One partition: an append-only log of record batches, and everything that changes it.
+"""One partition: an append-only log of record batches, and every operation that changes it.
 
-Owns the order of things. Of an append, each step leaving the log untouched when it refuses:
-validate and stamp (`storage.append.plan`), leader epoch, roll if due, producer state and
-duplicates, one write, indexes, offsets, producer map. Of a flush: begin, run elsewhere, complete.
-Of a removal: the start of the log moves durably, then files are renamed, later unlinked.
+Owns the order of steps. An append: validate and stamp (`storage.append.plan`), leader epoch, roll
+if due, producer state and duplicates, one write, indexes, offsets, producer map. Each step that
+refuses leaves the log untouched. A flush: begin, run in another thread, complete. A removal: the
+start of the log moves durably, then files are renamed, later unlinked.
 
-A write that fails half-way is cut back to the last whole batch. If that fails too, or a sync fails,
-the log goes offline: nothing is appended any more, and only what is durable can be read, until a
-restart recovers it.
+A write that fails half-way is cut back to the last whole batch. If the cut fails too, or a sync
+fails, the log goes offline. From then until a restart recovers it, the log accepts no append and
+serves only what is durable.
 
-Under `flush.policy=batch` the high watermark is the durable offset, so that what a consumer has
-seen cannot vanish in a power cut; under `os` it is the log's end, as in a Kafka with one replica.
+Under `flush.policy=batch` the high watermark is the durable offset, so that a power cut cannot
+remove what a consumer has seen. Under `os` it is the log's end, as in a Kafka with one replica.
 
-Concurrency: one thread calls everything here. Only `FlushTicket.run` may run elsewhere.
+Concurrency: one thread calls everything here. Only `FlushTicket.run` may run in another thread.
 
-Source: Kafka `UnifiedLog`. Read next: `storage.log.readable_log` (the offsets and all questions),
+Source: Kafka `UnifiedLog`. Read next: `storage.log.readable_log` (offsets and queries),
 `storage.log.segmented_log` (the files), `storage.log.flush`, `storage.recovery.recovery` (which
 makes `Log`s).
 """
@@ -98,7 +98,7 @@ class Log(ReadableLog):
 
     @property
     def needs_flush(self) -> bool:
-        """Whether a flush would make anything durable that is not, and none is under way."""
+        """Whether some data is not durable yet and no flush is under way."""
         unsynced = self.local.unsynced
         if self._offline is not None or unsynced.ticket is not None:
             return False
@@ -108,8 +108,8 @@ class Log(ReadableLog):
     def has_unsynced_files(self) -> bool:
         """Whether closed segments or new names wait for a sync.
 
-        They want one soon whatever the flush policy: until then their descriptors stay open, and a
-        crash would make recovery read them again.
+        These need a sync soon, whatever the flush policy. Until then their descriptors stay open,
+        and recovery after a crash would have to read them again.
         """
         return self.local.unsynced.is_dirty
 
@@ -120,7 +120,7 @@ class Log(ReadableLog):
         return max(self._last_stamp_ms, next(appended_ms, NO_TIMESTAMP))
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Apply another configuration from the next operation on."""
+        """Apply another configuration, starting with the next operation."""
         self.config = config
         self.append_rules = AppendRules.from_config(config)
         self._roll_rules = RollRules.from_config(config)
@@ -130,7 +130,7 @@ class Log(ReadableLog):
             self._advance_visible_end(self.local.end())
 
     def bump_leader_epoch(self) -> None:
-        """Write the next batches in a new epoch, so that clients can tell the tail was cut."""
+        """Write the next batches in a new epoch, so that clients can detect a cut tail."""
         self.leader_epoch += 1
 
     # --- append ---------------------------------------------------------------------------------
@@ -147,17 +147,18 @@ class Log(ReadableLog):
     ) -> AppendResult:
         """Append whole batches; `records` is stamped in place and not kept.
 
-        `opening` is the budget of the request that they came with.
-        Under LogAppendTime the stamp is `now_ms`. It stays at the last one, also over a restart,
-        while the clock is at most `stamp_slack_ms` behind that (differs from Kafka, where every
-        step back shows in the log); if the clock is further behind, one of the two was wrong, and
-        the stamps follow the clock.
+        `opening` is the decompression budget of the request that carried the records. Under
+        LogAppendTime the stamp is `now_ms`. The stamp stays at the last one, also over a restart,
+        while the clock is at most `stamp_slack_ms` behind it (differs from Kafka, where every
+        backward step shows in the log). If the clock is further behind, one of the two was wrong,
+        and the stamps follow the clock.
 
         Raises:
             AppendRejected: the records are refused; see its subclasses. Nothing was written.
-            DiskFull, StorageFailed: nothing was written; the same append may be tried again.
+            DiskFull, StorageFailed: nothing was written; the caller may retry the append.
             LogOffline: the log has stopped for good.
-            TooMuchAtOnce: nothing was changed; `examine_append` elsewhere, `append_examined`.
+            TooMuchAtOnce: nothing was changed; call `examine_append` in another thread, then
+                `append_examined`.
         """
         if self._offline is not None:
             raise self._offline
@@ -176,7 +177,7 @@ class Log(ReadableLog):
     def append_examined(
         self, examined: Examined, *, now_ms: int, stamp_slack_ms: int = STAMP_SLACK_MS
     ) -> AppendResult | None:
-        """Append what was examined; None if the rules have changed since. Raises as `append`."""
+        """Append examined records; None if the rules have changed since. Raises as `append`."""
         if self._offline is not None:
             raise self._offline
         if examined.rules != self.append_rules:
@@ -190,7 +191,7 @@ class Log(ReadableLog):
         return self._append_plan(plan, now_ms, Origin.CLIENT)
 
     def _stamp_ms(self, now_ms: int, slack_ms: int) -> int:
-        """The clock reading that an append at `now_ms` is judged and stamped by."""
+        """The clock reading by which an append at `now_ms` is judged and stamped."""
         if self.append_rules.stamps and 0 < self._last_stamp_ms - now_ms <= slack_ms:
             return self._last_stamp_ms
         return now_ms
@@ -214,7 +215,7 @@ class Log(ReadableLog):
         return appended(plan, self.log_start_offset)
 
     def _write(self, plan: AppendPlan, now_ms: int) -> None:
-        """The bytes, the indexes, the offsets: from here on the append has happened."""
+        """Write bytes, indexes and offsets: from here on the append has happened."""
         try:
             self.local.append(plan, now_ms=now_ms)
         except RollbackFailed as error:
@@ -224,7 +225,7 @@ class Log(ReadableLog):
         try:
             self.producers.update(plan.buffer, plan.batches, self.local.segments.active)
         except OSError as error:
-            # The marker is in the log and not in the index: readers would be told lies.
+            # The marker is in the log but not in the index: readers would get wrong results.
             self._go_offline(error)
         self.producers.state.map_end_offset = self.local.end_offset
         if self._sees_log_end:
@@ -258,19 +259,20 @@ class Log(ReadableLog):
 
     def _start_segment(self, now_ms: int) -> None:
         self.local.roll(now_ms=now_ms, durable_offset=self.durable_offset)
-        # Nothing visible has changed, but the end may lie in the new segment now.
+        # No visible offset has changed, but the end may lie in the new segment now.
         self._visible_end = self.local.lasting(self._visible_end)
-        # Also of no producers: an unclean start would look for them in the whole log.
+        # Even without producers: an unclean start would otherwise search the whole log for them.
         snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
         self.local.unsynced.add_complete(snapshot)
 
     # --- durability -----------------------------------------------------------------------------
 
     def begin_flush(self) -> FlushTicket | None:
-        """A ticket for everything appended until now; None when all of it is durable already.
+        """A ticket for everything appended until now; None when all of it is already durable.
 
-        None also while a ticket is out: it has to come back by `complete_flush` first, whatever
-        its fate. Raises LogOffline, or StorageFailed when a file cannot be opened.
+        Also None while a ticket is out: the caller must return that one by `complete_flush` first,
+        whether it succeeded or not. Raises LogOffline, or StorageFailed when a file cannot be
+        opened.
         """
         if self._offline is not None:
             raise self._offline
@@ -282,7 +284,7 @@ class Log(ReadableLog):
             raise storage_failure("flush", self.path, error) from error
 
     def complete_flush(self, ticket: FlushTicket) -> None:
-        """Take back a ticket that has run: the durable offset moves, and what depends on it.
+        """Take back a ticket that has run; the durable offset moves, and all that depends on it.
 
         Raises LogOffline when the sync failed: the log has stopped for good.
         """
@@ -306,19 +308,20 @@ class Log(ReadableLog):
     def _advance_visible_end(self, end: LogPosition) -> None:
         if end.offset >= self.high_watermark:
             self.high_watermark = end.offset
-            # A flush may come back after a roll: what was the log's end is a closed segment's now.
+            # A flush may complete after a roll: the log's end of then is the end of a closed
+            # segment now.
             self._visible_end = self.local.lasting(end)
             self.producers.state.advance_high_watermark(end.offset)
 
     # --- removing -------------------------------------------------------------------------------
 
     def delete_before(self, offset: int) -> None:
-        """Move the log's start to `offset`; files go at the next `delete_expired`.
+        """Move the log's start to `offset`; the next `delete_expired` removes the files.
 
         Raises:
             PolicyViolation: the cleanup policy does not contain delete.
             OffsetOutOfRange: `offset` is negative or above the high watermark.
-            StorageFailed: the new start could not be written down.
+            StorageFailed: the new start could not be stored.
         """
         if self._offline is not None:
             raise self._offline
@@ -329,16 +332,17 @@ class Log(ReadableLog):
         self._advance_log_start(offset)
 
     def delete_expired(self, now_ms: int) -> list[DeletedSegment]:
-        """Take out the segments that retention lets go, oldest first, each with its reason.
+        """Remove the segments that retention selects, oldest first, each with its reason.
 
         Their files are renamed at once and unlinked by `delete_pending_files` later. When only a
-        timestamp ahead of the clock keeps the oldest segment, `held_by_future` has its base.
+        timestamp ahead of the clock keeps the oldest segment, `held_by_future` is its base offset.
         Raises StorageFailed.
         """
         if self._offline is not None:
             return []
         try:
-            # What is planned for the segments as they are must not meet those of a swap.
+            # The plan below counts the segments as they are; a swap that is under way would change
+            # them.
             self.local.settle()
         except SwapFailed as error:
             self._go_offline(error)
@@ -363,7 +367,7 @@ class Log(ReadableLog):
             return []
         if len(plan.reasons) == len(ages):
             self.roll(now_ms)
-        # The start is durable before any file goes: a crash in between leaves no hole in the log.
+        # The start is durable before any file goes: a crash in between leaves no gap in the log.
         self._advance_log_start(self.segments[len(plan.reasons)].base_offset)
         try:
             self.local.remove_first(len(plan.reasons), due_ms=self._unlink_due_ms(now_ms))
@@ -376,11 +380,11 @@ class Log(ReadableLog):
         ]
 
     def delete_pending_files(self, now_ms: int) -> int:
-        """`delete_pending_steps` at once."""
+        """Run `delete_pending_steps` to its end."""
         return run_steps(self.delete_pending_steps(now_ms))
 
     def delete_pending_steps(self, now_ms: int) -> Steps[int]:
-        """Unlink files renamed `file.delete.delay.ms` ago or earlier; how many.
+        """Unlink files renamed `file.delete.delay.ms` ago or earlier; returns their number.
 
         Raises StorageFailed.
         """
@@ -390,7 +394,7 @@ class Log(ReadableLog):
             raise storage_failure("delete", self.path, error) from error
 
     def _advance_log_start(self, offset: int) -> None:
-        """Durably, so that neither a crash nor a copy brings deleted records back."""
+        """Move the start durably: neither a crash nor a copy may bring deleted records back."""
         if offset <= self.log_start_offset:
             return
         try:
@@ -409,13 +413,13 @@ class Log(ReadableLog):
 
     @property
     def cleaned_offset(self) -> int:
-        """Everything below it was compacted; the log's start if nothing was."""
+        """The offset below which the log is compacted; the log's start if nothing was compacted."""
         cleaned = self.local.manifest.cleaned_offset
         known = cleaned if cleaned <= self.segments.active.base_offset else 0
         return max(known, self.log_start_offset)
 
     def cleanable(self, now_ms: int) -> Cleanable | None:
-        """What could be compacted now, and whether it is due; None if the log never is."""
+        """The part that can be compacted now, and whether it is due; None if the log never is."""
         if self._offline is not None or not self.config.is_compacted:
             return None
         return find_cleanable(
@@ -463,8 +467,8 @@ class Log(ReadableLog):
     def close(self, now_ms: int) -> None:
         """Make everything durable, so that the next start need not scan, and close all files.
 
-        Raises StorageFailed or LogOffline when that did not succeed; the files are closed anyway,
-        and the stop must not be called clean.
+        Raises StorageFailed or LogOffline on failure. The files are closed anyway, and the caller
+        must not report a clean stop.
         """
         if self._is_closed:
             return
@@ -479,8 +483,8 @@ class Log(ReadableLog):
     def begin_close(self, now_ms: int) -> FlushTicket | None:
         """The first half of `close`, for callers that close many logs: the last ticket, or None.
 
-        After `complete_flush` of it, `abandon` is the rest. Costs nothing if nothing was appended
-        since the log was opened or made. Raises StorageFailed, LogOffline.
+        After `complete_flush` of the ticket, `abandon` completes the close. Costs nothing if
+        nothing was appended since the log was opened or made. Raises StorageFailed, LogOffline.
         """
         if self._offline is not None:
             raise self._offline
@@ -497,7 +501,7 @@ class Log(ReadableLog):
         return None if self.local.is_untouched else self.begin_flush()
 
     def abandon(self) -> None:
-        """Close all files and write nothing: what a crash would leave. Ends the log's life."""
+        """Close all files and write nothing, as in a crash. The log cannot be used afterwards."""
         self._is_closed = True
         if self._offline is None:
             self._offline = LogOffline(self.path, "the log was closed")

@@ -5,18 +5,19 @@ an offset at or above the log's start. Every surviving record before it is older
 
     segments     the oldest one whose largest timestamp reaches T         binary search
     time index   the last entry not above T: nothing before it exceeds T  binary search
-                 (a topic with a density variant: its side file instead, see
+                 (a topic with a density variant: its density file instead, see
                  storage.segment.density)
     offset index the last entry not above that offset: a position         binary search
     log          walk over batch heads, then the records of one batch     one interval, one batch
 
-So the cost does not depend on the size of the log, and at most one index interval and one batch are
-read from it, in blocks of 4 KiB. Only the segment that the log's start cuts through can cost more:
-its maximum may lie below the start, and then the walk goes to its end and on to later segments.
+So the cost does not depend on the size of the log: at most one index interval and one batch are
+read from it, in blocks of 4 KiB. Only the segment that the log's start cuts through can cost more.
+Its maximum may lie below the start, and then the walk continues to its end and on to later
+segments.
 
-Differs from Kafka: it stops after the first segment that reaches T, and so answers "none" when the
-hits there lie below the log's start, or when a segment without timestamps was merely touched after
-T. Here the search goes on, and segments without timestamps are never candidates.
+Differs from Kafka: it stops after the first segment that reaches T. So it answers "none" when the
+hits there lie below the log's start, or when a segment without timestamps was merely modified after
+T. Here the search continues, and segments without timestamps are never candidates.
 
 Source: KIP-33, KIP-79, KIP-734; Kafka `UnifiedLog.fetchOffsetByTimestamp`,
 `LogSegment.findOffsetByTimestamp`. Read next: `storage.segment.time_index`.
@@ -57,9 +58,10 @@ class TimestampOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSearch:
-    """What the search did in one segment, for people who want to know why it answered so.
+    """The cost of the search in one segment, for an explanation of its answer.
 
-    `index` says what the time entry is from: the time index, or the variant of a side file.
+    `index` names the index that the time entry is from: the time index, or the variant of a density
+    file.
     """
 
     base_offset: int
@@ -77,12 +79,12 @@ class LookupExplanation:
     """A lookup with its cost.
 
     Attributes:
-        timestamp: what was asked for, ms.
+        timestamp: the requested time, ms.
         found: the answer, or None.
         visible: whether a consumer may see the answer yet (it lies below the high watermark).
         segments: how many segments the log has.
-        searched: the segments that were looked into, in order; empty when none reaches the time.
-        before: the record in front of the answer, if it is still in the log; after: the one behind.
+        searched: the searched segments, in order; empty when none reaches the time.
+        before: the record before the answer, if it is still in the log; after: the record after it.
     """
 
     timestamp: int
@@ -95,19 +97,19 @@ class LookupExplanation:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of log that were read, index files not counted."""
+        """Bytes of log that were read, without index files."""
         return sum(search.bytes_read for search in self.searched)
 
 
 @dataclass(slots=True)
 class LookupTrace:
-    """Collects `SegmentSearch`es when somebody asked for them."""
+    """Collects `SegmentSearch`es for a caller that wants an explanation."""
 
     searched: list[SegmentSearch] = field(default_factory=list)
 
 
 class TimeLookup:
-    """Answers questions by time about a `SegmentList` that its owner keeps changing.
+    """Looks up records by time in a `SegmentList` that its owner keeps changing.
 
     Every method raises OSError, or CorruptLog when a batch that has to be read is damaged.
     """
@@ -120,14 +122,14 @@ class TimeLookup:
         """Search in `segments`; `index_interval` is for indexes that have to be rebuilt."""
         self._segments = segments
         self._densities = densities
-        # The segment that the log's start cuts through promises a maximum that may lie below the
-        # start. After one walk to its end in vain this remembers (base offset, size, log start,
-        # timestamp): nothing in it is as new, so the next lookups need not walk again.
+        # The segment that the log's start cuts through has a maximum that may lie below the start.
+        # After one walk to its end without a hit, this remembers (base offset, size, log start,
+        # timestamp): no record in it is as new, so the next lookups need not walk again.
         self._barren = (NO_OFFSET, 0, 0, 0)
         self.index_interval = index_interval
 
     def forget_positions(self) -> None:
-        """Drop what is remembered, because segments were removed or replaced."""
+        """Drop the remembered walk, because segments were removed or replaced."""
         self._barren = (NO_OFFSET, 0, 0, 0)
 
     def find(
@@ -159,7 +161,7 @@ class TimeLookup:
         return found
 
     def explain(self, timestamp: int, log_start_offset: int, visible_end: int) -> LookupExplanation:
-        """`find` with what it cost and what lies on both sides of the answer."""
+        """`find` with its cost and the records before and after the answer."""
         trace = LookupTrace()
         found = self.find(timestamp, log_start_offset, trace)
         before = after = None
@@ -199,7 +201,7 @@ class TimeLookup:
         head = cut.find_entry(log_start_offset)
         if head is None:
             return max(newest, default=NO_TIMESTAMP)
-        # The entry that the start cuts through may promise a maximum that lies below the start.
+        # The maximum of the entry that the start cuts through may lie below the start.
         rest = cut.walk()
         newest += [
             record.timestamp
@@ -210,7 +212,7 @@ class TimeLookup:
         return max(newest, default=NO_TIMESTAMP)
 
     def _before(self, offset: int, log_start_offset: int) -> TimestampOffset | None:
-        """The record in front of the one at `offset`; compaction may have left it far away."""
+        """The record before the one at `offset`; after compaction it may be far away."""
         for index in range(self._segments.index_of(offset), -1, -1):
             segment = self._verified(index)
             walk, target = segment.walk(), offset
@@ -233,7 +235,7 @@ class TimeLookup:
         return None
 
     def _after(self, offset: int) -> TimestampOffset | None:
-        """The record behind the one at `offset`."""
+        """The record after the one at `offset`."""
         for index in range(self._segments.index_of(offset), len(self._segments)):
             segment = self._verified(index)
             walk = segment.walk()
@@ -257,7 +259,7 @@ def offsets_before(
     """Starts of segments last written at or before `timestamp` (ms), newest first.
 
     The log's end counts as written at `now_ms`, unless the active segment is empty.
-    Source: Kafka `UnifiedLog.legacyFetchOffsetsBefore`. Differs from Kafka: it asks the files'
+    Source: Kafka `UnifiedLog.legacyFetchOffsetsBefore`. Differs from Kafka: it uses the files'
     modification times, which a copied directory does not keep.
     """
     starts = [
@@ -288,7 +290,7 @@ def find_in_segment(
         if head is None:
             position = walk.end
             break
-        # A head may promise a record that lies below the log's start; then the walk goes on.
+        # The head's maximum may be that of a record below the log's start; then the walk continues.
         found = _find_in_entry(walk, head, timestamp, log_start_offset)
         position = head.position + head.size
     if trace is not None:
@@ -299,13 +301,13 @@ def find_in_segment(
 
 
 def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, str]:
-    """Where to start by time, and the index that says so."""
+    """The position to start from by time, and the name of the index that gave it."""
     density = segment.density
     if density is not None:
         try:
             return density.floor(timestamp), density.name
         except OSError:
-            # Nothing is lost with a side file: the time index knows as much.
+            # Without a density file the answer is the same: the time index gives it too.
             pass
     return segment.time_index.floor(timestamp), "timeindex"
 
@@ -352,7 +354,7 @@ def _describe(
     end: int,
     found: TimestampOffset | None,
 ) -> SegmentSearch:
-    """The search's cost; batches and records are counted by a second walk over the same part."""
+    """The search's cost; a second walk over the same part counts batches and records."""
     batches = records = 0
     counting = segment.walk(end)
     for head in counting.heads(offset_entry.position):

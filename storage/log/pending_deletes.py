@@ -1,8 +1,8 @@
-"""Files on their way out: renamed at once, unlinked after a delay.
+"""Pending deletes: files that are renamed at once and unlinked after a delay.
 
 Owns the `.deleted` files of one log. The delay (`file.delete.delay.ms`) is for readers that still
-have the file in hand; the rename makes sure that a restart does not load it again. What a crash
-leaves behind is unlinked by recovery.
+use the file. The rename makes sure that a restart does not load it again. Recovery unlinks the
+files that a crash leaves.
 
 Source: Kafka `LocalLog.deleteSegmentFiles`. Read next: `storage.log.retention`.
 """
@@ -18,7 +18,7 @@ from storage.errors import StorageFailed
 from storage.segment.segment import Segment
 
 _LOOKED_AT_IN_ONE_SLICE: Final = 256
-"""Logs that are asked what is due, most of them for nothing, before others are let in."""
+"""Logs checked for due files, most of them in vain, before the thread serves requests."""
 
 
 class Graveyard:
@@ -27,28 +27,28 @@ class Graveyard:
     __slots__ = ("_files", "_waiting")
 
     def __init__(self, files: Files) -> None:
-        """Nothing waits yet."""
+        """Start without pending files."""
         self._files = files
         self._waiting: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
-        """How many files wait."""
+        """Number of pending files."""
         return len(self._waiting)
 
     def bury(self, segments: Iterable[Segment], *, due_ms: int) -> None:
-        """Rename the files of segments that the log no longer knows. Raises OSError."""
+        """Rename the files of segments that are no longer part of the log. Raises OSError."""
         for segment in segments:
             self._waiting += [(due_ms, path) for path in segment.mark_deleted()]
 
     def unlink_due(self, now_ms: int) -> int:
-        """`unlink_steps` at once."""
+        """Run `unlink_steps` to its end."""
         return run_steps(self.unlink_steps(now_ms))
 
     def unlink_steps(self, now_ms: int) -> Steps[int]:
-        """Unlink what has waited long enough, each file in another thread; how many files.
+        """Unlink the files that are due, each in another thread; returns their number.
 
-        A gigabyte takes a third of a second. Files may be buried between the steps. Raises OSError,
-        the first one, after all were tried; those that failed wait on.
+        Unlinking a gigabyte takes a third of a second. The log may add files between the steps.
+        Raises OSError, the first one, after all were tried; the files that failed stay pending.
         """
         due = [entry for entry in self._waiting if entry[0] <= now_ms]
         gone: set[tuple[int, str]] = set()
@@ -71,7 +71,7 @@ class Graveyard:
 
 
 def unlink_all(works: Iterable[Callable[[int], Steps[int]]], now_ms: int) -> Steps[int]:
-    """The sum of what all of them unlink; none is held up by another's failure.
+    """The number of files that all `works` unlink; a failure of one does not stop the others.
 
     `works` must not change between the steps.
 

@@ -1,9 +1,9 @@
-"""Producers and transactions of one log: what an append must ask and tell them.
+"""Producers and transactions of one log: the checks before an append and the updates after it.
 
-Owns the traffic between the log and three things that know nothing of each other: the map of
+Owns the connection between the log and three things that are independent of each other: the map of
 producers (`storage.producers.state`), its snapshot files (`storage.producers.snapshots`) and the
-transaction index of the segment that takes a marker. A log without idempotent producers passes
-through here at the cost of one comparison per batch.
+transaction index of the segment that receives a marker. A log without idempotent producers pays one
+comparison per batch.
 
 Source: KIP-98; Kafka `UnifiedLog.append` and `UnifiedLog.rebuildProducerState`.
 Read next: `storage.producers.state`.
@@ -35,14 +35,14 @@ class LogProducers:
     __slots__ = ("has_aborts", "snapshots", "state")
 
     def __init__(self, state: ProducerState, snapshots: ProducerSnapshots) -> None:
-        """Start with what was loaded; `has_aborts` is set by whoever finds transaction indexes."""
+        """Start with loaded state; recovery sets `has_aborts` when it finds transaction indexes."""
         self.state = state
         self.snapshots = snapshots
         self.has_aborts = False
 
     @classmethod
     def empty(cls, directory: str, files: Files, *, names: Iterable[str] = ()) -> "LogProducers":
-        """No producer known; `names` are the files in the directory."""
+        """A log without known producers; `names` are the files in the directory."""
         return cls(ProducerState(), ProducerSnapshots(directory, files, names=names))
 
     @property
@@ -53,7 +53,7 @@ class LogProducers:
     def check(
         self, buffer: Bytes, batches: Sequence[PlannedBatch], origin: Origin
     ) -> CachedBatch | None:
-        """The first appearance of a batch that is a duplicate; None when all may be appended.
+        """The original of a batch that is a duplicate; None when all may be appended.
 
         Raises ProducerStateError: see `ProducerState.check` and `check_marker`.
         """
@@ -71,14 +71,14 @@ class LogProducers:
         return None
 
     def update(self, buffer: Bytes, batches: Sequence[PlannedBatch], segment: Segment) -> None:
-        """Take in batches that were just written to `segment`."""
+        """Add batches that were just written to `segment`."""
         for batch in batches:
             if batch.producer_id != NO_PRODUCER_ID:
                 marker = decode_marker(_bytes_of(buffer, batch)) if batch.is_control else None
                 self._update_one(batch, marker, segment)
 
     def replay(self, segment: Segment, entry: Entry, data: Bytes) -> None:
-        """Take in a producer's entry found in the log, rebuilding the transaction index."""
+        """Add a producer's entry found in the log; rebuilds the transaction index."""
         assert entry.producer_id != NO_PRODUCER_ID
         marker = decode_marker(data) if entry.is_control else None
         self._update_one(entry, marker, segment)
@@ -92,11 +92,11 @@ class LogProducers:
         now_ms: int,
         may_skip_replay: bool = False,
     ) -> None:
-        """The state as of `log_end_offset`, from the newest snapshot and the log behind it.
+        """Restore the state as of `log_end_offset`, from the newest snapshot and the log after it.
 
-        With `may_skip_replay` a log without any snapshot is taken to have no producers: the clean
-        stop of a log with producers, or with more than one segment, leaves one. Raises OSError or
-        CorruptLog.
+        With `may_skip_replay` a log without any snapshot counts as a log without producers: a clean
+        stop of a log with producers, or with more than one segment, leaves a snapshot. Raises
+        OSError or CorruptLog.
         """
         if may_skip_replay and not self.snapshots.offsets:
             self.state.clear(log_end_offset)
@@ -114,9 +114,10 @@ class LogProducers:
         self.state.map_end_offset = log_end_offset
 
     def rebuild_aborts(self, before: Iterable[Segment], segment: Segment, *, now_ms: int) -> None:
-        """Make the transaction index of a closed segment anew, from the log up to its end.
+        """Rebuild the transaction index of a closed segment from the log up to its end.
 
-        `before` are the segments before it. The state of this object stays. Raises OSError.
+        `before` are the segments before it. The state of this object does not change. Raises
+        OSError.
         """
         then = LogProducers(ProducerState(), self.snapshots)
         start = self.snapshots.load(then.state, end_offset=segment.base_offset, now_ms=now_ms)
@@ -129,7 +130,7 @@ class LogProducers:
             if entry.producer_id != NO_PRODUCER_ID:
                 then.replay(segment, entry, scan.bytes_of(entry))
         if segment.txn_index.file is not None:
-            # Durable before the manifest tells its size: a file of zeros has the same.
+            # Durable before the manifest stores its size: a file of zeros would have the same size.
             sync_file(segment.txn_index.file)
             segment.files.sync_directory(segment.directory)
 

@@ -1,4 +1,4 @@
-"""What can be asked of a log: its offsets, records by offset, offsets by time.
+"""The read side of a log: its offsets, records by offset, offsets by time.
 
 Owns the offsets of one partition and their order, asserted whenever one of them moves:
 
@@ -13,7 +13,7 @@ Owns the offsets of one partition and their order, asserted whenever one of them
 | `durable_offset`    | everything below is synced: also the recovery point                     |
 | `log_end_offset`    | offset of the next record                                               |
 
-Nothing here changes the log; `storage.log.log` does, and is the class that everybody holds.
+Nothing here changes the log; its subclass in `storage.log.log` does, and callers use that one.
 
 Source: Kafka `UnifiedLog`. Read next: `storage.log.reader`, `storage.log.lookup`.
 """
@@ -29,15 +29,15 @@ from storage.segment.txn_index import AbortedTxn
 
 
 class ReadableLog:
-    """The questions that a log answers. Base of `Log`; same thread as its writer.
+    """The queries that a log answers. Base of `Log`; same thread as its writer.
 
     Attributes:
         topic, partition, path: which log this is, and its directory.
         local: its files.
         leader_epochs: where each leader epoch began.
         producers: producers and transactions.
-        recovery_report: what opening it found.
-        quarantine: why it was opened read-only, or None: then its end is not where it should be.
+        recovery_report: the findings of opening it.
+        quarantine: why it was opened read-only, or None; a quarantined log ends too early.
     """
 
     def __init__(self, parts: LogParts, *, topic: str, partition: int) -> None:
@@ -78,28 +78,28 @@ class ReadableLog:
 
     @property
     def segments(self) -> SegmentList:
-        """The segments, oldest first; not to be changed by the caller."""
+        """The segments, oldest first; the caller must not change them."""
         return self.local.segments
 
     @property
     def recovery_point(self) -> int:
-        """Everything below it is durable: where recovery after a crash starts to look."""
+        """Everything below it is durable: recovery after a crash starts reading here."""
         return self.durable_offset
 
     @property
     def offline_reason(self) -> str | None:
-        """Why the log stopped for good, or None while it works."""
+        """Why the log stopped for good, or None while it is online."""
         return None if self._offline is None else self._offline.reason
 
     @property
     def offline_kind(self) -> str | None:
-        """`offline_reason` in one word: that of the quarantine, "failed" for an error since."""
+        """`offline_reason` in one word: the quarantine's kind, or "failed" for a later error."""
         if self._offline is None:
             return None
         return "failed" if self.quarantine is None else self.quarantine.kind.value
 
     def check_end(self) -> None:
-        """Refuse to give the end of a log that had more records than can be read.
+        """Refuse to give the end of a log that had more records than can be read now.
 
         Raises LogQuarantined.
         """
@@ -112,7 +112,7 @@ class ReadableLog:
         return self.segments.first.base_offset
 
     def end_offset(self, isolation: Isolation) -> int:
-        """The exclusive end of what a reader of this kind sees."""
+        """The exclusive end of what a reader of this isolation level sees."""
         if isolation is Isolation.READ_UNCOMMITTED:
             return self.high_watermark
         if isolation is Isolation.READ_COMMITTED:
@@ -131,8 +131,8 @@ class ReadableLog:
 
         Raises:
             OffsetOutOfRange: `offset` is below the log's start or above its end.
-            CorruptLog, StorageFailed: the bytes could not be read as they were written.
-            LogQuarantined: what is asked for is damaged or gone, or comes after what is.
+            CorruptLog, StorageFailed: the bytes could not be read, or differ from what was written.
+            LogQuarantined: `offset` is damaged or gone, or lies after an offset that is.
         """
         if self.quarantine is not None and offset >= self.quarantine.good_until:
             raise self.quarantine
@@ -168,9 +168,9 @@ class ReadableLog:
     def offset_for_timestamp(
         self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> TimestampOffset | None:
-        """The first record at or after `timestamp` (ms, >= 0), or None if none may be seen yet.
+        """The first record at or after `timestamp` (ms, >= 0), or None if none is visible yet.
 
-        Raises StorageFailed; LogQuarantined when it may be what is gone.
+        Raises StorageFailed; LogQuarantined when the answer may be among the lost records.
         """
         try:
             found = self.local.lookup.find(timestamp, self.log_start_offset)
@@ -185,9 +185,9 @@ class ReadableLog:
         self, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the log; None when none has any,
-        or when it may not be seen yet.
+        or when it is not visible yet.
 
-        Raises StorageFailed; LogQuarantined, because it may be what is gone.
+        Raises StorageFailed; LogQuarantined, because the answer may be among the lost records.
         """
         self.check_end()
         try:
@@ -197,7 +197,7 @@ class ReadableLog:
         return found if found is not None and found.offset < self.end_offset(isolation) else None
 
     def explain_offset_for_timestamp(self, timestamp: int) -> LookupExplanation:
-        """`offset_for_timestamp` with what it cost and what lies on both sides of the answer.
+        """`offset_for_timestamp` with its cost and the records before and after the answer.
 
         Raises StorageFailed.
         """
@@ -207,7 +207,7 @@ class ReadableLog:
             raise storage_failure("lookup", self.path, error) from error
 
     def offsets_before(self, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
-        """What ListOffsets version 0 answers: at most `max_offsets` starts of segments last
+        """The answer to ListOffsets version 0: at most `max_offsets` starts of segments last
         written at or before `timestamp` (ms), newest first; see `lookup.offsets_before`.
         """
         return offsets_before(
@@ -223,7 +223,7 @@ class ReadableLog:
         return self.leader_epochs.epoch_for_offset(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where a leader epoch ended; see `LeaderEpochs.end_offset_for`. Raises LogQuarantined."""
+        """The end of a leader epoch; see `LeaderEpochs.end_offset_for`. Raises LogQuarantined."""
         self.check_end()
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 

@@ -1,8 +1,8 @@
 """Reading whole batches from a log, by offset, with one positioned read where possible.
 
-Owns the way from an offset to bytes, and a small memory of where sequential readers will go on:
-after each read, the position of the next offset is noted, so a consumer that follows the log never
-pays for a search. Refuses to know what may be seen: the caller passes the end.
+Owns the way from an offset to bytes, and a small memory of where sequential readers will continue.
+Each read notes the position of the next offset, so a consumer that follows the log never pays for a
+search. Refuses to know what is visible: the caller passes the end.
 
 Cost of a read: with a noted position one `pread`, without it one or two more to find the batch
 through the offset index. Batches are never split, converted or copied record by record.
@@ -29,7 +29,7 @@ _FRAME: Final = Struct(">qi")
 
 
 class LogPosition(NamedTuple):
-    """A boundary between batches: the offset of what comes after it, and where that would be."""
+    """A boundary between batches: the offset of what follows it, and its position."""
 
     offset: int
     base_offset: int
@@ -58,7 +58,7 @@ class LogReader:
         self.index_interval = index_interval
 
     def forget_positions(self) -> None:
-        """Drop what is remembered, because segments were removed or replaced."""
+        """Drop the noted positions, because segments were removed or replaced."""
         self._hints.clear()
 
     def read(self, offset: int, *, max_bytes: int, end: LogPosition, min_one: bool) -> Slice:

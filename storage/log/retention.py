@@ -1,7 +1,7 @@
-"""Which segments may go, and why: a pure decision over a few numbers per segment.
+"""The segments that retention removes, and why: a pure decision over a few numbers per segment.
 
-Owns the three rules of retention and their common frame. The frame: oldest first, stop at the
-first segment that has to stay, never at or above the high watermark, never an empty active segment.
+Owns the three rules of retention and their common frame. Segments go oldest first, up to the first
+one that has to stay; never at or above the high watermark; never an empty active segment.
 
 | reason   | the segment may go when                                                              |
 |----------|--------------------------------------------------------------------------------------|
@@ -9,18 +9,20 @@ first segment that has to stay, never at or above the high watermark, never an e
 | SIZE     | the log stays at `retention.bytes` or more without it                                |
 | TIME     | now - its largest timestamp > `retention.ms`                                         |
 
-They are tried in this order. A log whose every segment may go is rolled first by the caller, so
-that an empty segment keeps its offsets. With `cleanup.policy` compact alone, only START applies.
+The rules are tried in this order. When every segment of a log may go, the caller rolls the log
+first, so that an empty segment keeps its offsets. With `cleanup.policy` compact alone, only START
+applies.
 
-One record from the future keeps its segment, and all newer ones, out of the TIME rule until the
-clock has passed it; `held_by_future` names such a segment so that somebody can be told.
+A record with a timestamp in the future keeps its segment, and all newer ones, out of the TIME rule
+until the clock has passed that timestamp. `held_by_future` names such a segment, so that the broker
+can report it.
 
-Under LogAppendTime, and where records have no timestamps, such a time is the broker's own: its
-clock was ahead for a while. There the segment counts as old as the next append whose time is not
-ahead, in it or in a newer one, so that it goes when its neighbours do.
+Under LogAppendTime, and where records have no timestamps, a future timestamp comes from the
+broker's own clock, which was ahead for a while. Such a segment counts as old as the next append
+whose time is not ahead, in it or in a newer segment. So it goes when its neighbours do.
 
 Differs from Kafka: with `retention.clamp.future` no timestamp counts as newer than the last append
-of its segment; there only tiered logs do the like, by the file's modification time.
+of its segment. In Kafka only tiered logs do something similar, by the file's modification time.
 
 Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`. Read next: `storage.log.log`.
 """
@@ -43,7 +45,7 @@ class DeletionReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentAge:
-    """What retention has to know of a segment.
+    """The facts about a segment that retention needs.
 
     Attributes:
         base_offset: its first offset.
@@ -75,7 +77,7 @@ class RetentionRules:
     stamps: bool = False
 
     def ages_ms(self, segments: Sequence[SegmentAge], now_ms: int) -> list[int]:
-        """How old the newest record of each segment counts; negative when it is from the future."""
+        """Age of the newest record of each segment in ms; negative when it is in the future."""
         ages: list[int] = []
         appended_ms = now_ms + 1
         for segment in reversed(segments):
@@ -94,8 +96,8 @@ class RetentionRules:
 class RetentionPlan:
     """The oldest `len(reasons)` segments may go, each for its reason.
 
-    `held_by_future` is the base offset of the first survivor when only a timestamp ahead of the
-    clock keeps it, else None.
+    `held_by_future` is the base offset of the first segment that stays, when only a timestamp ahead
+    of the clock keeps it; else None.
     """
 
     reasons: tuple[DeletionReason, ...]
@@ -110,7 +112,7 @@ def plan_retention(
     high_watermark: int,
     now_ms: int,
 ) -> RetentionPlan:
-    """What may be deleted of `segments`, which are all of a log's, oldest first."""
+    """Plan which of `segments` to delete; they are all segments of a log, oldest first."""
     reasons: list[DeletionReason] = []
 
     def take(reason: DeletionReason, may_go: Callable[[SegmentAge], bool]) -> None:

@@ -1,14 +1,13 @@
-"""The statistics of closed segments that nobody has looked into yet: records, smallest timestamp.
+"""Statistics of closed segments that were not collected on append: records, smallest timestamp.
 
-An append knows the smallest timestamp of what it writes, because it has looked at every record
-anyway. Whoever makes a segment in another way knows heads only: recovery after a crash, a directory
-that Kafka wrote or that an earlier release left, compaction. Those segments have UNKNOWN_MINIMUM,
-which prunes nothing, until this has read them: one at a time, in the background, in slices. Heads
-cannot tell the minimum: a batch's base timestamp is that of its first record, which need not be its
-oldest.
+An append knows the smallest timestamp of its records, because it has read each of them. A segment
+made in another way is known by its batch heads only: by recovery after a crash, by Kafka, by an
+earlier release, by compaction. Such a segment has UNKNOWN_MINIMUM, which prunes nothing, until this
+module has read it: one segment at a time, in the background, in slices. Heads do not contain the
+minimum: a batch's base timestamp is that of its first record, which need not be its oldest.
 
-Owns reading a segment for its statistics; `storage.segment.manifest` keeps them, and says what they
-mean.
+Owns reading a segment for its statistics; `storage.segment.manifest` stores them and defines their
+meaning.
 
 Read next: `storage.segment.manifest`, `broker.jobs.jobs`.
 """
@@ -44,13 +43,13 @@ _MIN_TIMESTAMP_AT: Final = 4
 
 
 class Measure(NamedTuple):
-    """What a stretch of log holds.
+    """Statistics of a stretch of log.
 
     Attributes:
         records: how many records, those inside wrappers and markers included.
         min_timestamp: the smallest timestamp that a reader sees (ms), NO_TIMESTAMP if a record has
             none; 2^63-1 without records.
-        data_max_timestamp: none of the records that are no markers is younger (ms).
+        data_max_timestamp: no record is newer, markers left out (ms).
         size: bytes of whole entries.
     """
 
@@ -61,7 +60,7 @@ class Measure(NamedTuple):
 
 
 def measure_entries(data: Bytes) -> Measure:
-    """The whole entries at the start of `data`.
+    """Collect the statistics of the whole entries at the start of `data`.
 
     Raises:
         RecordsError: an entry, its compression or a record is broken.
@@ -98,13 +97,13 @@ def _measure_entry(entry: Entry, data: Bytes) -> tuple[int, int]:
 
 
 def measure_log(log: ReadableLog, given_up: set[int]) -> Steps[int]:
-    """Measure every closed segment of `log` that needs it; how many that were.
+    """Collect the statistics of every closed segment of `log` that lacks them; returns the number.
 
-    Segments whose base offset is in `given_up` are left out; one that holds what cannot be read is
-    put there. Other methods of the log may be called between the steps.
+    Segments whose base offset is in `given_up` are left out; a segment that cannot be read is added
+    to it. The caller may use other methods of the log between the steps.
 
     Raises:
-        StorageFailed: a file could not be read, or the manifest not be written.
+        StorageFailed: a file could not be read, or the manifest could not be written.
     """
     measured = 0
     try:
@@ -115,7 +114,8 @@ def measure_log(log: ReadableLog, given_up: set[int]) -> Steps[int]:
             try:
                 found = yield from _measure_segment(log, segment)
             except (CorruptLog, RecordsError):
-                # Recovery or a reader will say so; here it only means that nothing is pruned.
+                # Recovery or a reader will report the damage; here it only means that nothing is
+                # pruned.
                 given_up.add(segment.base_offset)
                 continue
             if found is not None:
@@ -129,7 +129,7 @@ def measure_log(log: ReadableLog, given_up: set[int]) -> Steps[int]:
 
 
 def _unmeasured(log: ReadableLog, given_up: set[int]) -> Iterator[Segment]:
-    """The closed segments of which something is unknown, oldest first."""
+    """The closed segments with unknown statistics, oldest first."""
     for segment in list(log.segments)[:-1]:
         is_known = segment.min_timestamp != UNKNOWN_MINIMUM and segment.records != UNKNOWN
         if not is_known and segment.is_as_remembered and segment.base_offset not in given_up:
@@ -137,7 +137,7 @@ def _unmeasured(log: ReadableLog, given_up: set[int]) -> Iterator[Segment]:
 
 
 def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None]:
-    """All of a segment; None when it went away meanwhile, or the log did."""
+    """The statistics of a segment; None when the segment or the log went away meanwhile."""
     records, least, most, position = 0, INT64_MAX, NO_TIMESTAMP, 0
     slice_bytes = SLICE_BYTES
     while position < segment.size:
@@ -152,6 +152,6 @@ def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None
         records, least = records + part.records, min(least, part.min_timestamp)
         most = max(most, part.data_max_timestamp)
         position += part.size
-        # A batch that is longer than the slice: take more at once.
+        # The batch is longer than the slice: read more at once.
         slice_bytes = SLICE_BYTES if part.size else 2 * slice_bytes
     return Measure(records, least, most, position) if log.segments.holds([segment]) else None

@@ -1,11 +1,11 @@
-"""The files of one log as a whole: segments in order, and everything that happens to them.
+"""The files of one log as a whole: segments in order, and every operation on them.
 
 Owns the segment list, the manifest, the files that wait to be synced or unlinked, and the positions
-that readers are expected at. Knows bytes and where they are; what may be seen, who may append and
-when to delete is decided above, in `storage.log.log`.
+that readers are expected at. Knows bytes and where they are. `storage.log.log` decides what is
+visible, who may append and when to delete.
 
-Every method that changes files raises OSError; only `append` promises that nothing has changed
-then (or says that it could not keep the promise).
+Every method that changes files raises OSError. Only `append` promises that nothing has changed in
+that case (or reports that it could not keep the promise).
 
 Source: Kafka `LocalLog`. Read next: `storage.segment.segment`, `storage.log.log`.
 """
@@ -33,7 +33,7 @@ from storage.segment.swap import Swap
 
 
 class RollbackFailed(OSError):
-    """A write failed and what it left behind could not be removed: the file's end is unknown."""
+    """A failed write left bytes that could not be removed: the file's end is unknown."""
 
 
 class SegmentedLog:
@@ -42,10 +42,10 @@ class SegmentedLog:
     Attributes:
         segments: in order; the last one is appended to.
         end_offset: offset of the next record.
-        reader, lookup: the ways to read, which share the segments.
-        manifest: what is remembered of closed segments.
-        unsynced: what is not durable yet, apart from the growth of the active segment.
-        swap: the rewritten segment that is taking the place of others, if there is one.
+        reader, lookup: reads by offset and by time, which share the segments.
+        manifest: the stored facts about closed segments.
+        unsynced: the files that are not durable yet, apart from the growth of the active segment.
+        swap: the rewritten segment that is replacing others, if there is one.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class SegmentedLog:
         self._jitter_ms = 0
 
     def configure(self, config: TopicConfig) -> None:
-        """Apply the settings that concern files; the jitter of the active segment is drawn anew."""
+        """Apply the settings that concern files; draws the jitter of the active segment again."""
         self._index_interval = config.index_interval_bytes
         self.reader.index_interval = config.index_interval_bytes
         self.lookup.index_interval = config.index_interval_bytes
@@ -103,7 +103,7 @@ class SegmentedLog:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether an empty log file is all there is, as after the making of the partition."""
+        """Whether the log has only an empty file, as right after the partition was created."""
         return (
             self.end_offset == 0
             and self.segments.active.is_empty
@@ -112,14 +112,14 @@ class SegmentedLog:
         )
 
     def end(self) -> LogPosition:
-        """Where the next batch will be."""
+        """The position of the next batch."""
         active = self.segments.active
         return LogPosition(self.end_offset, active.base_offset, active.size)
 
     def lasting(self, end: LogPosition) -> LogPosition:
-        """The same boundary, named by what comes after it instead of what lies before.
+        """The same boundary, named by what follows it instead of what precedes it.
 
-        The end of a closed segment is a byte number that compaction changes. The start of the
+        The end of a closed segment is a byte position that compaction changes. The start of the
         segment after it never moves, and no segment that a boundary cuts in two is compacted.
         """
         if end.base_offset == self.segments.active.base_offset:
@@ -128,7 +128,7 @@ class SegmentedLog:
         return LogPosition(end.offset, end.offset, 0) if after.base_offset == end.offset else end
 
     def append(self, plan: AppendPlan, *, now_ms: int) -> None:
-        """Write the planned batches behind the last ones, by one system call if all goes well.
+        """Write the planned batches after the last ones, usually by one system call.
 
         Raises OSError with the log unchanged, or RollbackFailed.
         """
@@ -160,7 +160,7 @@ class SegmentedLog:
                     segment.density.write_out()
 
     def roll(self, *, now_ms: int, durable_offset: int) -> None:
-        """Close the active segment and start one at the end; an empty one is as good as new."""
+        """Close the active segment and start one at the end; an empty segment is kept."""
         closed = self.segments.active
         if closed.base_offset == self.end_offset:
             assert closed.is_empty, "a segment with data begins at the log's end"
@@ -170,9 +170,9 @@ class SegmentedLog:
         self.manifest.remember_durable(durable_offset)
         is_unsynced = self.unsynced.is_dirty or self.unsynced.ticket is not None
         if not has_manifest or (len(self.segments) == 1 and is_unsynced):
-            # If a crash kept the name of the next segment and not that of the first one, the log
-            # would begin there, and nothing would tell that this is not its start. Without the
-            # manifest's, the directory would be taken for Kafka's, where gaps mean nothing.
+            # If a crash kept the name of the next segment but not that of the first one, the log
+            # would begin there, and no file would show that this is not its start. Without the
+            # manifest's name, recovery would take the directory for Kafka's, where gaps are legal.
             self._files.sync_directory(self._path)
         segment = Segment.create(self._files, self._path, self.end_offset, now_ms=now_ms)
         self._draw_jitter(segment)
@@ -184,11 +184,11 @@ class SegmentedLog:
         self.unsynced.add_created(self.manifest.file)
 
     def begin_flush(self) -> FlushTicket:
-        """A ticket that makes everything up to the present end durable."""
+        """A ticket that makes everything up to the current end durable."""
         return self.unsynced.begin(self.segments.active, self.end())
 
     def ages(self) -> list[SegmentAge]:
-        """What retention has to know, oldest segment first."""
+        """The facts that retention needs, oldest segment first."""
         segments = list(self.segments)
         ends = [segment.base_offset for segment in segments[1:]] + [self.end_offset]
         return [
@@ -203,7 +203,7 @@ class SegmentedLog:
         ]
 
     def remember_start(self, log_start_offset: int) -> None:
-        """Write down, durably, that nothing below this offset is to come back."""
+        """Store durably that no record below this offset may come back."""
         before = self.manifest.log_start_offset
         try:
             self.manifest.remember_start(log_start_offset)
@@ -213,25 +213,25 @@ class SegmentedLog:
             self.manifest.log_start_offset = before
             self.manifest.distrust()
             raise
-        # The manifest may be as new as this line: its name has to be durable as well.
+        # The manifest may be as new as this line, so its name has to be durable as well.
         self._files.sync_directory(self._path)
 
     # --- rewriting ------------------------------------------------------------------------------
 
     def new_segment(self, base_offset: int, *, stage: str, now_ms: int) -> Segment:
-        """A segment beside the log, which is no part of it yet."""
+        """A new segment in the log's directory that is not part of the log yet."""
         segment = Segment.create(self._files, self._path, base_offset, now_ms=now_ms, stage=stage)
         self._densities.begin(segment)
         return segment
 
     def sync_names(self) -> None:
-        """The names in the directory are on the medium. Any thread. Raises OSError."""
+        """Make the names in the directory durable. Any thread may call this. Raises OSError."""
         self._files.sync_directory(self._path)
 
     def begin_swap(self, old: list[Segment], new: Segment, *, due_ms: int) -> Swap:
-        """Let `new`, complete and synced, take the place of `old`, which the log still has.
+        """Replace `old`, which is still part of the log, by `new`, which is complete and synced.
 
-        Its first step is up to the caller, who has to `end_swap` it after the last one.
+        The caller drives its steps and has to call `end_swap` after the last one.
         """
         assert self.swap is None, "one swap at a time"
         assert self.segments.holds(old), "the segments to replace are gone"
@@ -244,12 +244,12 @@ class SegmentedLog:
         return self.swap
 
     def end_swap(self, swap: Swap) -> None:
-        """The new segment has its names: it is like any other from now on."""
+        """The new segment has its final names: it is like any other from now on."""
         if self.swap is not swap:
-            # Somebody needed it at once: see `settle`.
+            # Another operation needed the swap finished at once: see `settle`.
             return
         self.swap = None
-        # What is left is known from the time indexes alone until here.
+        # Until this line only its indexes have the facts about the new segment.
         self.manifest.remember(swap.new.seal(now_ms=swap.new.appended_ms))
         if swap.new.density is not None:
             swap.new.density.release()
@@ -262,15 +262,16 @@ class SegmentedLog:
             self.end_swap(self.swap)
 
     def remember_cleaned(self, offset: int) -> None:
-        """Note that everything below `offset` is compacted."""
+        """Store that everything below `offset` is compacted."""
         self.manifest.remember_cleaned(offset)
         self.unsynced.add_created(self.manifest.file)
 
     def remember_measured(
         self, segment: Segment, records: int, min_timestamp: int, data_max_timestamp: int
     ) -> None:
-        """Note what was found in a closed segment by reading all of it."""
-        # Kafka stores the lowest of all numbers as a timestamp, too; one above it prunes as little.
+        """Store the statistics that were collected by reading a whole closed segment."""
+        # The lowest int64 is UNKNOWN_MINIMUM here, but Kafka may store it as a timestamp. One above
+        # it prunes as little.
         known = max(min_timestamp, UNKNOWN_MINIMUM + 1)
         self.manifest.remember(segment.remember_measured(records, known, data_max_timestamp))
         self.unsynced.add_created(self.manifest.file)
@@ -278,21 +279,21 @@ class SegmentedLog:
     # --- removing -------------------------------------------------------------------------------
 
     def remove_first(self, count: int, *, due_ms: int) -> None:
-        """Take out the oldest segments; their files are renamed now and unlinked at `due_ms`.
+        """Remove the oldest segments; their files are renamed now and unlinked at `due_ms`.
 
-        The caller has counted them behind `settle`.
+        The caller has called `settle` before it counted them.
         """
         assert self.swap is None, "a swap would change what was counted"
         self._bury(self.segments.remove_first(count), due_ms=due_ms)
 
     def unlink_steps(self, now_ms: int) -> Steps[int]:
-        """Unlink renamed files whose time has come; how many."""
+        """Unlink renamed files whose time has come; returns their number."""
         return self._graveyard.unlink_steps(now_ms)
 
     def seal_active(self, *, now_ms: int) -> None:
-        """Write out and remember what is known of the active segment, for a clean stop.
+        """Write out and store the facts about the active segment, for a clean stop.
 
-        Nothing is known of a log that was never written to, so thousands of them close for free.
+        A log that was never written to has no facts, so thousands of them close for free.
         """
         self.settle()
         active = self.segments.active
@@ -303,9 +304,9 @@ class SegmentedLog:
         self.unsynced.add_created(self.manifest.file)
 
     def close(self) -> None:
-        """Give all descriptors back and write nothing, also from steps that are under way.
+        """Close all descriptors and write nothing; steps that are under way write nothing either.
 
-        Another log may have the directory's name by their next step.
+        Another log may have taken the directory's name by their next step.
         """
         self.is_closed = True
         for segment in self.segments:
@@ -331,5 +332,5 @@ class SegmentedLog:
 
 
 def _is_marker(plan: AppendPlan) -> bool:
-    """Whether what is appended is a transaction's marker, which no reader sees."""
+    """Whether the append is a transaction's marker, which no reader sees."""
     return len(plan.batches) == 1 and plan.batches[0].is_control

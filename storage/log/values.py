@@ -1,4 +1,4 @@
-"""The values that a `Log` takes and gives: small, immutable, without behaviour.
+"""The argument and result types of a `Log`: small, immutable, without behaviour.
 
 Read next: `storage.log.log`.
 """
@@ -21,7 +21,7 @@ from storage.segment.txn_index import AbortedTxn
 
 
 class Isolation(Enum):
-    """Up to where a reader sees the log."""
+    """How far a reader sees the log."""
 
     READ_UNCOMMITTED = "high watermark"
     READ_COMMITTED = "last stable offset"
@@ -29,11 +29,12 @@ class Isolation(Enum):
 
 
 class AppendResult(NamedTuple):
-    """What an append did.
+    """The result of an append.
 
-    Offsets are those of the first appearance when it was a duplicate, and NO_OFFSET when there was
-    nothing to append. `log_append_time_ms` is NO_TIMESTAMP unless the log stamps records; of a
-    duplicate it is the max timestamp of the first appearance. `size_bytes` is what was written.
+    For a duplicate, offsets are those of the first appearance. They are NO_OFFSET when there was
+    nothing to append. `log_append_time_ms` is NO_TIMESTAMP unless the log stamps records; for a
+    duplicate it is the max timestamp of the first appearance. `size_bytes` is the number of bytes
+    written.
     """
 
     first_offset: int
@@ -61,7 +62,7 @@ def appended(plan: AppendPlan, log_start_offset: int) -> AppendResult:
 def appended_before(first: CachedBatch, log_start_offset: int) -> AppendResult:
     """The result for a duplicate of `first`.
 
-    Its stamp is the batch's max timestamp, under CreateTime too: as Kafka does.
+    Its stamp is the batch's max timestamp, under CreateTime too, as in Kafka.
     """
     return AppendResult(
         first.first_offset,
@@ -77,8 +78,8 @@ def appended_before(first: CachedBatch, log_start_offset: int) -> AppendResult:
 class ReadResult(NamedTuple):
     """Whole batches, owned by the caller, and the log's offsets at that moment.
 
-    `next_offset` is where a reader goes on. `aborted_transactions` is None unless committed
-    records were asked for.
+    `next_offset` is where a reader continues. `aborted_transactions` is None unless the reader
+    wants committed records only.
     """
 
     records: memoryview
@@ -90,7 +91,7 @@ class ReadResult(NamedTuple):
 
 
 class DeletedSegment(NamedTuple):
-    """A segment that retention took out, and why."""
+    """A segment that retention removed, and why."""
 
     base_offset: int
     size_bytes: int
@@ -100,14 +101,14 @@ class DeletedSegment(NamedTuple):
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a partition directory found and did; all zero and empty after a clean stop.
+    """The findings and repairs of opening a partition directory; empty after a clean stop.
 
     Attributes:
         scanned_bytes: log bytes whose checksums were verified.
-        truncated_bytes: bytes cut off behind the last whole batch.
-        removed_segments: base offsets of segments that lay behind such a cut.
-        rebuilt_indexes: base offset and what was wrong, of every index made anew.
-        removed_files: leftovers of interrupted deletions and rewrites.
+        truncated_bytes: bytes cut off after the last whole batch.
+        removed_segments: base offsets of segments that lay after such a cut.
+        rebuilt_indexes: base offset and fault of every index that was rebuilt.
+        removed_files: temporary files of interrupted deletions and rewrites.
         notes: sentences for the operator.
     """
 
@@ -120,7 +121,7 @@ class RecoveryReport:
 
 
 class LogParts(NamedTuple):
-    """What a log is put together from; made by `storage.recovery.recovery` alone.
+    """The parts that a log is built from; made by `storage.recovery.recovery` alone.
 
     Every byte of the segments is synced. `end_position` is where the log ends in the last of them.
     `last_stamp_ms` is the newest LogAppendTime stamp in the log, or NO_TIMESTAMP. `is_new` says

@@ -1,11 +1,11 @@
 """Producer snapshots: the producer map of a partition as it was at one offset, in a file.
 
 Owns the files ``<offset>.snapshot`` of a partition directory: their bytes, and the rules by which
-they come and go. The number in the name is the *next* offset at the time, so the file speaks for
-everything below it. It refuses to judge producers: that is :mod:`storage.producers.state`.
+they are created and deleted. The number in the name is the *next* offset at that time, so the file
+covers everything below it. Refuses to judge producers: that is :mod:`storage.producers.state`.
 
-A snapshot only saves time: with none, the whole log is replayed. So a corrupt one is deleted and
-the one before it is used. File layout, all integers big-endian:
+A snapshot only saves time: without one, the whole log is replayed. So a corrupt snapshot is deleted
+and the one before it is used. File layout, all integers big-endian:
 
 ======  ====  ========================================================
 offset  size  meaning
@@ -59,7 +59,7 @@ assert _ENTRY.size == 46
 
 
 class CorruptSnapshot(Exception):
-    """The bytes are no producer snapshot; never leaves storage, the caller tries another file."""
+    """The bytes are no producer snapshot; raised only inside storage, which tries another file."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -117,7 +117,7 @@ class ProducerSnapshots:
         return tuple(self._offsets)
 
     def path(self, offset: int) -> str:
-        """Path of the snapshot at ``offset``, whether or not it exists."""
+        """Path of the snapshot at ``offset``, which need not exist."""
         return segment_file_path(self._directory, offset, SNAPSHOT_SUFFIX)
 
     def take(self, state: ProducerState) -> bool:
@@ -136,10 +136,10 @@ class ProducerSnapshots:
         return True
 
     def take_unsynced(self, state: ProducerState) -> File | None:
-        """As `take`, but the file returned has yet to be synced, with its directory.
+        """As `take`, but the caller has yet to sync the returned file, with its directory.
 
-        For use while appends wait. None when the newest snapshot is as new. What a crash leaves of
-        it is noticed by its checksum.
+        For use while appends wait. None when the newest snapshot is as new. If a crash leaves the
+        file incomplete, its checksum shows that.
 
         Raises:
             OSError: the file could not be written; the map is unchanged, the log is unharmed.
@@ -147,7 +147,7 @@ class ProducerSnapshots:
         offset = state.map_end_offset
         if not self._is_news(offset):
             return None
-        # Only a file that a failed attempt left behind can have this name.
+        # Only a file left by a failed attempt can have this name.
         self.delete(offset)
         file = self._files.create(self.path(offset))
         try:
@@ -163,11 +163,11 @@ class ProducerSnapshots:
     def reload(
         self, state: ProducerState, *, log_start_offset: int, log_end_offset: int, now_ms: int
     ) -> int:
-        """Load the newest good snapshot into ``state``; the offset to replay the log from.
+        """Load the newest good snapshot into ``state``; returns the offset to replay the log from.
 
         Files outside of (``log_start_offset``, ``log_end_offset``] are deleted, and so is every
-        corrupt one met. Expired producer ids are left out. With no file left the map is empty and
-        the answer is ``log_start_offset``.
+        corrupt one that is read. Expired producer ids are left out. Without a file the map is empty
+        and the result is ``log_start_offset``.
         """
         assert log_start_offset <= log_end_offset
         self._delete_where(lambda offset: not log_start_offset < offset <= log_end_offset)
@@ -184,7 +184,7 @@ class ProducerSnapshots:
         return log_start_offset
 
     def load(self, state: ProducerState, *, end_offset: int, now_ms: int) -> int:
-        """As `reload` with everything up to ``end_offset``, and no file is deleted."""
+        """As `reload` for everything up to ``end_offset``, but without deleting files."""
         for offset in reversed(self._offsets):
             if offset <= end_offset:
                 with contextlib.suppress(CorruptSnapshot):
@@ -195,7 +195,7 @@ class ProducerSnapshots:
         return 0
 
     def delete(self, offset: int) -> None:
-        """Delete one snapshot; nothing happens when it is gone already."""
+        """Delete one snapshot, if it exists."""
         if offset in self._offsets:
             self._offsets.remove(offset)
         with contextlib.suppress(FileNotFoundError):
@@ -209,7 +209,7 @@ class ProducerSnapshots:
         """Delete the snapshots that belong to no segment.
 
         The largest of them is kept when it lies beyond the last segment and not beyond the log's
-        end: it was taken there by a clean stop.
+        end: a clean stop took it there.
         """
         last_base = max(base_offsets, default=NO_OFFSET)
         strays = [offset for offset in self._offsets if offset not in base_offsets]
@@ -220,7 +220,7 @@ class ProducerSnapshots:
                 self.delete(offset)
 
     def _is_news(self, offset: int) -> bool:
-        """Whether a snapshot there would say more than those there are; at 0 there is nothing."""
+        """Whether a snapshot there would be newer than the existing ones; at 0 there is nothing."""
         return offset > (self._offsets[-1] if self._offsets else 0)
 
     def _delete_where(self, is_unwanted: Callable[[int], bool]) -> None:

@@ -1,22 +1,22 @@
-"""What one partition remembers about its producers: duplicates, sequences, open transactions.
+"""The producers that one partition remembers: duplicates, sequences, open transactions.
 
-Owns the map *producer id -> last five batches*, by which a retried batch is recognised and
-answered with the offsets it got the first time, a gap in sequence numbers is refused, and a
-producer whose epoch was taken over is fenced; and the list of open transactions, which bounds
-what a ``read_committed`` consumer may see. It refuses to know files and clocks:
-:mod:`storage.producers.snapshots` writes the map to disk, and the time is always a parameter.
+Owns the map *producer id -> last five batches*, and the list of open transactions, which bounds the
+offsets that a ``read_committed`` consumer may see. By the map, a retried batch is answered with its
+original offsets, a gap in sequence numbers is refused, and a producer whose epoch was taken over is
+fenced. Refuses to know files and clocks: :mod:`storage.producers.snapshots` writes the map to disk,
+and the time is always a parameter.
 
-The map is derived: replaying the log from the start with :meth:`ProducerState.update` gives it
-again. Therefore *checking* and *updating* are two methods. A new batch is checked first, then
-written, then fed to ``update``; a batch read back in recovery is only fed to ``update``, which
-never refuses anything, because what is in the log has happened.
+The map is derived: replaying the log from the start with :meth:`ProducerState.update` rebuilds it.
+Therefore *checking* and *updating* are two methods. A new batch is checked first, then written,
+then passed to ``update``. A batch read back in recovery is only passed to ``update``, which never
+refuses a batch, because the log is the truth.
 
-How ``check`` judges a batch of a client, by what the map holds of its producer id:
+How ``check`` judges a batch of a client, by the map's entry for its producer id:
 
 =====================  ============================  ===========================================
 known producer epoch   first sequence of the batch   verdict
 =====================  ============================  ===========================================
-none                   any                           accepted (retention may have forgotten it)
+none                   any                           accepted (retention may have expired it)
 higher than batch's    any                           ``InvalidProducerEpoch``
 lower than batch's     0                             accepted, the epoch moves up
 lower than batch's     not 0                         ``OutOfOrderSequence``
@@ -26,7 +26,7 @@ equal                  anything else                 ``OutOfOrderSequence``
 =====================  ============================  ===========================================
 
 Sequences are 31-bit: 0 follows 2**31 - 1. Timestamps here are batch *max timestamps*, so under
-CreateTime an old back-fill can expire its own producer id; that is Kafka's rule, kept.
+CreateTime an old back-fill can expire its own producer id, as in Kafka.
 
 Source: KIP-98, KIP-360; Kafka ``ProducerStateManager``, ``ProducerAppendInfo``,
 ``ProducerStateEntry``. Next: :mod:`storage.producers.snapshots`, then :mod:`storage.log.log`.
@@ -61,13 +61,13 @@ CACHED_BATCHES_MAX: Final = 5
 """Batches remembered per producer: as many as an idempotent client keeps in flight."""
 
 PRODUCERS_MAX: Final = 100_000
-"""Producer ids remembered per partition; beyond it the least recently used idle one goes."""
+"""Producer ids remembered per partition; above it the least recently used idle one expires."""
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
 
 class ProducerBatch(Protocol):
-    """What is read of a batch here; planned batches and stored batches both have it."""
+    """The fields of a batch that are read here; planned and stored batches both have them."""
 
     @property
     def base_offset(self) -> int:
@@ -83,7 +83,7 @@ class ProducerBatch(Protocol):
 
     @property
     def producer_id(self) -> int:
-        """The writer's id; never NO_PRODUCER_ID when it comes here."""
+        """The writer's id; never NO_PRODUCER_ID here."""
 
     @property
     def producer_epoch(self) -> int:
@@ -126,7 +126,7 @@ class CachedBatch(NamedTuple):
 
 
 class EndTxnMarker(NamedTuple):
-    """The content of a transaction marker: how it ended and which coordinator said so."""
+    """The content of a transaction marker: the outcome, and the epoch of its coordinator."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -136,7 +136,7 @@ class EndTxnMarker(NamedTuple):
         """The marker in a control record, or None when the record is of another control type.
 
         Key: int16 version, int16 type (0 abort, 1 commit). Value: int16 version, int32 epoch.
-        A short key or value is None too: the batch's CRC was right, so it is not ours to read.
+        A short key or value is None too: the batch's CRC was correct, so it is another record type.
         """
         if len(key) < CONTROL_KEY.size or len(value) < END_TXN_VALUE.size:
             return None
@@ -158,7 +158,7 @@ class CompletedTxn(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ProducerEntry:
-    """What is known of one producer id in this partition. Mutable, owned by its map."""
+    """The state of one producer id in this partition. Mutable, owned by its map."""
 
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -188,13 +188,13 @@ class ProducerEntry:
         return None
 
     def move_to_epoch(self, producer_epoch: int) -> None:
-        """Start over with another epoch: sequences of the old one mean nothing in it."""
+        """Start over with another epoch: sequences of the old one have no meaning in it."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch
 
     def remember(self, batch: CachedBatch) -> None:
-        """Add an accepted batch, forgetting the oldest of more than five."""
+        """Add an accepted batch; drops the oldest of more than five."""
         if len(self.batches) == CACHED_BATCHES_MAX:
             del self.batches[0]
         self.batches.append(batch)
@@ -203,8 +203,8 @@ class ProducerEntry:
 class ProducerState:
     """The producers and open transactions of one partition.
 
-    Used by the partition's single writer only. Nothing here survives a crash by itself; the log
-    does. ``map_end_offset`` is the offset up to which (exclusive) the log is reflected here.
+    Only the partition's single writer uses it. Nothing here survives a crash by itself; the log
+    does. ``map_end_offset`` is the offset up to which (exclusive) the log is included here.
     """
 
     __slots__ = (
@@ -226,7 +226,7 @@ class ProducerState:
         self.expiration_ms = expiration_ms
         self.producers_max = producers_max
         self.map_end_offset = 0
-        # Least recently updated first: update() re-inserts.
+        # Least recently updated first: update() inserts an entry again at the end.
         self._producers: dict[int, ProducerEntry] = {}
         # first offset -> producer id; ascending, because transactions open in log order.
         self._open: dict[int, int] = {}
@@ -235,7 +235,7 @@ class ProducerState:
         self._completed: dict[int, int] = {}
 
     def __len__(self) -> int:
-        """Number of producer ids known."""
+        """Number of known producer ids."""
         return len(self._producers)
 
     def __iter__(self) -> Iterator[ProducerEntry]:
@@ -243,7 +243,7 @@ class ProducerState:
         return iter(self._producers.values())
 
     def find(self, producer_id: int) -> ProducerEntry | None:
-        """The live entry of a producer id, or None; not to be changed by the caller."""
+        """The live entry of a producer id, or None; the caller must not change it."""
         return self._producers.get(producer_id)
 
     def check(self, batch: ProducerBatch, *, from_client: bool = True) -> CachedBatch | None:
@@ -283,7 +283,7 @@ class ProducerState:
 
         Raises:
             InvalidProducerEpoch: the marker's epoch is older than the producer's.
-            TransactionCoordinatorFenced: an older coordinator than the last one wrote it.
+            TransactionCoordinatorFenced: the marker is from an older coordinator than the last one.
         """
         entry = self._producers.get(producer_id)
         if entry is None:
@@ -299,10 +299,10 @@ class ProducerState:
     def update(
         self, batch: ProducerBatch, *, marker: EndTxnMarker | None = None
     ) -> CompletedTxn | None:
-        """Take in a batch that is in the log; the transaction it ended, if it ended one.
+        """Add a batch that is in the log; returns the transaction that it ended, if any.
 
-        Never refuses. A control batch comes with its decoded ``marker``, or with None when it is
-        no transaction marker. A returned transaction is to be given to
+        Never refuses a batch. A control batch comes with its decoded ``marker``, or with None when
+        it is no transaction marker. The caller has to pass a returned transaction to
         :meth:`last_stable_offset_after` (for the transaction index) and then to
         :meth:`complete_txn`.
         """
@@ -349,7 +349,7 @@ class ProducerState:
         return next(iter(self._open), None)
 
     def last_stable_offset_after(self, txn: CompletedTxn) -> int:
-        """The last stable offset once ``txn`` is complete: what the transaction index stores."""
+        """The last stable offset once ``txn`` is complete, for the transaction index."""
         for first_offset, producer_id in self._open.items():
             if producer_id != txn.producer_id:
                 return first_offset
@@ -363,7 +363,7 @@ class ProducerState:
         self._completed[txn.first_offset] = txn.last_offset
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Forget ended transactions whose marker is now below ``high_watermark``."""
+        """Drop ended transactions whose marker is now below ``high_watermark``."""
         if not self._completed:
             return
         self._completed = {
@@ -371,19 +371,20 @@ class ProducerState:
         }
 
     def expire(self, now_ms: int) -> int:
-        """Forget producer ids idle for ``expiration_ms`` or longer; how many.
+        """Expire producer ids idle for ``expiration_ms`` or longer; returns their number.
 
-        Idle is judged by the last batch's max timestamp. An id with an open transaction stays.
+        The last batch's max timestamp decides whether an id is idle. An id with an open transaction
+        stays.
         """
         before = len(self._producers)
         kept = [entry for entry in self if not self._is_expired(entry, now_ms)]
         if len(kept) < before:
-            # A new dictionary: the old one would keep the room of all that it ever held.
+            # A new dictionary: the old one would keep the memory of all entries that it ever held.
             self._producers = {entry.producer_id: entry for entry in kept}
         return before - len(kept)
 
     def clear(self, map_end_offset: int) -> None:
-        """Forget everything; the log below ``map_end_offset`` counts as reflected."""
+        """Drop all state; the log below ``map_end_offset`` counts as included."""
         assert map_end_offset >= 0
         self._producers.clear()
         self._open.clear()
@@ -393,7 +394,7 @@ class ProducerState:
     def restore(
         self, entries: Iterable[ProducerEntry], *, map_end_offset: int, now_ms: int
     ) -> None:
-        """Replace everything by the entries of a snapshot, leaving out the expired ones."""
+        """Replace all state by the entries of a snapshot, without the expired ones."""
         self.clear(map_end_offset)
         kept = [entry for entry in entries if not self._is_expired(entry, now_ms)]
         self._producers = {entry.producer_id: entry for entry in kept}
@@ -406,7 +407,7 @@ class ProducerState:
         )
 
     def advance_log_start(self, log_start_offset: int) -> None:
-        """Follow the log's start: what ended below it needs no waiting, the map is not behind."""
+        """Follow the log's start: drop transactions ended below it, raise the map's end to it."""
         self.advance_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
@@ -416,8 +417,8 @@ class ProducerState:
         return now_ms - entry.last_timestamp >= self.expiration_ms
 
     def _forget_one(self) -> None:
-        # Bounds memory against a client that takes a new producer id per batch. The victim can
-        # still write: an unknown producer may start at any sequence.
+        # Bounds memory against a client that uses a new producer id per batch. The dropped producer
+        # can still write: an unknown producer may start at any sequence.
         for producer_id, entry in self._producers.items():
             if entry.txn_first_offset == NO_OFFSET:
                 del self._producers[producer_id]
@@ -457,7 +458,7 @@ def _end_txn(
         completed = CompletedTxn(
             entry.producer_id, entry.txn_first_offset, batch.last_offset, not marker.is_commit
         )
-    # An empty transaction leaves no trace but the epochs: a marker may fence older writers.
+    # An empty transaction changes the epochs only: a marker may fence older writers.
     entry.move_to_epoch(batch.producer_epoch)
     entry.coordinator_epoch = marker.coordinator_epoch
     entry.last_timestamp = batch.max_timestamp

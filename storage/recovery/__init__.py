@@ -1,4 +1,4 @@
-"""From a partition directory to a `Log`, after a clean stop or any other.
+"""Opening a partition directory as a `Log`, after a clean stop or a crash.
 
 Owns the passes of recovery and the decision between cutting a tail that was never durable and
 putting a partition into quarantine. Refuses to know topics and settings. Imported by

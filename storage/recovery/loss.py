@@ -1,7 +1,7 @@
-"""What a start knows to have been durable, compared with what is there.
+"""Comparison of the facts about durable data with the files that a start finds.
 
-Owns one rule for every start, after a clean stop or any other: it proves that what was durable is
-there, or it says what is not. Facts are compared, no log is read for it:
+Owns one rule for every start, after a clean stop or a crash: the start proves that durable data is
+present, or it reports what is missing. It compares facts and reads no log:
 
 | fact                                | stored by                          | proves               |
 |-------------------------------------|------------------------------------|----------------------|
@@ -10,13 +10,13 @@ there, or it says what is not. Facts are compared, no log is read for it:
 | base and end of the last segment    | the same, at a clean stop          | where the log ends   |
 | the recovery point                  | its checkpoint, `durable` lines    | its end at least     |
 
-What is missing quarantines the log (`storage.errors.LogQuarantined`): what lies before the missing
-offsets can be read, nothing is appended, nothing is removed, and no fact is overwritten, so that
-every later start finds the same. `storage.audit.accept_loss` is the way out.
+Missing data quarantines the log (`storage.errors.LogQuarantined`). Offsets before the missing ones
+can be read; nothing is appended or removed; no fact is overwritten, so that every later start finds
+the same. `storage.audit.accept_loss` is the way out.
 
-Not missing, though facts or files seem to say so: offsets below the log's start, segments that a
-rewrite has merged into the one before them, gaps that Apache Kafka's compaction had left before
-the directory came here, and, after an unclean stop, everything from the recovery point on.
+These do not count as missing, though facts or files suggest it: offsets below the log's start;
+segments that a rewrite has merged into the one before them; gaps that Apache Kafka's compaction had
+left before the directory came here; after an unclean stop, everything from the recovery point on.
 
 Read next: `storage.recovery.recovery`, docs/crash-safety.md.
 """
@@ -35,7 +35,7 @@ from storage.segment.segment import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Offsets `[first_offset, next_offset)` that were durable and are gone; `found` says how."""
+    """Offsets `[first_offset, next_offset)` that were durable and are lost; `found` says why."""
 
     first_offset: int
     next_offset: int
@@ -43,7 +43,7 @@ class Loss:
 
 
 class Remembered:
-    """The facts as they were before this start touched anything. Made once for each start."""
+    """The facts as they were before this start changed anything. Made once for each start."""
 
     def __init__(self, opening: Opening) -> None:
         """Take the facts of the manifest and the checkpoints."""
@@ -58,28 +58,28 @@ class Remembered:
 
     @property
     def durable_end(self) -> int:
-        """The log ends here at least; after a clean stop, exactly here."""
+        """The least offset at which the log ends; after a clean stop, exactly its end."""
         end = self._opening.recovery_point
         if self._opening.is_clean:
             end = max((end, *self._ends))
         return end
 
     def find_missing_start(self, bases: list[int]) -> Loss | None:
-        """What is gone before the first of the segments that are there."""
+        """The loss before the first of the existing segments."""
         if not bases or not self._has_manifest:
             return None
         start, first = self._opening.start, bases[0]
         below = self._bases[: bisect_left(self._bases, first)]
         missing = [base for base in below if self._facts[base].next_offset > max(start, base)]
         if self._opening.manifest.log_start_offset == NO_OFFSET and not missing:
-            # No file says where a directory of Apache Kafka began.
+            # No file stores where a directory of Apache Kafka began.
             return None
         if missing and self._opening.manifest.log_start_offset == NO_OFFSET:
             start = max(start, missing[0])
         return self._missing_files(start, first) if start < first else None
 
     def find_gap(self, before: Segment, following: int) -> Loss | None:
-        """What is gone between a segment and the base of the next one."""
+        """The loss between a segment and the base of the next one."""
         end = before.next_offset
         if self.is_meant(end, following):
             return None
@@ -95,7 +95,8 @@ class Remembered:
     def is_meant(self, end: int, following: int) -> bool:
         """Whether a segment may end at `end` when the next one begins at `following`."""
         if end == following or not self._has_manifest:
-            # Apache Kafka never looks. Ours has a manifest: `SegmentedLog.roll`.
+            # Apache Kafka never checks for gaps. Directories of ours have a manifest:
+            # `SegmentedLog.roll`.
             return True
         if end > following:
             return False
@@ -106,13 +107,13 @@ class Remembered:
         durable = max(opening.recovery_point, opening.manifest.cleaned_offset)
         if opening.config.is_compacted and following <= durable:
             return True
-        # Lines are read up to the first that is not whole: what was between would be among them.
+        # Lines are read up to the first that is not whole, so a segment between would have a line.
         # The last segment has no line yet, but lies below the recovery point.
         is_known = following in self._facts or following <= opening.recovery_point
         return end in self._ends and is_known
 
     def find_cut(self, segment: Segment) -> Loss | None:
-        """What is gone at the end of a segment that was longer when it was closed."""
+        """The loss at the end of a segment that was longer when it was closed."""
         facts = self._facts.get(segment.base_offset)
         if facts is None or segment.next_offset >= facts.next_offset:
             return None
@@ -123,7 +124,7 @@ class Remembered:
         )
 
     def find_missing_end(self, segments: list[Segment]) -> Loss | None:
-        """What is gone at the end of the log; `segments` are all there are, each known."""
+        """The loss at the end of the log; `segments` are all segments found, each known."""
         end = max(segments[-1].next_offset if segments else NO_OFFSET, self._opening.start)
         if end >= self.durable_end:
             return None
@@ -134,7 +135,7 @@ class Remembered:
         return self._missing_files(end, self.durable_end)
 
     def find_loss_after(self, segment: Segment, following: int | None) -> Loss | None:
-        """What is gone after a segment that was read; `following` is the base of the next one.
+        """The loss after a segment that was read; `following` is the base of the next one.
 
         A file may have reached the medium while the one before it, or its end, did not.
         """
@@ -143,7 +144,7 @@ class Remembered:
         return self.find_gap(segment, following)
 
     def quarantine(self, loss: Loss) -> None:
-        """Let the log open read-only up to the first missing offset."""
+        """Open the log read-only, up to the first missing offset."""
         reason = (
             f"offsets {loss.first_offset} to {loss.next_offset - 1} were durable and are gone: "
             f"{loss.found}{self._times(loss)}"
@@ -151,7 +152,7 @@ class Remembered:
         quarantine(self._opening, QuarantineKind.LOST, good_until=loss.first_offset, reason=reason)
 
     def _missing_files(self, first_offset: int, next_offset: int) -> Loss:
-        """A loss of whole segments, by the names of their files as far as they are known."""
+        """A loss of whole segments, with the names of their files as far as they are known."""
         at = bisect_left(self._bases, first_offset)
         bases = [base for base in self._bases[at:] if base < next_offset]
         paths = [self._path(base) for base in bases]
@@ -164,7 +165,7 @@ class Remembered:
         return Loss(first_offset=first_offset, next_offset=next_offset, found=found)
 
     def _times(self, loss: Loss) -> str:
-        """Between which timestamps the missing records lie, as far as that is known."""
+        """The timestamps between which the missing records lie, as far as they are known."""
         touched = [
             facts
             for facts in self._facts.values()
@@ -183,7 +184,7 @@ class Remembered:
 
 
 def quarantine(opening: Opening, kind: QuarantineKind, *, good_until: int, reason: str) -> None:
-    """Note why the log may only be read, and only below `good_until`."""
+    """Note why the log is read-only, and that it can be read only below `good_until`."""
     opening.quarantine = LogQuarantined(
         opening.path, good_until=good_until, reason=reason, kind=kind
     )

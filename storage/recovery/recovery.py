@@ -1,29 +1,30 @@
-"""Opening a partition directory, after a clean stop or any other.
+"""Opening a partition directory, after a clean stop or a crash.
 
 Owns the passes, one function each, in this order:
 
-1. to 4.                whole files that an interrupted run left: `temporary_files`; then
+1. to 4.                temporary files that an interrupted run left: `temporary_files`; then
                         segments that span too many offsets are split:
                         `storage.recovery.split_overflow`
-5. `load_segments`      what is known of each segment: remembered, indexed, or read again; and
-                        whether what was durable is there: `storage.recovery.loss`
+5. `load_segments`      the facts about each segment: remembered, indexed, or read again; and
+                        whether durable data is missing: `storage.recovery.loss`
 6. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
-7. `choose_start`       the log's start, and a first segment if there is none
+7. `choose_start`       the log's start, and a first segment if the log has none
 8. producers, leader epochs, and the `Log`
 
-The rule of pass 6. The first byte that is no whole and right batch ends the log, and everything
-behind it goes: nobody was promised it. That holds behind the recovery point, which is the newest
-offset *known* to be durable (from the checkpoint or the manifest). Damage below it is another
-thing: those batches were synced, perhaps acknowledged and read, and later segments may be intact.
-Then nothing is cut; the log opens read-only up to the damage and says so.
+The rule of pass 6. The first byte that is not part of a whole and correct batch ends the log, and
+everything after it is cut off: no client was promised it. This applies from the recovery point on,
+which is the newest offset *known* to be durable (from the checkpoint or the manifest). Damage below
+the recovery point is different: those batches were synced, perhaps acknowledged and read, and later
+segments may be intact. Then nothing is cut; the log opens read-only up to the damage and reports
+it.
 
 | first damage is                 | what was there                     | the log                   |
 |---------------------------------|------------------------------------|---------------------------|
-| at or behind the recovery point | an append that did not finish      | ends there, goes on       |
+| at or above the recovery point  | an append that did not finish      | ends there, continues     |
 | below the recovery point        | records that were durable          | quarantined, nothing lost |
 
-Every pass can be interrupted and run again: renames go in an order that leaves the next start
-something to finish, and nothing is removed before what replaces it is in place.
+Every pass can be interrupted and run again. Renames happen in an order that the next start can
+complete, and nothing is removed before its replacement is in place.
 
 Source: Kafka `LogLoader`; protocol-aware recovery (Alagappan et al., FAST 2018) for the quarantine.
 Read next: `storage.recovery.loss`, `storage.recovery.segment_loading`, `storage.log.log`,
@@ -96,15 +97,15 @@ def open_log(
 ) -> Log:
     """The log in the directory `path`, which exists; every byte of it is durable on return.
 
-    `is_clean` is the word of whoever stopped last that nothing has to be verified; the three
-    offsets are checkpoints, taken as hints. What was found and done is in `Log.recovery_report`.
+    `is_clean` is the report of the last stop that no batch has to be verified. The three offsets
+    are checkpoints, taken as hints. The findings and repairs are in `Log.recovery_report`.
 
     Raises StorageFailed when the directory cannot be read or repaired.
     """
     try:
         opening = _begin(path, config, files, now_ms, is_clean, recovery_point, log_start_offset)
         if opening.manifest.cleaned_offset == NO_OFFSET and cleaned_offset > 0:
-            # A directory of Kafka: its word for what it has compacted.
+            # A directory of Kafka: take its checkpoint of what it has compacted.
             opening.manifest.cleaned_offset = cleaned_offset
         if producer_id_expiration_ms is not None:
             opening.producers.state.expiration_ms = producer_id_expiration_ms
@@ -146,10 +147,10 @@ def _begin(
     try:
         epochs = LeaderEpochs.open(path, files)
     except CorruptCheckpoint as error:
-        # Derived: batches carry their epoch, and those that are read again are learned from.
+        # Derived data: batches carry their epoch, and the epochs are learned from those read again.
         report.notes.append(f"{LEADER_EPOCHS_NAME} is not readable ({error}) and was started anew")
         epochs = LeaderEpochs.start_over(path, files)
-    # Not before: starting over takes a temporary file away that a crash has left.
+    # Not earlier: starting over removes a temporary file that a crash has left.
     names = files.list_directory(path)
     report.notes += [
         f"{path}/{name} is no name that a segment's file can have; it is left alone"
@@ -175,10 +176,10 @@ def _begin(
 
 
 def load_segments(opening: Opening, remembered: Remembered) -> list[Segment]:
-    """Pass 5: the segments in order, with everything known that needs no verification.
+    """Pass 5: the segments in order, with all facts that need no verification.
 
-    After an unclean stop those from the recovery point on stay unknown: pass 6 reads them. Where
-    durable offsets are missing the list ends, and the log is quarantined.
+    After an unclean stop the segments from the recovery point on stay unknown: pass 6 reads them.
+    Where durable offsets are missing, the list ends and the log is quarantined.
     """
     bases = sorted(n.base_offset for n in parsed_names(opening.names) if n.kind == LOG_SUFFIX)
     segments = [
@@ -192,7 +193,7 @@ def load_segments(opening: Opening, remembered: Remembered) -> list[Segment]:
         try:
             load_segment(opening, segments[:sound], segment, remembered)
         except CorruptLog as error:
-            # Its indexes had to be made anew, and now cover what lies before the damage.
+            # Its indexes had to be rebuilt, and now cover the part before the damage.
             _quarantine(opening, segment, error.position, error.found)
             return _only(segments, sound + 1)
         sound += 1
@@ -215,7 +216,7 @@ def _only(segments: list[Segment], count: int) -> list[Segment]:
 
 
 def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
-    """Number of the segment that holds the recovery point; behind all of them when clean."""
+    """Number of the segment that holds the recovery point; after all of them when clean."""
     if opening.is_clean:
         return len(segments)
     # A segment that ends right at the recovery point is included: its records are durable, but its
@@ -227,7 +228,7 @@ def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
 def recover_segments(opening: Opening, segments: list[Segment], remembered: Remembered) -> None:
     """Pass 6: verify every batch from the segment of the recovery point on; cut or quarantine.
 
-    `segments` loses what lies behind the first damage.
+    Removes from `segments` all that come after the first damage.
     """
     first = _first_to_recover(opening, segments)
     if first < len(segments):
@@ -240,7 +241,7 @@ def recover_segments(opening: Opening, segments: list[Segment], remembered: Reme
     _check_densities(opening, segments[:first])
     for index in range(first, len(segments)):
         if index > 0:
-            # As at each roll, so that the next start need not read for it again.
+            # As at each roll, so that the next start need not read the segments again for it.
             with suppress(OSError):
                 opening.producers.snapshots.take(opening.producers.state)
         end = _recover_segment(opening, segments[index])
@@ -269,7 +270,7 @@ def _was_durable(opening: Opening, offset: int) -> bool:
 
 
 def _check_densities(opening: Opening, segments: list[Segment]) -> None:
-    """Remove side files that lookups had made and that were not synced yet."""
+    """Remove density files that lookups had made and that were not synced yet."""
     for segment in segments:
         name = offset_file_name(segment.base_offset, DENSITY_SUFFIX)
         if name in opening.names:
@@ -281,7 +282,7 @@ def _check_densities(opening: Opening, segments: list[Segment]) -> None:
 
 
 def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
-    """Verify one segment and make its indexes anew; the log file stays as it is."""
+    """Verify one segment and rebuild its indexes; the log file stays as it is."""
     known = opening.manifest.facts.get(segment.base_offset)
     segment.appended_ms = opening.files.modified_ms(segment.log.path)
     if known is not None:
@@ -341,8 +342,8 @@ def choose_start(opening: Opening, segments: list[Segment]) -> int:
         opening.report.notes.append(
             f"the log ended at {segments[-1].next_offset}, below its start {start}: it begins anew"
         )
-        # Segments behind a cut may have been unlinked just before. Their names go for good first:
-        # if one outlived these, the next start would find a log that begins there.
+        # Segments after a cut may have been unlinked just before. Make that durable first: if one
+        # of their names outlived these segments, the next start would find a log that begins there.
         opening.files.sync_directory(opening.path)
         _remove_behind_cut(opening, segments)
         segments.clear()
@@ -369,7 +370,7 @@ def _finish(
             opening.report.rebuilt_indexes.append((active.base_offset, damage))
     end_offset = max(active.next_offset, start)
     if opening.quarantine is None:
-        # An epoch may begin right at the end: no record of it was written yet, or is left.
+        # An epoch may begin right at the end: none of its records was written yet, or none is left.
         opening.epochs.truncate_from_end(end_offset + 1)
         opening.epochs.truncate_from_start(start)
         bases = {segment.base_offset for segment in segments}
@@ -410,11 +411,11 @@ def _finish(
 
 
 def _make_durable(opening: Opening, segments: list[Segment], existed: bool) -> None:
-    """After an unclean stop: what was read may have come from the page cache only."""
+    """Sync after an unclean stop: pass 6 may have read bytes from the page cache only."""
     manifest = opening.manifest
     if opening.is_clean or not existed:
         if MANIFEST_NAME not in opening.names and len(segments) > 1:
-            # Kafka's directory until now: all of it is known, and durable, from here on.
+            # Kafka's directory until now: from here on all of it is known and durable.
             manifest.durable_offset = segments[-1].next_offset
         manifest.release()
         manifest.forget(set(manifest.facts) - {segment.base_offset for segment in segments})
@@ -447,7 +448,7 @@ def _last_stamp_ms(opening: Opening, segments: list[Segment]) -> int:
         try:
             last = deque(scan_entries(data), maxlen=1)
         except CorruptRecords:
-            # Damage in what a clean stop left: whoever reads it is told. A start goes on.
+            # Damage in what a clean stop left: its readers get the error, the start continues.
             return NO_TIMESTAMP
         is_stamped = last and last[0].timestamp_type is TimestampType.LOG_APPEND_TIME
         return last[0].max_timestamp if is_stamped else NO_TIMESTAMP

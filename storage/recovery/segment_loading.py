@@ -1,7 +1,7 @@
-"""What is known of one segment when its log is opened and nothing has to be verified.
+"""Facts about one segment when its log is opened and no batch has to be verified.
 
-Owns the choice between the three places that know it: the manifest, the indexes, the log itself.
-Each is believed only as far as it can be proven without the next one.
+Owns the choice between the three sources of these facts: the manifest, the indexes, the log itself.
+Each is trusted only as far as it can be proven without the next one.
 
 Read next: `storage.recovery.recovery`, `storage.recovery.loss`.
 """
@@ -16,21 +16,21 @@ from storage.segment.segment import Segment
 def load_segment(
     opening: Opening, before: list[Segment], segment: Segment, remembered: Remembered
 ) -> None:
-    """From the manifest if the files are as they were, else from the indexes, else the log.
+    """Load from the manifest if the files are unchanged, else from the indexes, else from the log.
 
     `before` are the segments before it. Raises OSError, or CorruptLog when the log is damaged.
     """
     facts = opening.manifest.facts.get(segment.base_offset)
     indexes = (segment.offset_index, segment.time_index)
     if facts is None and segment.is_empty and not any(index.exists for index in indexes):
-        # Never written to, so a clean stop had nothing to remember.
+        # Never written to, so a clean stop had nothing to store.
         return
     if facts is not None and segment.matches(facts) and segment.txn_index.find_damage() is None:
         segment.adopt(facts)
         return
     appended_ms = opening.files.modified_ms(segment.log.path)
     if facts is not None and facts.size_bytes == segment.size:
-        # Not even in order are they to be believed: a part of one may look whole.
+        # Not trusted even when in order: a part of an index may look like a whole one.
         damage: str | None = "an index is not what is remembered"
         appended_ms = facts.appended_ms
     else:
@@ -49,14 +49,14 @@ def load_segment(
         segment.appended_ms = appended_ms
     found = segment.seal(now_ms=opening.now_ms)
     if remembered.find_cut(segment) is None:
-        # Else what was remembered is the proof that something is gone.
+        # Otherwise the remembered facts are the proof that data is gone.
         opening.manifest.remember(found)
 
 
 def _adopt_indexes(segment: Segment, appended_ms: int) -> str | None:
-    """Take the segment's numbers from its indexes; what speaks against that, or None.
+    """Take the segment's numbers from its indexes; the reason against it in words, or None.
 
-    Their order can be judged, and whether they end with the log's maximum: see
+    Two things can be judged: their order, and whether they end with the log's maximum. See
     `Segment.adopt_indexes`.
     """
     missing = [i.path for i in (segment.offset_index, segment.time_index) if not i.exists]

@@ -1,21 +1,21 @@
-"""Segments that span more offsets than an index entry can tell: split when a directory is opened.
+"""Segments that span more offsets than an index can store: split when a directory is opened.
 
 An index stores offsets relative to the segment's base in 31 bits. No segment written here spans
-more, but directories of Kafka may have some: its compaction merged small segments without looking
-(KAFKA-6264), and so may any segment with large gaps. Such a segment cannot be indexed, so it is
-rewritten into several before anything else is read:
+more, but directories of Kafka may have such segments. Kafka's compaction merged small segments
+without a check (KAFKA-6264), and large gaps can have the same effect. Such a segment cannot be
+indexed, so it is rewritten into several before anything else is read:
 
     part 0   base of the segment       entries up to 2^31-1 offsets above it
     part 1   one above part 0's end, or the base of its first entry if that is too far above
     ...
 
-Where the first entry is too far above the base, because compaction has emptied what was there, part
-0 gets a batch without records: the log goes on to start where it did.
+If the first entry is too far above the base, because compaction has emptied the part before it,
+part 0 gets a batch without records: the start of the log does not move.
 
-Crash safety is that of a rewrite (`storage.segment.swap`): the parts are written as `.cleaned` and
-synced, then renamed `.swap` from the last one to the first, each durably before the next; the
-moment when the first part has its name decides, and `storage.recovery.temporary_files` does the
-rest. Bytes that are no entry, behind all others, come along: they are for recovery to judge.
+Crash safety is that of a rewrite (`storage.segment.swap`). The parts are written as `.cleaned` and
+synced, then renamed `.swap` from the last one to the first, each durably before the next. The
+rename of the first part decides, and `storage.recovery.temporary_files` does the rest. Bytes after
+the last whole entry are copied too, for recovery to judge.
 
 Source: Kafka `LocalLog.splitOverflowedSegment`. Read next: `storage.recovery.temporary_files`.
 """
@@ -47,14 +47,14 @@ _COPY_BYTES: Final = 1 << 20
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """What one of the new segments gets: `cuts` are positions between entries, ends included."""
+    """The content of one new segment: `cuts` are positions between entries, ends included."""
 
     base_offset: int
     cuts: list[int]
 
 
 def split_overflowing(opening: Opening) -> None:
-    """Rewrite the segments of the directory that need it; `opening.names` is right afterwards.
+    """Rewrite the segments of the directory that need it; updates `opening.names`.
 
     Raises OSError.
     """
@@ -62,7 +62,8 @@ def split_overflowing(opening: Opening) -> None:
     bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
     suspects = [base for base, following in pairwise(bases) if following - 1 - base > INT32_MAX]
     if bases and MANIFEST_NAME not in opening.names:
-        # Where the last one ends, only its entries tell; whoever wrote a manifest has looked.
+        # Only its entries show where the last one ends; a directory with a manifest was checked
+        # before.
         suspects.append(bases[-1])
     facts: list[SegmentFacts] = []
     for base in suspects:
@@ -73,13 +74,13 @@ def split_overflowing(opening: Opening) -> None:
                 facts += _split(opening, old, _plan(old))
         finally:
             old.close()
-    # Only now: a start that finds a manifest looks at nothing.
+    # Only now: a start that finds a manifest skips this check.
     for one in facts:
         opening.manifest.remember(one)
 
 
 def _overflows(segment: Segment) -> bool:
-    """Whether the last entry is too far above the base; its index, if right, says where to look."""
+    """Whether the last entry is too far above the base; a correct index gives its position."""
     starts = [segment.offset_index.last().position] if segment.offset_index.exists else []
     for start in (*starts, 0):
         last_offset = _last_offset(segment, start)
@@ -89,7 +90,7 @@ def _overflows(segment: Segment) -> bool:
 
 
 def _last_offset(segment: Segment, position: int) -> int | None:
-    """The last offset of the entries from a position on, up to the first that is none."""
+    """The last offset of the entries from a position on, up to the first invalid one."""
     last_offset, chunk_bytes = None, _COPY_BYTES
     while position < segment.size:
         data = segment.log.pread(min(chunk_bytes, segment.size - position), position)
@@ -104,7 +105,7 @@ def _last_offset(segment: Segment, position: int) -> int | None:
 
 
 def _plan(segment: Segment) -> list[_Part]:
-    """How the entries of a segment are shared out; one part when they fit."""
+    """The distribution of a segment's entries over parts; one part when they fit."""
     parts = [_Part(base_offset=segment.base_offset, cuts=[0])]
     next_offset = segment.base_offset
     try:
@@ -122,9 +123,9 @@ def _plan(segment: Segment) -> list[_Part]:
 
 
 def _base_for(head: EntryHead, next_offset: int) -> int:
-    """The base of a part that begins with this entry: without a gap if that is possible.
+    """The base of a part that begins with this entry, without a gap if possible.
 
-    The head of an older message tells its last offset only, so the least base that fits is taken.
+    The head of an older message has its last offset only, so the least base that fits is taken.
     """
     if head.last_offset - next_offset <= INT32_MAX:
         return next_offset
@@ -179,6 +180,6 @@ def _write_part(opening: Opening, old: Segment, part: _Part, appended_ms: int) -
     for txn in old.txn_index.read_from(part.base_offset):
         if txn.last_offset < new.next_offset:
             new.txn_index.append(txn)
-    # Wrappers were counted as one: `storage.log.segment_stats` looks inside.
+    # Wrappers were counted as one record: `storage.log.segment_stats` reads their content.
     new.records = UNKNOWN
     return new

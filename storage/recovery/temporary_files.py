@@ -1,13 +1,13 @@
-"""What an interrupted run may leave in a partition directory, put in order by names alone.
+"""Temporary files of an interrupted run in a partition directory, put in order by names alone.
 
-Owns the first four passes of opening a log, and `Opening`, what all passes share:
+Owns the first four passes of opening a log, and `Opening`, the state that all passes share:
 
-1. `remove_leftovers`   files renamed away, temporary files, outputs of rewrites that did not finish
-2. `finish_rewrites`    outputs that did finish take the place of what they replace
-3. `remove_orphans`     index files whose log is gone
+1. `remove_leftovers`   `.deleted` files, temporary files, outputs of rewrites that did not finish
+2. `finish_rewrites`    outputs of finished rewrites take the place of what they replace
+3. `remove_orphans`     index files without a log
 4. `remove_below_start` segments whose removal was decided and did not finish
 
-Each can be interrupted and run again: what replaces something is complete before that goes.
+Each can be interrupted and run again: a replacement is complete before the original goes.
 
 Source: Kafka `LogLoader`. Read next: `storage.recovery.recovery`, which has the other passes.
 """
@@ -41,9 +41,9 @@ from storage.segment.manifest import Manifest
 
 @dataclass(slots=True, kw_only=True)
 class Opening:
-    """One partition directory while it is being opened: what the passes share.
+    """One partition directory while it is being opened: the state that the passes share.
 
-    `start` is where the log begins as far as the manifest and the checkpoint know.
+    `start` is the log's start as far as the manifest and the checkpoint know it.
     """
 
     files: Files
@@ -62,7 +62,7 @@ class Opening:
     end_position: int | None = None
 
     def remove_density(self, base_offset: int) -> None:
-        """Unlink a side file, if there is one: it must not be believed."""
+        """Unlink a density file, if there is one: it must not be trusted."""
         name = offset_file_name(base_offset, DENSITY_SUFFIX)
         if name in self.names:
             self.remove(name)
@@ -78,8 +78,8 @@ def remove_leftovers(opening: Opening) -> None:
     """Pass 1: unlink `.deleted` files, temporary files, and outputs of unfinished rewrites.
 
     A `.swap` file at or above the lowest `.cleaned` one belongs to a rewrite into several segments
-    that was interrupted; the old segments are all still there. The `.cleaned` ones tell, so they go
-    last: a `.swap` file that outlived them would be put in the place of what it was to replace.
+    that was interrupted; the old segments all still exist. Only the `.cleaned` files show this, so
+    they are unlinked last: a `.swap` file that outlived them would replace the old segments.
     """
     parsed = parsed_names(opening.names)
     cleaned = [name for name in parsed if name.stage == CLEANED_SUFFIX]
@@ -130,7 +130,7 @@ def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
     file = opening.files.open(f"{opening.path}/{name.format()}")
     end = name.base_offset
     with suppress(CorruptLog):
-        # A torn end may have come along when a segment was split.
+        # A torn end may have been copied when a segment was split.
         for head in HeadWalk(file, file.size).heads(0):
             end = head.last_offset + 1
     file.close()
@@ -138,7 +138,7 @@ def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
 
 
 def remove_orphans(opening: Opening) -> None:
-    """Pass 3: unlink index files that have no log, and side files that nobody asks for."""
+    """Pass 3: unlink index files that have no log, and density files that no topic configures."""
     parsed = parsed_names(opening.names)
     bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
     no_densities = DensityRule.from_config(opening.config) is None
@@ -151,8 +151,8 @@ def remove_orphans(opening: Opening) -> None:
 def remove_below_start(opening: Opening) -> None:
     """Pass 4: unlink segments that end at or below the stored start of the log.
 
-    Their removal was on its way when the last run stopped. Before anything is read, because a crash
-    may have left some of them and taken others: that is no hole in the log.
+    The last run had decided to remove them. This pass runs before anything is read, because a crash
+    may have left some of them and not others: that is no gap in the log.
     """
     parsed = parsed_names(opening.names)
     bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)

@@ -1,8 +1,8 @@
-"""The log of a partition of which nothing can be read: every operation says why.
+"""The log of a partition that cannot be read at all: every operation reports why.
 
-Owns the stand-in that takes the place of such a log among the partitions of its topic, so that the
-topic keeps its numbers and the others are served. It lives on an empty disk in memory and never
-touches the partition's directory. Owns also the decision when there is one: an error of one
+Owns the stand-in for such a log among the partitions of its topic. With it the topic keeps its
+partition numbers, and the other partitions are served. It lives on an empty disk in memory and
+never touches the partition's directory. Also owns the decision when to use it: an error of one
 directory concerns one partition, an error of the machine stops the start.
 
 Read next: `storage.recovery.loss`, `storage.directory.data_dir`.
@@ -35,7 +35,7 @@ _OF_THE_MACHINE: Final = frozenset(
         errno.ENOMEM,
     }
 )
-"""Errors that the next directory would meet as well."""
+"""Errors that every other directory would meet as well."""
 
 
 def open_or_stand_in(
@@ -47,10 +47,10 @@ def open_or_stand_in(
     config: TopicConfig,
     log_start_offset: int,
 ) -> Log:
-    """What `open_partition` returns, or a log that says why the directory cannot be opened.
+    """The result of `open_partition`, or a log that reports why the directory cannot be opened.
 
-    Raises what is not the matter of this one partition: `DataDirError`, a disk that is full, no
-    more descriptors.
+    Raises errors that do not concern this one partition: `DataDirError`, a full disk, no more
+    descriptors.
     """
     try:
         return open_partition()
@@ -62,7 +62,7 @@ def open_or_stand_in(
             raise
         what = f"{type(error).__name__}: {error}"
         if not isinstance(error, (OSError, StorageError)):
-            # A bug: its place is what a report of it needs.
+            # A bug: the report of it needs its place in the code.
             place = extract_tb(error.__traceback__)[-1]
             what += f", at {place.filename}:{place.lineno}"
         found = LogQuarantined(
@@ -75,7 +75,7 @@ def open_or_stand_in(
 
 
 def missing_log(path: str, topic: str, partition: int, config: TopicConfig, end: int) -> Log:
-    """The log of a directory that is gone, and that had offsets up to `end`, exclusive."""
+    """The log of a directory that is gone and that had offsets up to `end`, exclusive."""
     found = LogQuarantined(
         path,
         good_until=0,

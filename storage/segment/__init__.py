@@ -1,7 +1,7 @@
-"""One segment: a `.log` file, the indexes derived from it, and what is known once it is closed.
+"""One segment: a `.log` file, the indexes derived from it, and the facts about closed segments.
 
 Owns the formats of `.log` positions, `.index`, `.timeindex`, `.txnindex`, `.density` and the
-segment manifest, and the order in which a rewritten segment replaces others. Refuses to know what a
-log does with its segments. Imported by the packages that handle whole logs: `log`, `recovery`,
+segment manifest, and the order in which a rewritten segment replaces others. Refuses to know how a
+log uses its segments. Imported by the packages that handle whole logs: `log`, `recovery`,
 `directory`, `audit`.
 """

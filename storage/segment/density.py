@@ -1,7 +1,8 @@
-"""The density variants of KIP-33's drafts: when a segment's side file gets an entry, and its use.
+"""The density variants of KIP-33's drafts: the rules for a density file's entries, and their use.
 
-The time index that shipped gets an entry per so many *bytes*. The drafts went by *time*. A topic
-may have one of them beside the shipped index (`time.index.variant`); lookups then start from it.
+The time index that shipped gets an entry after a number of *bytes*. The drafts went by *time*. A
+topic may have one of them beside the shipped index (`time.index.variant`); lookups then start from
+it.
 
 | variant      | entry (timestamp, offset)                   | added when                          |
 |--------------|---------------------------------------------|-------------------------------------|
@@ -15,19 +16,19 @@ may have one of them beside the shipped index (`time.index.variant`); lookups th
 `interval` is a later draft; `minute` is option 1 of the first, by LogAppendTime; `minute-map` is
 its option 2, by CreateTime.
 
-A batch counts by its largest timestamp: to the drafts the unit of a log was a message. What makes
-lookups exact, which the drafts did not ask for:
+A batch counts by its largest timestamp, since for the drafts the unit of a log was a message. These
+rules make lookups exact, which the drafts did not require:
 
 * `interval`, `minute`: **no batch that ends before an entry's offset is as new as its timestamp.**
   So the last entry not above T is where to start. Entries may be missing; fewer cost a longer scan.
 * `minute-map`: minutes come in any order, so the entry of T's own minute is not enough (the draft
   looked at that one): a *later* minute may have begun at a lower offset. **The first entry, in the
   order of the file, of T's minute or a later one** is the least offset of all these minutes. Here
-  no entry may be missing, but for minutes that began after a later one: those never decide.
+  no entry may be missing, except for minutes that began after a later one, which never decide.
 
-Owns entries in memory and the rules; bytes are `storage.segment.density_file`'s. New entries gather
-in memory and go out with those of the other indexes. An open `minute-map` keeps all of its entries
-in memory, as drafted; the others only what is not written yet.
+Owns entries in memory and the rules; `storage.segment.density_file` owns the bytes. New entries
+gather in memory and are written together with those of the other indexes. An open `minute-map`
+keeps all of its entries in memory, as in the draft; the other variants keep only unwritten ones.
 
 Source: KIP-33 drafts. Read next: `storage.log.density_upkeep`, docs/density.md.
 """
@@ -50,7 +51,7 @@ from storage.segment.time_index import TimestampedOffset
 MS_PER_MINUTE: Final = 60_000
 
 NO_VARIANT: Final = "none"
-"""The value of `time.index.variant` that asks for no side file."""
+"""The value of `time.index.variant` for no density file."""
 
 
 class Variant(IntEnum):
@@ -75,7 +76,7 @@ class DensityRule:
 
     @classmethod
     def from_config(cls, config: TopicConfig) -> "DensityRule | None":
-        """What a topic asks for; None for the shipped time index alone, the default."""
+        """The rule that a topic configures; None for the shipped time index alone, the default."""
         if config.time_index_variant == NO_VARIANT:
             return None
         variant = Variant[config.time_index_variant.upper().replace("-", "_")]
@@ -89,7 +90,7 @@ class DensityRule:
 class DensityIndex:
     """The entries of one segment by one rule: the part that the three variants share.
 
-    Lifecycle: `create` or `load`; the segment tells of every batch and index entry, writes out,
+    Lifecycle: `create` or `load`; the segment passes in every batch and index entry, writes out,
     seals and closes. Nothing unsealed survives a restart.
 
     Attributes:
@@ -103,7 +104,7 @@ class DensityIndex:
     VARIANT: ClassVar[Variant]
 
     def __init__(self, rule: DensityRule, base_offset: int, stored: DensityFile) -> None:
-        """Go on behind what is stored."""
+        """Continue after the stored entries."""
         self.rule = rule
         self.base_offset = base_offset
         self.stored = stored
@@ -123,11 +124,11 @@ class DensityIndex:
 
     @property
     def name(self) -> str:
-        """What people call the variant."""
+        """The variant's name for people."""
         return self.rule.variant.setting
 
     def is_full(self, max_bytes: int) -> bool:
-        """Whether `segment.index.bytes` leaves no place but for a closing entry."""
+        """Whether `segment.index.bytes` has room for no more than a closing entry."""
         return self.count >= max_bytes // ENTRY.size - 1
 
     def note_batch(self, timestamp: int, last_offset: int) -> None:
@@ -136,7 +137,7 @@ class DensityIndex:
     def note_entry(self, timestamp: int, offset: int) -> None:
         """The offset index got an entry; the largest timestamp so far is that of `offset`'s batch.
 
-        Comes after the `note_batch` of the batches before, and before that of its own batch.
+        Called after the `note_batch` of the batches before, and before that of its own batch.
         """
 
     def close_with(self, timestamp: int, offset: int) -> None:
@@ -145,7 +146,7 @@ class DensityIndex:
     def fill(self, points: Iterable[TimestampedOffset]) -> None:
         """Make the entries of an existing segment from its time index.
 
-        They are at most as many as live ones, since less is known, and just as true.
+        There are at most as many as live ones, since less is known, and they are just as correct.
         """
         for timestamp, offset in points:
             if timestamp >= self._next_ms:
@@ -153,9 +154,9 @@ class DensityIndex:
                 self._next_ms = self._bucket_after(timestamp)
 
     def floor(self, timestamp: int) -> TimestampedOffset:
-        """The entry from whose batch on a record of `timestamp` (ms) or later must be looked for.
+        """The entry with whose batch the search for `timestamp` (ms) or later must begin.
 
-        No batch that ends before its offset has one. Without an entry that helps:
+        No batch that ends before its offset has such a record. Without a usable entry:
         (NO_TIMESTAMP, base offset). Raises OSError.
         """
         if self._times and self._times[0] <= timestamp:
@@ -165,7 +166,7 @@ class DensityIndex:
         return self._absolute(*self.stored.entry(slot)) if slot >= 0 else self._nothing()
 
     def write_out(self) -> None:
-        """Write what gathered in memory. Raises OSError; it is still in memory then."""
+        """Write the entries gathered in memory. Raises OSError; they stay in memory then."""
         if not self._times:
             return
         pairs: list[int] = [0] * (2 * len(self._times))
@@ -176,9 +177,9 @@ class DensityIndex:
         del self._times[:], self._offsets[:]
 
     def seal(self, coverage: Coverage, max_timestamp_offset: int) -> None:
-        """The segment is closed, or the log stops, and everything in it was told of.
+        """Complete the file: the segment is closed or the log stops, and no batch is missing here.
 
-        What cannot be written is left: without its seal the file is made anew when needed.
+        What cannot be written is left: without its seal the file is rebuilt when needed.
         """
         self.close_with(coverage.max_timestamp, max_timestamp_offset)
         with suppress(OSError):
@@ -186,7 +187,7 @@ class DensityIndex:
             self.stored.seal(coverage)
 
     def release(self) -> None:
-        """Give memory back that only appends need; nothing is appended any more."""
+        """Release memory that only appends need; nothing is appended any more."""
 
     def _bucket_after(self, timestamp: int) -> int:
         if timestamp < 0:
@@ -249,9 +250,9 @@ class MinuteIndex(DensityIndex):
 class MinuteMap(DensityIndex):
     """The first offset of every minute, minutes in any order; all in memory while appended to.
 
-    Minutes above all before them are the *peaks*: a lookup needs no others, since the first entry
-    of T's minute or a later one is a peak. The rest, *late* minutes, are kept because they were
-    drafted, and cost more memory.
+    Minutes above all before them are the *peaks*. A lookup needs no others, since the first entry
+    of T's minute or a later one is a peak. The other minutes, *late* ones, are kept because the
+    draft kept them, and cost more memory.
     """
 
     __slots__ = ("_is_open", "_late", "_peak_offsets", "_peaks")
@@ -259,7 +260,7 @@ class MinuteMap(DensityIndex):
     VARIANT = Variant.MINUTE_MAP
 
     def __init__(self, rule: DensityRule, base_offset: int, stored: DensityFile) -> None:
-        """Go on behind what is stored, which is read."""
+        """Continue after the stored entries, which are read."""
         super().__init__(rule, base_offset, stored)
         self._is_open = True
         self._late: set[int] = set()
@@ -271,7 +272,7 @@ class MinuteMap(DensityIndex):
                 self._add_peak(minute, relative)
             else:
                 self._late.add(minute)
-        # Grown by appending they have room to spare; a map that was loaded is likely to stay.
+        # Lists grown by appending have room to spare; a map that was loaded is likely to stay.
         self._peaks, self._peak_offsets = self._peaks[:], self._peak_offsets[:]
 
     def note_batch(self, timestamp: int, last_offset: int) -> None:
@@ -289,7 +290,7 @@ class MinuteMap(DensityIndex):
                 self._late.add(minute)
 
     def fill(self, points: Iterable[TimestampedOffset]) -> None:
-        """As drafted, but from points: a minute begins at the point before, or behind it."""
+        """As in the draft, but from points: a minute begins at or after the previous point."""
         before = self.base_offset
         for timestamp, offset in points:
             if timestamp >= self._next_ms:
@@ -312,7 +313,7 @@ class MinuteMap(DensityIndex):
         return self._nothing()
 
     def release(self) -> None:
-        """The map is read from the file from now on, unless that could not be written."""
+        """Read the map from the file from now on, unless it could not be written."""
         if not self._times:
             self._is_open = False
             self._late = set()
@@ -330,7 +331,7 @@ _CLASSES: Final = {kind.VARIANT: kind for kind in (IntervalIndex, MinuteIndex, M
 def create_density(
     files: Files, path: str, base_offset: int, rule: DensityRule, carried_ms: int
 ) -> DensityIndex:
-    """An index without entries; `carried_ms` is the log's largest timestamp in front of it."""
+    """An index without entries; `carried_ms` is the log's largest timestamp before the segment."""
     is_carried = rule.variant is Variant.INTERVAL
     header = DensityHeader(
         variant=rule.variant,

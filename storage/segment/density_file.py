@@ -1,4 +1,4 @@
-"""The `.density` file: the entries of a density variant, and how far they may be trusted.
+"""The `.density` file: the entries of a density variant, and a seal that says what they cover.
 
 | part    | size | fields                                                                          |
 |---------|------|---------------------------------------------------------------------------------|
@@ -7,17 +7,17 @@
 | seal    | 40   | `TLDS`, entries u32, log size i64, next offset i64, largest timestamp i64,      |
 |         |      | CRC-32C of header and entries u32, CRC-32C of the seal u32                      |
 
-The header says by which rule the entries were made, because the setting may have changed since.
-The seal says what they cover: it is written when the segment is closed or the log stops cleanly,
-and cut off by the first write after that. A file is believed only if it has a seal, everything in
-it is right, and the log still has the size, the end and the maximum that the seal names. Whatever
-is not believed is made anew (`storage.log.density_upkeep`): nothing is in here that the log and the
-time index could not tell.
+The header stores the rule by which the entries were made, because the setting may have changed
+since. The seal stores what they cover. It is written when the segment is closed or the log stops
+cleanly, and cut off by the first write after that. A file is trusted only if it has a seal,
+everything in it is correct, and the log still has the size, the end and the maximum in the seal. A
+file that is not trusted is rebuilt (`storage.log.density_upkeep`): it contains nothing that cannot
+be derived from the log and the time index.
 
-Owns the bytes; what an entry means is known to `storage.segment.density`. Integers are big-endian.
+Owns the bytes; `storage.segment.density` owns the meaning of entries. Integers are big-endian.
 
-Differs from Kafka: it has no such files, and ignores them. Not so under the draft's name
-`<base>.time.index`, whose last part its tools take for that of an offset index.
+Differs from Kafka: it has no such files, and ignores them. It would not ignore the draft's name
+`<base>.time.index`: its tools take the last part for that of an offset index.
 
 Source: KIP-33 drafts. Read next: `storage.segment.density`.
 """
@@ -45,11 +45,11 @@ _BLOCK_ENTRIES: Final = 512
 
 
 class DamagedDensity(Exception):
-    """A file that is not what was sealed, or does not belong to the log as it is."""
+    """The file differs from what was sealed, or does not belong to the current log."""
 
 
 class Coverage(NamedTuple):
-    """What a segment's log was like when its entries were complete."""
+    """The state of a segment's log when its entries were complete."""
 
     size_bytes: int
     next_offset: int
@@ -58,12 +58,12 @@ class Coverage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DensityHeader:
-    """By which rule a file was made.
+    """The rule by which a file was made.
 
     Attributes:
         variant: the number of the rule; see `storage.segment.density.Variant`.
         interval_ms: the width of a bucket.
-        carried_ms: the largest timestamp of the log in front of the segment, or NO_TIMESTAMP.
+        carried_ms: the largest timestamp of the log before the segment, or NO_TIMESTAMP.
     """
 
     variant: int
@@ -88,7 +88,7 @@ class DensityContent:
 
 
 def parse_density(content: bytes) -> DensityContent:
-    """What a file holds.
+    """Parse the content of a file.
 
     Raises:
         DamagedDensity: it is too short, of another version, cut off, or a checksum is wrong.
@@ -142,7 +142,7 @@ class DensityFile:
     )
 
     def __init__(self, files: Files, path: str, header: DensityHeader) -> None:
-        """A file that is yet to be written; one of the same name goes when that happens."""
+        """A file that is yet to be written; the first write removes one of the same name."""
         self.path = path
         self.header = header
         self.count = 0
@@ -158,7 +158,7 @@ class DensityFile:
         """The file at `path`, verified as a whole and against the log's `coverage`.
 
         Raises:
-            DamagedDensity: it must not be believed.
+            DamagedDensity: it must not be trusted.
             OSError: it cannot be read.
         """
         file = files.open(path)
@@ -195,7 +195,7 @@ class DensityFile:
         self.count += len(entries) // ENTRY.size
 
     def seal(self, coverage: Coverage) -> None:
-        """Say that the entries are complete for a log like this. Raises OSError."""
+        """Store that the entries are complete for a log in this state. Raises OSError."""
         if self._sealed == coverage:
             return
         if not self._end:
@@ -210,7 +210,7 @@ class DensityFile:
         return timestamp, relative
 
     def count_up_to(self, timestamp: int) -> int:
-        """How many entries are not above `timestamp`, if they rise. Raises OSError."""
+        """The number of entries not above `timestamp`, if they rise. Raises OSError."""
         low, high = 0, self.count
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
@@ -231,12 +231,12 @@ class DensityFile:
             yield from ENTRY.iter_unpack(self._pread(slot, min(_BLOCK_ENTRIES, self.count - slot)))
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self.file is not None:
             self.file.close()
 
     def _write(self, data: bytes) -> None:
-        """Put `data` behind the entries; the file is cut to them first, or created."""
+        """Write `data` after the entries; the file is cut to them first, or created."""
         if self.file is None:
             if self._files.exists(self.path):
                 self._files.unlink(self.path)

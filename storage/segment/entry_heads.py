@@ -6,11 +6,11 @@ the records between. Refuses to know records (`protocol.records.scan`) and index
     position                     position + size
     | offset | size | ... magic ... max timestamp | records      | next entry
 
-A walk reads the file in small blocks and jumps over what it does not need: finding a batch in an
-index interval costs one or two positioned reads, whatever the size of the batches.
+A walk reads the file in small blocks and jumps over the bytes that it does not need. Finding a
+batch in an index interval costs one or two positioned reads, whatever the size of the batches.
 
-For magic 0 and 1 an entry is a message and its offset field is the *last* offset in it (of a
-compressed wrapper: that of the last inner message), so `base_offset` is only a true first offset
+For magic 0 and 1 an entry is a message and its offset field is the *last* offset in it (for a
+compressed wrapper: that of the last inner message). So `base_offset` is a true first offset only
 for magic 2. Everything here decides by last offsets.
 
 Source: Kafka `FileLogInputStream`. Read next: `storage.segment.segment`.
@@ -49,10 +49,10 @@ _NO_RECORDS: Final = bytes(4)
 
 
 class EntryHead(NamedTuple):
-    """What the head of one entry says; `position` counts from the start of the file.
+    """The fields in the head of one entry; `position` counts from the start of the file.
 
-    A batch that compaction left without records has no timestamp here, whatever its head says: no
-    lookup can find a record in it.
+    A batch that compaction left without records has no timestamp here, whatever its head contains:
+    no lookup can find a record in it.
     """
 
     position: int
@@ -87,7 +87,7 @@ def decode_head(block: Bytes, at: int, position: int) -> EntryHead:
 
 
 class HeadWalk:
-    """Reads heads from a log file; remembers the last block and counts what it cost.
+    """Reads heads from a log file; remembers the last block and counts the bytes read.
 
     Short-lived: made for one search and thrown away. `end` bounds the walk (exclusive).
     """
@@ -134,9 +134,9 @@ class HeadWalk:
             position += head.size
 
     def find(self, position: int, *, offset: int, timestamp: int = INT64_MIN) -> EntryHead | None:
-        """The first entry from `position` on that ends at `offset` or later and is as new as asked.
+        """The first entry from `position` on that ends at `offset` or later and is new enough.
 
-        As new as asked: its head's max timestamp is `timestamp` (ms) or above.
+        New enough: its head's max timestamp is `timestamp` (ms) or above.
 
         Raises:
             CorruptLog: an entry before the hit is damaged.
@@ -148,8 +148,8 @@ class HeadWalk:
             position += head.size
             at = position - self._block_position
             if at < len(self._block):
-                # The compiled loop takes what is whole in the block; what it stops at, which is the
-                # hit, cut off by the block's end, or damaged, comes back around to `head`.
+                # The compiled loop handles the whole entries in the block. The one it stops at is
+                # the hit, is cut off by the block's end, or is damaged: `head` decides.
                 hit, _ = find_entry(self._block, at, len(self._block), offset, timestamp)
                 position = self._block_position + hit
         return None
@@ -174,5 +174,5 @@ class HeadWalk:
             raise self.corrupt(position, f"{size} bytes", f"{len(self._block)}")
 
     def corrupt(self, position: int, expected: str, found: str) -> CorruptLog:
-        """The error for what was found at a position of this file."""
+        """The error for the bytes found at a position of this file."""
         return CorruptLog(self._file.path, position=position, expected=expected, found=found)

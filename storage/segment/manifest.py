@@ -1,35 +1,37 @@
-"""`segment-manifest`: what is known of a partition's closed segments, so that nobody has to look.
+"""`segment-manifest`: stored facts about the closed segments of one partition.
 
-Owns one small text file per partition. It answers, without opening a segment, the questions whose
-answers Kafka reads from places that can lie: the largest timestamp (from the last entry of an index
-that may be damaged) and the age of records without timestamp (from the file's modification time,
-which a copied directory does not keep). It is a journal: one line is appended when a segment is
-closed or the log's start moves, and the file is rewritten without the outdated lines at open.
+Owns one small text file per partition. Without opening a segment, it gives two facts that Kafka
+reads from unreliable places. One is the largest timestamp, in Kafka from the last entry of an
+index, which may be damaged. The other is the age of records without timestamp, in Kafka from the
+file's modification time, which a copied directory does not keep. The file is a journal: one line is
+appended when a segment is closed or the log's start moves, and each open rewrites it without the
+outdated lines.
 
     tidelog segment manifest 1
     segment base_offset=0 next_offset=1500 size_bytes=1048301 ... 5f1c9e02
     start offset=1500 77aa0b13
     durable offset=1500 0c44d1f2
 
-A `durable` line says that everything below the offset had been synced when the line was written;
-recovery judges damage by it: behind that offset a torn tail is expected, before it never. A
+A `durable` line says that everything below the offset had been synced when the line was written.
+Recovery judges damage by it: at or above that offset a torn tail is expected, below it never. A
 `cleaned` line says that compaction has compared everything below the offset, a `lost` line that an
 operator has given up records from there on (`storage.audit.accept_loss`).
 
 Each line ends with the CRC-32C of the text before it, in hexadecimal. Of several lines about one
-segment the last one counts; a line whose checksum is wrong ends the reading, since only a torn tail
-can look like that. Unknown fields are kept out, unknown kinds of line are skipped.
+segment the last one counts. A line whose checksum is wrong ends the reading, since only a torn tail
+can look like that. Unknown fields are left out, unknown kinds of line are skipped.
 
-The file is a cache: facts are believed only while the sizes of the segment's files are still what
-they say, and everything but `appended_ms` can be found again in the log.
+The file is a cache: facts are trusted only while the segment's files still have the sizes in them,
+and everything but `appended_ms` can be derived from the log again.
 
-Of a closed segment it has the statistics by which both ends of a time range prune: with
+For a closed segment it has the statistics by which both ends of a time range prune. With
 `min_timestamp` at or above the end of the range, or `data_max_timestamp` below its start, no record
-of the segment is in it. Whoever reads the file beside a running broker believes a line only while
-`size_bytes` is the size of the `.log` and `next_offset` the base of the next segment, since
-compaction rewrites segments. `storage.log.segment_stats` finds a minimum that is not known.
+of the segment is in it. A program that reads the file beside a running broker must check each line,
+since compaction rewrites segments. It may trust a line only while `size_bytes` is the size of the
+`.log` and `next_offset` the base of the next segment. `storage.log.segment_stats` collects an
+unknown minimum.
 
-Differs from Kafka: has no such file; Kafka ignores it.
+Differs from Kafka: Kafka has no such file, and ignores this one.
 
 Read next: `storage.segment.segment`, `storage.recovery.recovery`.
 """
@@ -45,14 +47,14 @@ from storage.disk.files import File, Files
 
 HEADING: Final = "tidelog segment manifest 1"
 OUTDATED_MAX: Final = 1024
-"""So many outdated lines a file collects before it is written anew in the middle of a run."""
+"""Outdated lines that a file collects before it is rewritten in the middle of a run."""
 
 OUTDATED_AT_START_MAX: Final = 64
 """The same when a directory is opened."""
 
 UNKNOWN: Final = -1
 UNKNOWN_MINIMUM: Final = INT64_MIN
-"""The smallest timestamp of records that nobody has looked at: it prunes nothing."""
+"""The smallest timestamp of records without statistics: it prunes nothing."""
 
 UNKNOWN_MAXIMUM: Final = INT64_MAX
 """The same for the largest timestamp of records without the markers among them."""
@@ -66,7 +68,7 @@ _LOST: Final = "lost"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFacts:
-    """What is remembered of a closed segment.
+    """Facts about a closed segment.
 
     Attributes:
         base_offset: the offset that names it.
@@ -75,14 +77,14 @@ class SegmentFacts:
         max_timestamp: the largest timestamp, or NO_TIMESTAMP.
         max_timestamp_offset: last offset of the first batch that has it.
         first_timestamp: max timestamp of the first batch, for rolling by time.
-        appended_ms: the broker's clock at the last append; stands in for absent timestamps.
+        appended_ms: the broker's clock at the last append; used where timestamps are absent.
         records: how many records it holds, or UNKNOWN.
         offset_index_crc: CRC-32C of the `.index`; likewise `time_index_crc`.
         min_timestamp: the smallest timestamp of its records as readers see them, so NO_TIMESTAMP if
-            one has none; 2^63-1 when it holds no record; UNKNOWN_MINIMUM when nobody has looked.
-        data_max_timestamp: no record that a reader sees is younger: the markers of transactions,
+            one has none; 2^63-1 when it holds no record; UNKNOWN_MINIMUM when it was not collected.
+        data_max_timestamp: no record that a reader sees is newer. The markers of transactions,
             which have the broker's time, do not count. NO_TIMESTAMP when there is none;
-            UNKNOWN_MAXIMUM when nobody has looked, and then `max_timestamp` bounds it.
+            UNKNOWN_MAXIMUM when it was not collected, and then `max_timestamp` bounds it.
     """
 
     base_offset: int
@@ -104,7 +106,7 @@ class SegmentFacts:
 
 _FIELDS: Final = tuple(field.name for field in fields(SegmentFacts))
 _LATER_FIELDS: Final = frozenset({"min_timestamp", "data_max_timestamp"})
-"""Fields that lines of earlier releases lack."""
+"""Fields that are absent from lines of earlier releases."""
 _FIRST_FIELDS: Final = tuple(name for name in _FIELDS if name not in _LATER_FIELDS)
 
 
@@ -160,7 +162,7 @@ class Manifest:
         self._append(_segment_line(facts))
 
     def remember_start(self, log_start_offset: int) -> None:
-        """Append that the log starts here from now on. Raises OSError."""
+        """Append that the log now starts here. Raises OSError."""
         self.log_start_offset = log_start_offset
         self._append(_offset_line(_START, log_start_offset))
 
@@ -177,38 +179,38 @@ class Manifest:
             self._append(_offset_line(_CLEANED, cleaned_offset))
 
     def remember_lost(self, first_offset: int) -> None:
-        """Append that records from here on were given up as lost. Raises OSError."""
+        """Append that records from here on were accepted as lost. Raises OSError."""
         self.lost_offset = first_offset
         self._append(_offset_line(_LOST, first_offset))
 
     def forget(self, base_offsets: Iterable[int]) -> None:
-        """Drop segments that are gone; the file follows at the next `rewrite`."""
+        """Drop segments that are gone; the next `rewrite` updates the file."""
         for base_offset in base_offsets:
             self.facts.pop(base_offset, None)
 
     def hold(self) -> None:
-        """Keep in memory what is remembered, until `rewrite` or `release`.
+        """Keep new facts in memory only, until `rewrite` or `release`.
 
-        For a directory without a manifest: a part of its first one would tell less than none.
+        For a directory without a manifest: a part of its first one would be worse than none.
         """
         self._is_held = True
 
     def release(self) -> None:
-        """Write what is remembered from now on; what was held is written now, durably."""
+        """Write new facts at once from now on; the ones kept in memory are written now, durably."""
         if self._is_held and (self.facts or self.cleaned_offset != NO_OFFSET):
             self.rewrite()
         self._is_held = False
 
     def distrust(self) -> None:
-        """A sync of the file failed, and the medium may lack lines in its middle.
+        """Note that a sync of the file failed, and the medium may lack lines in its middle.
 
-        The file is written anew as a whole before anything is added to it.
+        The file is rewritten as a whole before anything is added to it.
         """
         self.close()
         self._is_suspect = True
 
     def rewrite(self) -> None:
-        """The file holds exactly what is known now, durably. Raises OSError."""
+        """Make the file hold exactly the current facts, durably. Raises OSError."""
         self.close()
         lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
         if self.log_start_offset != NO_OFFSET:
@@ -224,11 +226,11 @@ class Manifest:
         self._lines = len(lines)
 
     def has_outdated(self, lines_max: int) -> bool:
-        """Whether more than so many lines are outdated, four for each segment apart."""
+        """Whether more than `lines_max` lines are outdated, apart from four for each segment."""
         return self._lines > lines_max + 4 * len(self.facts)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -243,7 +245,8 @@ class Manifest:
             self._file = self._files.open(self._path) if exists else self._files.create(self._path)
         size = self._file.size
         try:
-            # Half a heading would make the whole file unreadable: it goes with the first line.
+            # A cut heading would make the whole file unreadable, so it is written with the first
+            # line.
             self._file.append((line if size else f"{HEADING}\n{line}").encode())
         except OSError:
             self._is_suspect = True

@@ -5,9 +5,9 @@
 | 0  | 4    | int32 | last offset of a batch, minus the segment's base offset     |
 | 4  | 4    | int32 | position of that batch's first byte in the `.log`           |
 
-Both ascend strictly. The theorem readers rely on: the batch at an entry's position ends at the
-entry's offset, so whoever looks for offset o and starts at the position of the last entry not above
-o finds it by walking forward over at most one index interval.
+Both ascend strictly. Readers rely on this theorem: the batch at an entry's position ends at the
+entry's offset. So a reader that looks for offset o and starts at the position of the last entry not
+above o finds it by walking forward over at most one index interval.
 
 Source: Kafka `OffsetIndex`. Read next: `storage.segment.time_index`.
 """
@@ -29,7 +29,7 @@ class OffsetPosition(NamedTuple):
 
 
 class OffsetIndex(SparseIndex):
-    """The sparse map from offsets to positions; see `SparseIndex` for its life."""
+    """The sparse map from offsets to positions; see `SparseIndex` for its lifecycle."""
 
     __slots__ = ()
 
@@ -37,9 +37,9 @@ class OffsetIndex(SparseIndex):
     FIRST_TYPE: ClassVar[str] = "i"
 
     def append(self, offset: int, position: int) -> None:
-        """Add the batch that ends with `offset` and starts at `position`; both must be new heights.
+        """Add the batch that ends with `offset` and starts at `position`; both must be new maxima.
 
-        No test for fullness here: the segment rolls before (see `is_full`).
+        No check for a full index here: the segment rolls before (see `is_full`).
         """
         relative = offset - self.base_offset
         assert 0 <= relative <= INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
@@ -47,7 +47,7 @@ class OffsetIndex(SparseIndex):
         self._append(relative, position)
 
     def is_full(self, max_bytes: int) -> bool:
-        """Whether an index file of `max_bytes` (`segment.index.bytes`) could take no more."""
+        """Whether an index file of `max_bytes` (`segment.index.bytes`) has no more room."""
         return self.count >= max_bytes // ENTRY_SIZE
 
     def floor(self, offset: int) -> OffsetPosition:

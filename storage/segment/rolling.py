@@ -8,11 +8,11 @@
 | an offset would not fit into 31 bits above its base                                 | OFFSET   |
 
 *Time passed* is measured by the records' own clock: the newest timestamp of the append minus that
-of the segment's first batch. Only a segment whose first batch has no timestamp is measured by the
-broker's clock since the segment was opened. So is one whose first batch the broker itself has
-stamped with a time that is yet to come: a clock that was ahead for a moment would keep the segment
-open until then. There is no timer: an idle segment stays open. With a compacted topic
-`max.compaction.lag.ms` bounds the time too.
+of the segment's first batch. Two kinds of segment are measured by the broker's clock since the
+segment was opened. One is a segment whose first batch has no timestamp. The other is a segment
+whose first batch the broker itself has stamped with a time in the future: a clock that was ahead
+for a moment would otherwise keep the segment open until then. There is no timer: an idle segment
+stays open. With a compacted topic `max.compaction.lag.ms` bounds the time too.
 
 Source: KIP-33 and its release notes; Kafka `LogSegment.shouldRoll`. Read next: `storage.log.log`.
 """
@@ -35,7 +35,7 @@ class RollReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollRules:
-    """What of a topic's configuration decides about rolling."""
+    """The settings of a topic that decide about rolling."""
 
     segment_bytes: int
     segment_ms: int

@@ -1,12 +1,12 @@
-"""Reading a whole segment from its first byte: what recovery and index repair are made of.
+"""Reading a whole segment from its first byte: the basis of recovery and index repair.
 
-Owns the rule for the indexes' content when they are made from the log instead of beside it; the
-result is the same as if every batch had been appended one by one. Decides nothing about what to do
-with a damaged log: it reports where the good part ends.
+Owns the rule for the indexes' content when they are rebuilt from the log. The result is the same as
+if every batch had been appended one by one. It does not decide what to do with a damaged log: it
+reports where the good part ends.
 
-Two ways to read: `SegmentScan` yields every entry; `SegmentDigest`, which recovery uses, makes the
-indexes and yields only what concerns others, so that it keeps up with the disk when batches are
-small. Both read in chunks, one positioned read each.
+Two ways to read. `SegmentScan` yields every entry. `SegmentDigest`, which recovery uses, rebuilds
+the indexes and yields only the entries that other components need, so that it keeps up with the
+disk when batches are small. Both read in chunks, one positioned read each.
 
 Source: Kafka `LogSegment.recover`. Read next: `storage.recovery.recovery`.
 """
@@ -32,10 +32,10 @@ _LAST_OFFSET: Final = Entry._fields.index("last_offset")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanEnd:
-    """Where a scan of a segment stopped.
+    """The position where a scan of a segment stopped.
 
     Attributes:
-        valid_bytes: everything before this position is whole and right.
+        valid_bytes: everything before this position is whole and correct.
         damage: why the scan did not reach the end of the file, in words; None if it did.
         next_offset: one above the last offset of the valid part.
     """
@@ -46,7 +46,7 @@ class ScanEnd:
 
 
 class SegmentScan:
-    """Iterates over the entries of a segment; afterwards `end` says how far it came.
+    """Iterates over the entries of a segment; afterwards `end` is the position it reached.
 
     Entries come with `position` in the file. With `check_crc` the checksum of each is verified.
     """
@@ -63,7 +63,7 @@ class SegmentScan:
 
     @property
     def end(self) -> ScanEnd:
-        """How far the scan came; final once the iteration is over."""
+        """The end of the scan; final once the iteration is over."""
         return ScanEnd(
             valid_bytes=self._position, damage=self._damage, next_offset=self._next_offset
         )
@@ -74,7 +74,7 @@ class SegmentScan:
         return memoryview(self.data)[start : start + entry.size]
 
     def __iter__(self) -> Iterator[Entry]:
-        """The entries in file order, up to the first that is not whole and right."""
+        """The entries in file order, up to the first that is not whole and correct."""
         size = self._segment.size
         chunk_bytes = SCAN_CHUNK_BYTES
         while self._position < size and self._damage is None:
@@ -110,18 +110,18 @@ class SegmentScan:
 
 
 class SegmentDigest:
-    """Makes the indexes and the numbers of a segment anew, from its first byte to the first damage.
+    """Rebuilds the indexes and the numbers of a segment, from its first byte to the first damage.
 
-    Iterate over it to the end; it yields the entries that somebody else has to know: those of
-    producers, and the first of every leader epoch above the one given. Afterwards `end` says how
-    far it came, and the segment is as if its batches had been appended one by one. The log file
-    stays as it is.
+    Iterate over it to the end. It yields the entries that other components need: those of
+    producers, and the first of every leader epoch above the given one. Afterwards `end` is the
+    position it reached, and the segment is as if its batches had been appended one by one. The log
+    file stays as it is.
     """
 
     def __init__(
         self, segment: Segment, *, index_interval: int, check_crc: bool, epoch: int = INT32_MAX
     ) -> None:
-        """Forget what the segment's indexes and numbers say."""
+        """Clear the segment's indexes and numbers."""
         self._segment = segment
         self._interval = index_interval
         self._epoch = epoch
@@ -140,7 +140,7 @@ class SegmentDigest:
 
     @property
     def end(self) -> ScanEnd:
-        """How far the digest came; final once the iteration is over."""
+        """The end of the digest; final once the iteration is over."""
         return ScanEnd(
             valid_bytes=self._position,
             damage=self._damage,
@@ -178,7 +178,7 @@ class SegmentDigest:
         segment.time_index.write_out()
 
     def _digest_chunk(self, start: int) -> Generator[Entry, None, tuple[int, int]]:
-        """The notable entries of the chunk read last; how many bytes were taken, and STOP_*."""
+        """The notable entries of the chunk read last; the number of bytes taken, and STOP_*."""
         segment, data = self._segment, self._data
         (
             points,
@@ -223,9 +223,9 @@ class SegmentDigest:
 
 
 def read_exactly(segment: Segment, size: int, position: int) -> bytes:
-    """So many bytes of the log file.
+    """Exactly the given number of bytes of the log file.
 
-    Raises OSError when it is shorter than it was: that is no end that anybody has seen.
+    Raises OSError when the file is shorter than it was: no scan has seen that end.
     """
     data = segment.log.pread(size, position)
     if len(data) < size:
@@ -235,7 +235,7 @@ def read_exactly(segment: Segment, size: int, position: int) -> bytes:
 
 
 def ensure_indexes(segment: Segment, *, index_interval: int) -> str | None:
-    """Verify indexes found on disk before their first use; what was wrong if they were rebuilt.
+    """Verify indexes found on disk before their first use; returns the fault of rebuilt ones.
 
     Raises OSError, or CorruptLog when they need a rebuild and the log is damaged.
     """
@@ -249,10 +249,10 @@ def ensure_indexes(segment: Segment, *, index_interval: int) -> str | None:
 
 
 def rebuild_indexes(segment: Segment, *, index_interval: int) -> bool:
-    """Make the offset and the time index of an intact log anew; whether it has control batches.
+    """Rebuild the offset and the time index of an intact log; whether it has control batches.
 
     Raises:
-        CorruptLog: the log itself is damaged. The indexes then cover what is before the damage.
+        CorruptLog: the log itself is damaged. The indexes then cover the part before the damage.
     """
     scan = SegmentDigest(segment, index_interval=index_interval, check_crc=False)
     has_markers = False

@@ -1,8 +1,8 @@
 """One segment: a `.log` file and the three indexes that are derived from it.
 
 Owns the files `<base>.log`, `.index`, `.timeindex` and `.txnindex`, and the few numbers about them
-that are kept in memory. Knows entries (offsets, sizes, timestamps), not records; decides nothing
-about when to roll, delete or sync (`storage.log.log` does).
+that are kept in memory. Knows entries (offsets, sizes, timestamps), not records. `storage.log.log`
+decides when to roll, delete or sync.
 
 How an append of several batches feeds the indexes, batch by batch:
 
@@ -12,11 +12,11 @@ How an append of several batches feeds the indexes, batch by batch:
         time index:   (maximum so far, last offset of the batch that set it), if it is a new maximum
     count the batch's bytes
 
-So the first batch of a segment never gets an entry, both indexes get theirs at the same batches,
-and the maximum is always ahead of the time index until `seal` adds the closing entry.
+So the first batch of a segment never gets an entry, and both indexes get theirs at the same
+batches. The maximum is always ahead of the time index until `seal` adds the closing entry.
 
-What survives a crash: the bytes of the log that were synced. Everything else is found again by
-`storage.segment.scan`.
+The bytes of the log that were synced survive a crash. `storage.segment.scan` derives everything
+else from them again.
 
 Source: KIP-33 as shipped, KAFKA-806; Kafka `LogSegment` (4.1 and later).
 Read next: `storage.segment.segment_list`, `storage.log.log`.
@@ -48,7 +48,7 @@ from storage.segment.txn_index import TxnIndex
 
 
 class AppendedBatch(Protocol):
-    """What a segment reads of an appended batch: `storage.append.plan.PlannedBatch` has it."""
+    """The fields of a batch that a segment reads; `storage.append.plan.PlannedBatch` has them."""
 
     @property
     def position(self) -> int:
@@ -82,14 +82,14 @@ class Segment:
         min_timestamp: the smallest timestamp of its records in ms, 2^63-1 while there is none, or
             UNKNOWN_MINIMUM.
         data_max_timestamp: a bound for the timestamps of its records, markers left out, in ms;
-            NO_TIMESTAMP while there is none, UNKNOWN_MAXIMUM when nobody has looked.
+            NO_TIMESTAMP while there is none, UNKNOWN_MAXIMUM when it was not collected.
         created_ms: when this object was made (not the file), for rolling without timestamps.
         appended_ms: the broker's clock at the last append; NO_TIMESTAMP when never.
         records: number of records, or UNKNOWN.
         bytes_since_index: log bytes since the last index entry; not persisted.
-        stage: what the names of its files end in: empty for a segment in use; see
+        stage: the suffix of its files' names: empty for a segment in use; see
             `storage.disk.file_names`.
-        density: the side file's index, if the topic has a density variant; equipped by
+        density: the density file's index, if the topic has a density variant; set by
             `storage.log.density_upkeep`.
         indexes_verified: whether this process wrote or checked the index files. If not,
             `storage.segment.scan.ensure_indexes` has to run before they are used.
@@ -123,7 +123,7 @@ class Segment:
     def __init__(
         self, files: Files, directory: str, base_offset: int, log: File, stage: str = ""
     ) -> None:
-        """Use the open log file and whatever index files there are; all numbers still unknown."""
+        """Use the open log file and the existing index files; all numbers are still unknown."""
         self.files = files
         self.stage = stage
         self.directory = directory
@@ -151,7 +151,7 @@ class Segment:
     def create(
         cls, files: Files, directory: str, base_offset: int, *, now_ms: int, stage: str = ""
     ) -> "Segment":
-        """An empty segment; files left over from an older one of that base are removed first."""
+        """An empty segment; files left from an older one with that base are removed first."""
         for suffix in SEGMENT_SUFFIXES:
             path = segment_file_path(directory, base_offset, suffix) + stage
             if files.exists(path):
@@ -163,7 +163,7 @@ class Segment:
 
     @classmethod
     def open(cls, files: Files, directory: str, base_offset: int, *, now_ms: int) -> "Segment":
-        """The segment in an existing file, with nothing known of its content."""
+        """The segment in an existing file, with no facts about its content."""
         log = files.open(segment_file_path(directory, base_offset, LOG_SUFFIX))
         segment = cls(files, directory, base_offset, log)
         segment.created_ms = now_ms
@@ -185,7 +185,7 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention measures age by: the maximum, or the append time if there is none.
+        """The time that retention uses: the maximum, or the append time if there is none.
 
         Differs from Kafka: it uses the file's modification time, which a copy does not keep.
         """
@@ -201,7 +201,7 @@ class Segment:
         return self._first_timestamp
 
     def open_for_ms(self, now_ms: int) -> int:
-        """How long this object has been there; counted from now on when the clock was set back."""
+        """How long this object has existed; counted from now on when the clock was set back."""
         self.created_ms = min(self.created_ms, now_ms)
         return now_ms - self.created_ms
 
@@ -219,11 +219,11 @@ class Segment:
         min_timestamp: int = UNKNOWN_MINIMUM,
         data_max_timestamp: int = UNKNOWN_MAXIMUM,
     ) -> None:
-        """Write the batches and index them; `next_offset` moves behind the last one.
+        """Write the batches and index them; `next_offset` moves to the end of the last one.
 
-        `min_timestamp` is the smallest of all their records, `data_max_timestamp` the largest of
-        those that are no markers, if the caller has looked at them.
-        Raises OSError from the one write; the file may have grown then, nothing else has changed.
+        `min_timestamp` is the smallest of all their records, `data_max_timestamp` the largest
+        without markers, if the caller has checked the records. Raises OSError from the one write;
+        the file may have grown then, and nothing else has changed.
         """
         start = self.log.size
         self.log.append(data)
@@ -269,10 +269,10 @@ class Segment:
         return self.walk().find(start, offset=offset)
 
     def find_index_damage(self) -> str | None:
-        """What is wrong with the offset or time index, in words, or None.
+        """The fault of the offset or time index, in words, or None.
 
-        With facts remembered by whoever wrote them, their checksums decide; without, their order
-        and whether they fit the log.
+        With stored facts about the segment, the checksums of the indexes decide. Without them, the
+        indexes' order decides, and whether they fit the log.
         """
         if self._facts is not None:
             for index, crc in (
@@ -297,7 +297,7 @@ class Segment:
         return None
 
     def seal(self, *, now_ms: int) -> SegmentFacts:
-        """Add the closing time entry and write the indexes out; what is to be remembered.
+        """Add the closing time entry and write the indexes out; returns the facts to store.
 
         Afterwards the segment may still be appended to, as after a clean stop. Raises OSError.
         """
@@ -326,13 +326,13 @@ class Segment:
         return self._facts
 
     def coverage(self) -> Coverage:
-        """What the seal of a side file has to say."""
+        """The content of a density file's seal."""
         return Coverage(self.size, self.next_offset, self.max_timestamp)
 
     def remember_measured(
         self, records: int, min_timestamp: int, data_max_timestamp: int
     ) -> SegmentFacts:
-        """Take in the statistics of `storage.log.segment_stats`; the facts including them."""
+        """Take over the statistics of `storage.log.segment_stats`; the facts including them."""
         assert self._facts is not None, f"{self.log.path} was measured before it was closed"
         self.records, self.min_timestamp = records, min_timestamp
         self.data_max_timestamp = data_max_timestamp
@@ -345,7 +345,7 @@ class Segment:
         return self._facts
 
     def matches(self, facts: SegmentFacts) -> bool:
-        """Whether the files still have the sizes that `facts` remembers."""
+        """Whether the files still have the sizes in `facts`."""
         return (
             facts.size_bytes == self.size
             and facts.offset_index_bytes == _size(self.offset_index.file)
@@ -355,11 +355,11 @@ class Segment:
 
     @property
     def is_as_remembered(self) -> bool:
-        """Whether what `seal` or `adopt` saw last is still all there is."""
+        """Whether the segment has not changed since the last `seal` or `adopt`."""
         return self._facts is not None and self.matches(self._facts)
 
     def adopt(self, facts: SegmentFacts) -> None:
-        """Take over what was remembered of the segment; the indexes are yet to be verified."""
+        """Take over the stored facts about the segment; the indexes are yet to be verified."""
         assert facts.base_offset == self.base_offset
         assert facts.next_offset >= self.base_offset
         self.next_offset = facts.next_offset
@@ -374,12 +374,12 @@ class Segment:
         self.indexes_verified = False
 
     def adopt_indexes(self, *, appended_ms: int) -> None:
-        """Believe indexes that were found in order, for want of facts; the log's end is read.
+        """Trust indexes that are in order, because no facts are stored; the log's end is read.
 
-        The last entry of each is looked up in the log, and all heads from that of the time index
-        on are read. `find_index_damage` then knows what an index lacks, or has too much.
+        The last entry of each is looked up in the log, and all heads from that of the time index on
+        are read. `find_index_damage` then knows which entries an index lacks or has in excess.
 
-        Raises OSError, or CorruptLog when there are no whole entries where an index points.
+        Raises OSError, or CorruptLog when an index points to a position without whole entries.
         """
         self.appended_ms = appended_ms
         self.records = UNKNOWN
@@ -421,7 +421,7 @@ class Segment:
                 yield file
 
     def close(self) -> None:
-        """Give all descriptors back; index entries not written out are gone."""
+        """Close all descriptors; index entries not written out are gone."""
         self.log.close()
         self.offset_index.close()
         self.time_index.close()
@@ -453,14 +453,14 @@ class Segment:
         }
 
     def discard(self) -> None:
-        """Close and unlink the files of a segment that nobody has seen. Raises OSError."""
+        """Close and unlink the files of a segment that no log has used. Raises OSError."""
         self.close()
         for suffix in SEGMENT_SUFFIXES:
             if self.files.exists(self.path(suffix)):
                 self.files.unlink(self.path(suffix))
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files away, to be unlinked later by their new names, which are returned."""
+        """Rename the files to their `.deleted` names, which are returned, for a later unlink."""
         self.close()
         renamed = []
         for suffix in SEGMENT_SUFFIXES:

@@ -1,14 +1,14 @@
-"""The segments of one log in order, found by offset or by time without looking at each.
+"""The segments of one log in order, found by offset or by time without reading each.
 
-Owns the order: bases strictly rise, the last segment is the active one. Keeps beside it, for the
-closed segments, the *prefix maxima* of their timestamps: entry i is the largest timestamp in
-segments 0 to i. These never fall, so "the oldest segment that has a timestamp of T or later" is a
-binary search however much the segments' times overlap.
+Owns the order: bases strictly rise, the last segment is the active one. For the closed segments it
+also keeps the *prefix maxima* of their timestamps: entry i is the largest timestamp in segments 0
+to i. These never fall, so "the oldest segment that has a timestamp of T or later" is a binary
+search however much the segments' times overlap.
 
     max timestamp   10  40  20  70  50
     prefix maximum  10  40  40  70  70      T = 41: the first prefix maximum >= 41 is segment 3
 
-The active segment's maximum moves with every append and is therefore looked at directly.
+The active segment's maximum moves with every append and is therefore read directly.
 
 Source: Kafka `LogSegments` for the order; Kafka searches by time linearly.
 Read next: `storage.log.lookup`, `storage.log.reader`.
@@ -75,7 +75,7 @@ class SegmentList:
         """Number of the oldest segment from `start` on with a timestamp of `timestamp` or later.
 
         None when there is none. A binary search when `start` is 0 or no older segment reaches the
-        timestamp; otherwise the segments from `start` on are looked at one by one.
+        timestamp; otherwise the segments from `start` on are checked one by one.
         """
         index = bisect_left(self._prefix_maxima, timestamp)
         if index < start:
@@ -104,7 +104,7 @@ class SegmentList:
         self._bases.append(segment.base_offset)
 
     def remove_first(self, count: int) -> list[Segment]:
-        """Take the oldest `count` segments out; the active one has to stay."""
+        """Remove the oldest `count` segments; the active one has to stay."""
         assert 0 <= count < len(self._segments), f"cannot remove {count} of {len(self)} segments"
         removed = self._segments[:count]
         del self._segments[:count], self._bases[:count]
@@ -112,7 +112,7 @@ class SegmentList:
         return removed
 
     def holds(self, segments: list[Segment]) -> bool:
-        """Whether these very segments, in this order and adjacent, are closed segments here."""
+        """Whether exactly these segments, in this order and adjacent, are closed segments here."""
         index = bisect_left(self._bases, segments[0].base_offset)
         end = index + len(segments)
         if end >= len(self._segments):
@@ -121,7 +121,7 @@ class SegmentList:
         return all(here is there for here, there in pairs)
 
     def replace_closed(self, old: list[Segment], new: list[Segment]) -> None:
-        """Put rewritten segments in place of adjacent closed ones."""
+        """Replace adjacent closed segments by rewritten ones."""
         assert self.holds(old), "not adjacent closed segments of this log"
         index = self._bases.index(old[0].base_offset)
         self._segments[index : index + len(old)] = new

@@ -1,19 +1,19 @@
 """A file of fixed-size pairs in ascending order, searched by floor: the base of two index kinds.
 
 Owns the bytes of one index file: `count` entries of two big-endian integers, nothing before,
-between or after them. What an entry means is the subclass's business (`OffsetIndex`, `TimeIndex`).
+between or after them. The subclass defines the meaning of an entry (`OffsetIndex`, `TimeIndex`).
 
     file:    |key|value|key|value| ... |key|value|         entries [0, written)
     memory:                              key, value, ...   entries [written, count): the tail
 
-New entries gather in memory and are written out some hundreds at a time, so that an append costs no
-second system call and an idle partition keeps no index in memory. Searches look at the tail first
-and into the file otherwise: a binary search by positioned reads that ends with one block.
+New entries gather in memory and are written out some hundreds at a time. So an append costs no
+second system call, and an idle partition keeps no index in memory. Searches use the tail first and
+the file otherwise: a binary search by positioned reads that ends with one block.
 
-An index is a cache of its log: it carries no checksum and no promise. Whoever opens one that he did
-not write in this run calls `find_disorder` first, and rebuilds it from the log when the answer is
-not None. A crash may lose the tail, and a file written in part; both are found that way or rebuilt
-by recovery without looking.
+An index is a cache of its log: it has no checksum and no durability. A caller that opens one from
+an earlier run calls `find_disorder` first, and rebuilds the index from the log when the answer is
+not None. A crash may lose the tail, or leave a partly written file. Both are found that way, or
+recovery rebuilds the index without a check.
 
 Differs from Kafka: files hold exactly their entries while in use (Kafka pads them to
 `segment.index.bytes` until the segment is closed). Kafka reads such files.
@@ -53,7 +53,7 @@ class SparseIndex:
     FIRST_TYPE: ClassVar[str]
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        """Use the index file at `path` if it exists; whole entries in it count, rests do not."""
+        """Use the index file at `path` if it exists; partial entries in it do not count."""
         self.path = path
         self.base_offset = base_offset
         self._files = files
@@ -85,7 +85,7 @@ class SparseIndex:
 
     @property
     def wants_writing(self) -> bool:
-        """Whether the tail is long enough to be written out."""
+        """Whether the tail is long enough for a write."""
         return len(self._first) >= TAIL_ENTRIES_MAX
 
     def entry(self, slot: int) -> tuple[int, int]:
@@ -116,7 +116,7 @@ class SparseIndex:
         return self._last
 
     def write_out(self) -> None:
-        """Write the tail to the file, which is created if need be, also when there is no entry.
+        """Write the tail to the file, which is created if necessary, also when there is no entry.
 
         Raises OSError; the tail is still in memory then, and the next call tries again.
         """
@@ -124,7 +124,7 @@ class SparseIndex:
             self._file = self._files.create(self.path)
         end = self._written * self.ENTRY.size
         if self._file.size != end:
-            # A rest from before, or from an attempt that failed half-way.
+            # A partial entry from before, or from a write that failed half-way.
             self._file.truncate(end)
         if not self._first:
             return
@@ -133,7 +133,7 @@ class SparseIndex:
         del self._first[:], self._second[:]
 
     def clear(self) -> None:
-        """Forget all entries, also in the file."""
+        """Remove all entries, also from the file."""
         self._last = None
         del self._first[:], self._second[:]
         if self._written:
@@ -142,7 +142,7 @@ class SparseIndex:
             self._file.truncate(0)
 
     def close(self) -> None:
-        """Give the descriptor back; what was not written out is gone."""
+        """Close the descriptor; entries not written out are gone."""
         if self._file is not None:
             self._file.close()
 
@@ -156,7 +156,7 @@ class SparseIndex:
         return crc
 
     def find_disorder(self) -> str | None:
-        """What is out of order in the file, in words, or None. Reads all of it.
+        """The disorder in the file, in words, or None. Reads all of it.
 
         The first integers must strictly rise; the second ones of this entry kind must not fall.
         """
@@ -199,7 +199,7 @@ class SparseIndex:
         return data
 
     def _count_up_to(self, bound: int) -> int:
-        """How many entries have a first integer of at most `bound`: the floor is the last."""
+        """The number of entries with a first integer of at most `bound`: the floor is the last."""
         tail = self._first
         if not self._written or (tail and tail[0] <= bound):
             return self._written + bisect_right(tail, bound)

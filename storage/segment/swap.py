@@ -1,8 +1,8 @@
-"""Putting a rewritten segment in the place of those it was made from, so that no crash shows.
+"""Replacing segments by a rewritten one, so that a crash leaves the old ones or the new one.
 
-Owns the order of names. The rewritten files are written as `.cleaned` and synced before this
-begins. Every line is followed by a sync of the directory before the next one, and the last by one
-before the next rewrite begins: a start could not tell which of both a `.swap` file belongs to.
+Owns the order of renames. The rewritten files are written as `.cleaned` and synced before this
+begins. A sync of the directory follows every line before the next one, and the last one before the
+next rewrite begins: a start could not decide to which of two rewrites a `.swap` file belongs.
 
     step        names change                                   a start that finds this
     ----------  ---------------------------------------------  -----------------------------------
@@ -13,13 +13,13 @@ before the next rewrite begins: a start could not tell which of both a `.swap` f
     named       new log `.swap` -> final                       renames the rest
     done        new indexes `.swap` -> final
 
-"Announced" is the moment. The old files go only once that is durable; the new log takes its name
-only once the old files are out of the way, or a start might see both; its indexes come last, or a
-start would take them for those of the old segment. `storage.recovery.temporary_files` is the other
-half.
+"Announced" is the moment that decides. The old files go only once it is durable. The new log takes
+its name only after the old files are renamed, or a start might see both. Its indexes come last, or
+a start would take them for those of the old segment. `storage.recovery.temporary_files` completes
+an interrupted swap.
 
-In memory the log uses the new segment from "replaced" on; its files keep working under all names.
-Whoever changes the segments meanwhile calls `finish` first, which does the rest at once.
+In memory the log uses the new segment from "replaced" on; its files keep working under all names. A
+caller that changes the segments meanwhile calls `finish` first, which does the rest at once.
 
 Source: Kafka `LocalLog.replaceSegments`. Read next: `storage.log.compaction`.
 """
@@ -35,7 +35,7 @@ _ALL_KINDS: Final = (*INDEX_SUFFIXES, LOG_SUFFIX)
 
 
 class SwapFailed(OSError):
-    """A swap was begun and cannot be finished: only a restart puts the names right."""
+    """A swap was begun and cannot be finished: only a restart can repair the names."""
 
 
 class Swap:
@@ -47,7 +47,7 @@ class Swap:
     __slots__ = ("_failure", "_files", "_steps", "new")
 
     def __init__(self, files: Files, new: Segment, replace: Callable[[], None]) -> None:
-        """`replace` takes the old segments out of the log, renames their files, puts `new` in."""
+        """`replace` takes the old segments out of the log, renames their files and adds `new`."""
         self.new = new
         self._files = files
         self._failure: SwapFailed | None = None
@@ -64,7 +64,7 @@ class Swap:
         return not self._steps
 
     def advance(self) -> None:
-        """The next line of the table. Raises SwapFailed, from then on always."""
+        """Do the next line of the table. Raises SwapFailed, from then on always."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -75,7 +75,7 @@ class Swap:
         self._steps.pop()
 
     def finish(self) -> None:
-        """All lines that are left, at once, and durable. Raises SwapFailed."""
+        """Do all remaining lines at once, durably. Raises SwapFailed."""
         try:
             while not self.is_done:
                 self._files.sync_directory(self.new.directory)

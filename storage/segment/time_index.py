@@ -1,17 +1,17 @@
-"""The `.timeindex` file: from a timestamp to an offset before which nothing is newer.
+"""The `.timeindex` file: from a timestamp to an offset before which no record is newer.
 
 | at | size | type  | meaning                                                              |
 |----|------|-------|----------------------------------------------------------------------|
 | 0  | 8    | int64 | the largest timestamp seen in the segment so far, milliseconds       |
 | 8  | 4    | int32 | last offset of the first batch that reached it, minus the base offset |
 
-Timestamps rise strictly, offsets do not fall. The theorem, which everything that asks by time rests
-on: **every record of the segment with a larger timestamp than an entry's lies after the entry's
-offset.** Hence the first record with a timestamp of at least T lies after the offset of the last
-entry below T, or in its batch; a walk from there over the log finds it.
+Timestamps rise strictly, offsets do not fall. Every lookup by time relies on this theorem: **every
+record of the segment with a larger timestamp than an entry's lies after the entry's offset.** Hence
+the first record with a timestamp of at least T lies after the offset of the last entry below T, or
+in its batch; a walk from there over the log finds it.
 
-Records without timestamp (magic 0) leave no trace: an index without entries is legal, and says
-nothing. Closing a segment adds an entry for its maximum, so that the last entry of a closed
+Records without timestamp (magic 0) add no entry: an index without entries is legal, and carries no
+information. Closing a segment adds an entry for its maximum, so that the last entry of a closed
 segment is the segment's largest timestamp: retention reads it there.
 
 Source: KIP-33, as shipped; Kafka `TimeIndex`. Read next: `storage.log.lookup`.
@@ -34,7 +34,7 @@ class TimestampedOffset(NamedTuple):
 
 
 class TimeIndex(SparseIndex):
-    """The sparse map from timestamps to offsets; see `SparseIndex` for its life."""
+    """The sparse map from timestamps to offsets; see `SparseIndex` for its lifecycle."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class TimeIndex(SparseIndex):
         return True
 
     def is_full(self, max_bytes: int) -> bool:
-        """Whether an index file of `max_bytes` could take no more but the closing entry."""
+        """Whether an index file of `max_bytes` has room for the closing entry only."""
         return self.count >= max_bytes // ENTRY_SIZE - 1
 
     def floor(self, timestamp: int) -> TimestampedOffset:

@@ -1,4 +1,4 @@
-"""The `.txnindex` file: which transactions were aborted, for readers of committed records.
+"""The `.txnindex` file: the aborted transactions, for readers of committed records.
 
 | at | size | type  | meaning                                                            |
 |----|------|-------|--------------------------------------------------------------------|
@@ -8,12 +8,12 @@
 | 18 | 8    | int64 | last offset: the abort marker's                                    |
 | 26 | 8    | int64 | last stable offset when the marker was written                     |
 
-Entries stand in the segment that holds the abort marker; last offsets strictly rise. Most segments
-have no such file: it is created by the first abort. Entries go to the file at once, because they
+Entries are in the segment that holds the abort marker; last offsets strictly rise. Most segments
+have no such file: the first abort creates it. Entries are written to the file at once, because they
 are few and a reader needs all of a segment's.
 
-The last stable offset of an entry tells a reader when it has seen enough: every transaction that
-is aborted later began at or after it.
+The last stable offset of an entry shows a reader when it may stop: every transaction that is
+aborted later began at or after it.
 
 Source: KIP-98; Kafka `TransactionIndex`, `AbortedTxn`. Read next: `storage.log.reader`.
 """
@@ -80,7 +80,7 @@ class TxnIndex:
             yield AbortedTxn(*fields[1:])
 
     def find_damage(self) -> str | None:
-        """What is wrong with the file, in words, or None. Reads all of it."""
+        """The fault of the file, in words, or None. Reads all of it."""
         if self._file is None:
             return None
         if self._file.size % ENTRY.size:
@@ -95,11 +95,11 @@ class TxnIndex:
         return None
 
     def clear(self) -> None:
-        """Forget all entries, also in the file."""
+        """Remove all entries, also from the file."""
         if self._file is not None and self._file.size:
             self._file.truncate(0)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._file is not None:
             self._file.close()

@@ -1,8 +1,8 @@
-"""Who may do what in a classic group, and with which error they are turned away.
+"""The checks that admit or refuse requests to a classic group, each with its error code.
 
-Pure questions about a group; nothing here changes it. Each returns `ErrorCode.NONE` for "go on".
-The order of the checks is Kafka's, because clients act on the first error they see: a fenced
-static member must hear FENCED_INSTANCE_ID and stop, not ILLEGAL_GENERATION and try again.
+Pure functions of a group; nothing here changes it. Each returns `ErrorCode.NONE` to accept. The
+order of the checks is Kafka's, because clients act on the first error they see: a fenced static
+member must get FENCED_INSTANCE_ID and stop, not ILLEGAL_GENERATION and try again.
 
 Source: Kafka's `ClassicGroup.validateMember`, `validateOffsetCommit`, `acceptJoiningMember`
 and `supportsProtocols`; KIP-345, KIP-559.
@@ -24,7 +24,7 @@ from protocol.error_codes import ErrorCode
 
 
 def join_error(group: GroupView, request: JoinRequest, limits: GroupLimits) -> ErrorCode:
-    """Why this JoinGroup is refused before its member is looked at."""
+    """Why this JoinGroup is refused, before its member is checked."""
     error = session_error(request, limits)
     if error is not ErrorCode.NONE:
         return error
@@ -50,7 +50,7 @@ def session_error(request: JoinRequest, limits: GroupLimits) -> ErrorCode:
 
 
 def _has_room(group: GroupView, member_id: str, size_max: int) -> bool:
-    """Whether one more fits; while joining, only those who came count, first come first in."""
+    """Whether one more member fits; during a rebalance only members that have rejoined count."""
     member = group.roster.find(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         is_waiting = member is not None and member.join_waiter is not None
@@ -59,7 +59,7 @@ def _has_room(group: GroupView, member_id: str, size_max: int) -> bool:
 
 
 def identity_error(roster: Roster, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Why this is not a member: unknown, or its instance id has another member id by now."""
+    """Why this is not a member: its id is unknown, or its instance id now has another member id."""
     if group_instance_id is not None:
         known_id = roster.find_static(group_instance_id)
         if known_id is None:
@@ -82,7 +82,7 @@ def member_error(
 
 
 def is_settled(group: GroupView, member: Member, request: JoinRequest) -> bool:
-    """Whether a rejoin changes nothing, so that the current generation is its answer.
+    """Whether a rejoin changes nothing, so that the current generation answers it.
 
     | state                | leader    | others    |
     |----------------------|-----------|-----------|
@@ -90,7 +90,7 @@ def is_settled(group: GroupView, member: Member, request: JoinRequest) -> bool:
     | COMPLETING_REBALANCE | unchanged | unchanged |
     | STABLE               | rejoin    | unchanged |
 
-    A stable leader that joins wants new assignments computed, so it is never settled.
+    A stable leader that rejoins wants new assignments, so it is never settled.
     """
     if group.state is GroupState.STABLE and member.member_id == group.roster.leader_id:
         return False
@@ -127,14 +127,14 @@ def commit_error(
 
     | named as               | group empty       | preparing, stable | between join and sync |
     |------------------------|-------------------|-------------------|-----------------------|
-    | nobody                 | yes               | UNKNOWN_MEMBER_ID | UNKNOWN_MEMBER_ID     |
-    | nobody, transactional  | yes               | yes               | yes                   |
+    | no member              | yes               | UNKNOWN_MEMBER_ID | UNKNOWN_MEMBER_ID     |
+    | none, transactional    | yes               | yes               | yes                   |
     | member                 | UNKNOWN_MEMBER_ID | yes               | REBALANCE_IN_PROGRESS |
     | member, transactional  | UNKNOWN_MEMBER_ID | yes               | yes                   |
 
-    Committing while others join is welcome: it is how a consumer that revokes its partitions
-    saves its place. Between join and sync nobody owns anything yet. Transactions of clients
-    before KIP-447 name no member.
+    Commits while others join are accepted: that is how a consumer that revokes its partitions
+    saves its position. Between join and sync no member owns a partition yet. Transactions of
+    clients before KIP-447 name no member.
     """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

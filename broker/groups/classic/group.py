@@ -1,8 +1,8 @@
 """The classic group protocol as a pure state machine: requests in, actions out, time handed in.
 
 Owns one group's state, generation and deadlines. Refuses to know connections, tasks, clocks, the
-wire and the log: a request that must wait leaves its waiter here and is answered by a later
-action; what must be durable leaves as `StoreGroup` and comes back through `stored`.
+wire and the log. A request that must wait leaves its waiter here, and a later action answers it.
+What must be durable leaves as `StoreGroup` and comes back through `stored`.
 
 ```
             join                    all joined, or rebalance timeout
@@ -12,10 +12,10 @@ action; what must be durable leaves as `StoreGroup` and comes back through `stor
                           └───────────── join, leave, expiry ── STABLE
 ```
 
-Invariants: the generation only grows; a member that waits has no deadline unless it is new (it
-cannot heartbeat; a new one may have gone away without anybody noticing); every waiter taken is
-answered once. `wake_ms` is never later than the earliest deadline, so the owner needs one timer
-per group, not one per member: heartbeats move deadlines only later and leave it alone.
+Invariants: the generation only grows. A waiting member has no deadline unless it is new: it cannot
+send heartbeats, and a new one may have gone away unnoticed. Every waiter taken is answered once.
+`wake_ms` is never later than the earliest deadline, so the owner needs one timer per group, not one
+per member: heartbeats only move deadlines later and leave the timer alone.
 
 All times are ms of one monotonic clock. Source: Kafka's `GroupMetadataManager.classicGroupJoin`
 and `ClassicGroup` (3.9); KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
@@ -53,13 +53,13 @@ _REBALANCEABLE = frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, G
 class Group:
     """One classic group.
 
-    Lives in the loop thread, called by one coordinator; each request method returns the actions
-    to carry out, in order. After any call the owner compares `wake_ms` with its timer. Nothing
-    survives a crash but what `StoreGroup` actions wrote; `restore` starts from that.
+    Lives in the loop thread, called by one coordinator. Each request method returns the actions to
+    carry out, in order. After any call the owner compares `wake_ms` with its timer. A crash keeps
+    only what `StoreGroup` actions wrote; `restore` starts from that.
     """
 
     def __init__(self, group_id: str, limits: GroupLimits) -> None:
-        """An empty group of generation 0, of no type yet."""
+        """Create an empty group of generation 0, without a protocol type."""
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.generation_id = 0
@@ -78,7 +78,7 @@ class Group:
     # -- requests ------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, waiter: Waiter, now_ms: int) -> list[Action]:
-        """Take a JoinGroup; its answer may come at once or when the rebalance completes."""
+        """Take a JoinGroup; the answer comes at once or when the rebalance completes."""
         error = admission.join_error(self, request, self._limits)
         if error is not ErrorCode.NONE:
             self._reject_join(waiter, error, request.member_id)
@@ -118,7 +118,7 @@ class Group:
     def heartbeat(
         self, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int
     ) -> ErrorCode:
-        """Note that a member is alive; REBALANCE_IN_PROGRESS tells it to join again."""
+        """Note that a member is alive; REBALANCE_IN_PROGRESS makes it join again."""
         error = admission.member_error(self, member_id, group_instance_id, generation_id)
         if error is not ErrorCode.NONE:
             return error
@@ -130,7 +130,7 @@ class Group:
     def leave(
         self, member_id: str, group_instance_id: str | None, now_ms: int
     ) -> tuple[ErrorCode, list[Action]]:
-        """Let one member go; a static member may be named by its instance id alone."""
+        """Remove one member; a static member may be named by its instance id alone."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         if member_id in self.roster.pending:
@@ -155,7 +155,7 @@ class Group:
         now_ms: int,
         is_transactional: bool = False,
     ) -> ErrorCode:
-        """NONE when offsets may be committed in this name; counts as a sign of life then."""
+        """NONE when this member may commit offsets; the commit then counts as a sign of life."""
         who = (member_id, group_instance_id, generation_id)
         error = admission.commit_error(self, *who, is_transactional=is_transactional)
         member = self.roster.find(member_id)
@@ -185,7 +185,7 @@ class Group:
         return self._drain()
 
     def stored(self, receipt: Receipt, error: ErrorCode, now_ms: int) -> list[Action]:
-        """Go on after a `StoreGroup` with a receipt is durable (NONE) or failed (its error)."""
+        """Continue after a `StoreGroup` with a receipt is durable (NONE) or failed (its error)."""
         if isinstance(receipt, AssignmentReceipt):
             self._assignments_stored(receipt, error, now_ms)
         else:
@@ -193,13 +193,13 @@ class Group:
         return self._drain()
 
     def restore(self, snapshot: GroupSnapshot, now_ms: int) -> None:
-        """Become what a snapshot says; members get a full session from now to show up."""
+        """Take the state of a snapshot; members get a full session from now to come back."""
         self.protocol_type = snapshot.protocol_type or None
         self.protocol_name = snapshot.protocol_name
         self.take_over(snapshots.roster_of(snapshot), snapshot.generation_id, now_ms)
 
     def take_over(self, roster: Roster, generation_id: int, now_ms: int) -> None:
-        """Become the group of these members, in a generation that they have."""
+        """Become the group of these members, in a generation that they already have."""
         assert self.state is GroupState.EMPTY
         self.roster = roster
         self.generation_id = generation_id
@@ -209,12 +209,12 @@ class Group:
             self.state = GroupState.STABLE
 
     def rebalance(self, now_ms: int) -> list[Action]:
-        """Have everybody join again, for a reason that lies outside."""
+        """Make every member join again, for a reason outside this state machine."""
         self._maybe_prepare_rebalance(now_ms)
         return self._drain()
 
     def release(self, error: ErrorCode) -> list[Action]:
-        """Answer everybody who waits with `error`: the coordinator goes away."""
+        """Answer every waiting request with `error`: the coordinator goes away."""
         for member in self.roster:
             waiter = self.roster.set_join_waiter(member, None)
             if waiter is not None:
@@ -228,7 +228,7 @@ class Group:
         self.retire(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def retire(self, error: ErrorCode) -> list[Action]:
-        """Become DEAD because the members go on elsewhere; who waits is answered with `error`."""
+        """Become DEAD because the members continue elsewhere; answer waiters with `error`."""
         actions = self.release(error)
         self.state = GroupState.DEAD
         self.roster.pending.clear()
@@ -292,7 +292,7 @@ class Group:
     def _replace_static(
         self, former_id: str, request: JoinRequest, waiter: Waiter, now_ms: int
     ) -> None:
-        """A static member came back under no id: it takes its place over, the old id is fenced."""
+        """Give a returning static member its former place; the old member id is fenced."""
         former_leader_id = self.roster.leader_id or NO_LEADER
         member = self.roster.get(former_id)
         former = self.roster.set_join_waiter(member, None)
@@ -311,7 +311,7 @@ class Group:
         self.roster.set_join_waiter(member, None)
         self._expect(member, now_ms)
         # Assignments of a stable group are not handed out again, so the member must not act as
-        # leader: KIP-814 tells it so; before that, naming the old leader id has the same effect.
+        # leader. KIP-814 has a flag for that; before it, naming the old leader id does the same.
         is_leader = member.member_id == self.roster.leader_id
         may_skip = request.supports_skipping_assignment
         answer = snapshots.join_answer(
@@ -323,7 +323,7 @@ class Group:
         self._store(StaticMemberReceipt(waiter=waiter, answer=answer))
 
     def _static_member_stored(self, receipt: StaticMemberReceipt, error: ErrorCode) -> None:
-        """Answer the replacement; after a failure it joins again and replaces itself once more."""
+        """Answer the replacement; after a failure the member joins and replaces itself again."""
         answer = receipt.answer
         if error is not ErrorCode.NONE:
             answer = JoinAnswer(error=error, member_id=NO_MEMBER_ID)
@@ -357,7 +357,7 @@ class Group:
         self._try_complete_join(now_ms)
 
     def _try_complete_join(self, now_ms: int) -> None:
-        """Start the generation when nobody is missing; an empty group's first waits its delay."""
+        """Start the generation when no member is missing; an empty group first waits its delay."""
         is_open = self.state is GroupState.PREPARING_REBALANCE
         if is_open and self._initial_delay_left_ms is None and self.roster.has_all_joined:
             self._complete_join(now_ms)
@@ -374,7 +374,7 @@ class Group:
         self._complete_join(now_ms)
 
     def _complete_join(self, now_ms: int) -> None:
-        """Drop the dynamic members that did not come, and begin the next generation."""
+        """Drop the dynamic members that did not rejoin, and begin the next generation."""
         for member in [m for m in self.roster if m.join_waiter is None]:
             if member.group_instance_id is None:
                 self._drop(member.member_id)
@@ -412,7 +412,7 @@ class Group:
     ) -> None:
         is_waiting = self.state is GroupState.COMPLETING_REBALANCE
         if not is_waiting or receipt.generation_id != self.generation_id:
-            return  # another rebalance began meanwhile and has told the waiters already
+            return  # another rebalance began meanwhile and has already answered the waiters
         if error is not ErrorCode.NONE:
             self._propagate(error, now_ms, assignments={})
             self._maybe_prepare_rebalance(now_ms)
@@ -421,9 +421,9 @@ class Group:
         self._propagate(ErrorCode.NONE, now_ms, assignments=receipt.assignments)
 
     def _propagate(self, error: ErrorCode, now_ms: int, *, assignments: dict[str, bytes]) -> None:
-        """Set everybody's assignment and answer those who wait for it.
+        """Set every member's assignment and answer the SyncGroups that wait for it.
 
-        Their sessions start anew: a deadline that passed while they waited had no effect.
+        Their sessions start again: a deadline that passed while they waited had no effect.
         """
         for member in self.roster:
             member.assignment = assignments.get(member.member_id, b"")
@@ -432,7 +432,7 @@ class Group:
                 self._expect(member, now_ms)
 
     def _sync_due(self, now_ms: int) -> None:
-        """Members that never asked for their assignment are gone; the rest rebalances."""
+        """Drop the members that sent no SyncGroup in time; the others rebalance."""
         self._sync_due_ms = None
         if not self._unsynced:
             return
@@ -450,7 +450,7 @@ class Group:
     def _drop(self, member_id: str) -> None:
         self._unsynced.discard(member_id)
         member = self.roster.remove(member_id)
-        # The answer to a waiting member is an invitation to come again under a new id.
+        # This error makes a waiting member join again under a new id.
         if member.join_waiter is not None:
             self._reject_join(member.join_waiter, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         self._release_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -480,7 +480,7 @@ class Group:
         self._actions.append(AnswerJoin(waiter=waiter, answer=answer))
 
     def _expect(self, member: Member, now_ms: int) -> None:
-        """Give a member a full session from now; one that waits cannot be expected to speak."""
+        """Give a member a full session from now, unless it waits and cannot send heartbeats."""
         if member.is_waiting:
             return
         member.deadline_ms = now_ms + member.session_timeout_ms

@@ -1,9 +1,9 @@
-"""Who is in a classic group: members, static ids, pending ids, the leader and the vote.
+"""The members of a classic group: static ids, pending ids, the leader and the protocol vote.
 
-Owns the members' facts and keeps them consistent with each other; refuses to know states,
-generations and timers' meaning (`broker.groups.classic.group` does). Invariants, checked after each
-change: the leader is a member whenever there are members; every static id maps to a member that
-carries it; an id is pending or a member, never both.
+Owns the facts about members and keeps them consistent with each other. Refuses to know states,
+generations and the meaning of timers (`broker.groups.classic.group` does). Invariants, checked
+after each change: there is a leader whenever there are members, and it is one of them; every static
+id maps to a member that carries it; an id is pending or a member, never both.
 
 Source: KIP-345 for static ids, KIP-394 for pending ids; Kafka's `ClassicGroup`.
 Read next: `broker.groups.classic.group`.
@@ -41,14 +41,14 @@ class Member:
         return self.join_waiter is not None or self.sync_waiter is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The metadata given for this protocol; empty when the member did not name it."""
+        """The member's metadata for this protocol; empty when it did not name the protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         return b""
 
     def snapshot(self, protocol_name: str | None) -> MemberSnapshot:
-        """The member as stored and described under the chosen protocol."""
+        """The member as stored, and as described, under the chosen protocol."""
         return MemberSnapshot(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -62,7 +62,7 @@ class Member:
 
 
 def is_due(deadline_ms: int | None, now_ms: int) -> bool:
-    """Whether there is a deadline and it has come."""
+    """Whether there is a deadline and it has passed."""
     return deadline_ms is not None and deadline_ms <= now_ms
 
 
@@ -87,12 +87,12 @@ def joining_member(
 class Roster:
     """The members of one group in order of arrival, and the leader among them.
 
-    Counts of waiting joiners and of protocol support are kept incrementally, so that a thousand
-    members joining cost a thousand steps and not a million.
+    Counts of waiting joiners and of protocol support are incremental, so that a thousand members
+    joining cost a thousand steps and not a million.
     """
 
     def __init__(self) -> None:
-        """An empty roster without a leader."""
+        """Create an empty roster without a leader."""
         self.leader_id: str | None = None
         self.pending: dict[str, int] = {}
         self._members: dict[str, Member] = {}
@@ -109,11 +109,11 @@ class Roster:
         return iter(self._members.values())
 
     def __contains__(self, member_id: str) -> bool:
-        """Whether this id is a member's; pending ids are not."""
+        """Whether this id belongs to a member; pending ids do not."""
         return member_id in self._members
 
     def get(self, member_id: str) -> Member:
-        """The member. Raises: KeyError for a stranger."""
+        """The member. Raises: KeyError for an unknown id."""
         return self._members[member_id]
 
     def find(self, member_id: str) -> Member | None:
@@ -125,7 +125,7 @@ class Roster:
         return [member for member in self if is_due(member.deadline_ms, now_ms)]
 
     def find_static(self, group_instance_id: str) -> str | None:
-        """The member id that a group instance id has now, or None."""
+        """The member id of a group instance id at present, or None."""
         return self._static_ids.get(group_instance_id)
 
     @property
@@ -140,11 +140,11 @@ class Roster:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is missing: every member waits and no given-out id is outstanding."""
+        """Whether every member waits and no id that was given out is outstanding."""
         return self._joining == len(self._members) and not self.pending
 
     def add(self, member: Member) -> None:
-        """Take a member in; the first one becomes the leader."""
+        """Add a member; the first one becomes the leader."""
         assert member.member_id not in self._members, member.member_id
         self.pending.pop(member.member_id, None)
         self._members[member.member_id] = member
@@ -157,7 +157,7 @@ class Roster:
         self._check()
 
     def remove(self, member_id: str) -> Member:
-        """Let a member go; leadership passes to whoever has been in longest."""
+        """Remove a member; leadership passes to the member that has been in longest."""
         member = self._members.pop(member_id)
         if member.group_instance_id is not None:
             del self._static_ids[member.group_instance_id]
@@ -169,7 +169,7 @@ class Roster:
         return member
 
     def rename(self, member_id: str, new_member_id: str) -> Member:
-        """Give a static member its next id, with its leadership and its assignment."""
+        """Give a static member its next id; it keeps its leadership and its assignment."""
         member = self._members.pop(member_id)
         assert member.group_instance_id is not None, member_id
         member.member_id = new_member_id
@@ -181,13 +181,13 @@ class Roster:
         return member
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
-        """Replace what a member supports."""
+        """Replace the protocols that a member supports."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
 
     def set_join_waiter(self, member: Member, waiter: Waiter | None) -> Waiter | None:
-        """Let a member wait for the next generation, or no longer; the waiter it had before."""
+        """Set or clear the waiter of a member's JoinGroup; returns the one it had before."""
         former = member.join_waiter
         member.join_waiter = waiter
         self._joining += (waiter is not None) - (former is not None)
@@ -195,7 +195,7 @@ class Roster:
         return former
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is among those who wait; False when nobody waits."""
+        """Make sure that the leader is a waiting member; False when no member waits."""
         leader = self._members.get(self.leader_id or "")
         if leader is not None and leader.join_waiter is not None:
             return True
@@ -216,7 +216,7 @@ class Roster:
         return any(name in common for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol with most votes, each member voting for its first common one.
+        """The protocol with most votes; each member votes for its first common one.
 
         A tie goes to the leader's preference, so that the choice does not depend on hashing.
         Raises: AssertionError when there is no common protocol (joins are checked before).

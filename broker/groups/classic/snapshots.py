@@ -1,7 +1,7 @@
-"""A classic group as a value: what is stored, shown, restored, and told to its members.
+"""A classic group as a value: stored, described, restored, and sent to its members.
 
 Free functions that read a group, kept apart from `broker.groups.classic.group` so that the state
-machine there is only decisions.
+machine there contains only decisions.
 
 Source: Kafka's `GroupMetadataValue` and `ClassicGroup.currentClassicGroupMembers`; KIP-814.
 Read next: `broker.groups.offsets.records` for the bytes.
@@ -44,8 +44,8 @@ def take(group: GroupView, assignments: dict[str, bytes] | None = None) -> Group
 def roster_of(snapshot: GroupSnapshot) -> Roster:
     """A snapshot's members and their leader.
 
-    Only the chosen protocol's metadata was stored, so it is all that the members support until
-    they join again.
+    Only the chosen protocol's metadata was stored, so that is the only protocol the members support
+    until they join again.
     """
     roster = Roster()
     for stored in snapshot.members:
@@ -75,10 +75,10 @@ def join_answer(
     leader_id: str | None = None,
     skip_assignment: bool = False,
 ) -> JoinAnswer:
-    """The current generation as told to one member; the leader alone is told who is in it.
+    """The current generation as sent to one member; only the leader gets the member list.
 
-    `leader_id` names another leader than the real one: to a client before KIP-814 that is the
-    only way to say "do not compute assignments".
+    `leader_id` names another leader than the real one: for a client before KIP-814 that is the
+    only way to make it skip the assignment.
     """
     leader_id = leader_id or group.roster.leader_id or NO_LEADER
     members: tuple[JoinedMember, ...] = ()

@@ -1,12 +1,12 @@
-"""What enters and leaves a classic group: requests, answers and actions, as plain values.
+"""Requests, answers and actions of a classic group, as plain values.
 
 Owns the vocabulary between `broker.groups.classic.group` (which decides) and
 `broker.groups.coordinator` (which talks to connections and to the log). Refuses to know the wire:
 no message class and no version number appears here, only the consequences of a version that
 change a decision (`requires_known_member_id`, `supports_skipping_assignment`).
 
-A *waiter* is any object the caller hands in with a request that may have to wait. The group
-never looks at it; it only names it again in the action that answers it, exactly once.
+A *waiter* is any object that the caller passes with a request that may have to wait. The group
+never inspects it; it only names it again in the action that answers it, exactly once.
 
 Source: KIP-62, KIP-345, KIP-394, KIP-814; Kafka's `ClassicGroup` and `JoinGroupRequest.json`.
 Read next: `broker.groups.classic.group`.
@@ -29,7 +29,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class GroupState(enum.Enum):
-    """Where a group stands; the value is the name that clients are shown."""
+    """The state of a group; the value is the name that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -51,7 +51,7 @@ class GroupLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """One member asks to be in the next generation.
+    """One member's request to be in the next generation.
 
     `new_member_id` is the id that the group gives out when `member_id` is empty: randomness, like
     time, comes from outside. `protocols` are in order of preference, their metadata opaque.
@@ -72,7 +72,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedMember:
-    """A line of the member list that only the leader is given."""
+    """One entry of the member list that only the leader receives."""
 
     member_id: str
     group_instance_id: str | None
@@ -81,7 +81,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """What a joining member is told; on an error only `error` and `member_id` mean anything."""
+    """The answer to a JoinGroup; on an error only `error` and `member_id` are valid."""
 
     error: ErrorCode
     member_id: str
@@ -95,7 +95,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """A member of a new generation asks for its assignment; the leader brings everybody's."""
+    """A member's request for its assignment; the leader's carries the assignments of all."""
 
     member_id: str
     generation_id: int
@@ -107,7 +107,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """A member's assignment, or why it has none."""
+    """A member's assignment, or the reason why it has none."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -117,7 +117,7 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSnapshot:
-    """One member as it is written to the offsets topic and shown by DescribeGroups."""
+    """One member as written to the offsets topic and shown by DescribeGroups."""
 
     member_id: str
     group_instance_id: str | None
@@ -131,7 +131,7 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
-    """A group as it is written to the offsets topic: enough to go on after a restart."""
+    """A group as written to the offsets topic: enough to continue after a restart."""
 
     group_id: str
     protocol_type: str
@@ -143,7 +143,7 @@ class GroupSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentReceipt:
-    """Given back once the leader's assignments of this generation are durable, or failed."""
+    """Returned once the leader's assignments of this generation are durable, or failed."""
 
     generation_id: int
     assignments: dict[str, bytes]
@@ -151,7 +151,7 @@ class AssignmentReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticMemberReceipt:
-    """Given back once a static member's new id is durable, or failed."""
+    """Returned once a static member's new id is durable, or failed."""
 
     waiter: Waiter
     answer: JoinAnswer
@@ -178,7 +178,7 @@ class AnswerSync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreGroup:
-    """Make this snapshot durable, then hand the receipt to `Group.stored`, if there is one."""
+    """Make this snapshot durable, then pass the receipt to `Group.stored`, if there is one."""
 
     snapshot: GroupSnapshot
     receipt: Receipt | None = None

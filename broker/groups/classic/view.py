@@ -1,7 +1,7 @@
-"""What may be read of a classic group by the functions that check and describe it.
+"""The part of a classic group that the functions which check and describe it may read.
 
 The state machine (`broker.groups.classic.group`) imports those functions, so they cannot import it;
-this names the part of a group that they read.
+this protocol names what they read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from broker.groups.classic.values import GroupState
 
 
 class GroupView(Protocol):
-    """A classic group as far as others read it."""
+    """A classic group as far as other modules read it."""
 
     group_id: str
     state: GroupState

@@ -1,13 +1,13 @@
-"""Who reads what: the server-side assignors of the consumer protocol, as pure functions.
+"""The server-side assignors of the consumer protocol, as pure functions.
 
-Both take what each member is subscribed to, what each was meant to have so far, and how many
-partitions the topics have; they give every partition of a subscribed topic to exactly one
-subscribed member. The order of members does not depend on hashing: static members sort by their
-instance id, so that a restart changes nothing.
+Both take each member's subscription, each member's previous target, and the partition counts of
+the topics. They give every partition of a subscribed topic to exactly one subscribed member. The
+order of members does not depend on hashing: static members sort by their instance id, so that a
+restart changes nothing.
 
 * `range`: per topic, contiguous ranges in member order, so that members with the same topics get
   the same indexes of each (joins of co-partitioned topics).
-* `uniform`: members' totals as equal as the subscriptions allow, moving as little as possible.
+* `uniform`: members' totals as equal as the subscriptions allow, with as few moves as possible.
 
 Source: KIP-848; Kafka's `RangeAssignor`, `UniformAssignor` describe the goals; algorithms are ours.
 """
@@ -27,7 +27,7 @@ class AssignedMember(NamedTuple):
     Attributes:
         sort_key: its place in the order of members.
         topics: names of the topics that it wants, all of them existing.
-        target: what it was meant to have before.
+        target: its target before this assignment.
     """
 
     sort_key: str
@@ -49,7 +49,7 @@ def _in_order(members: Mapping[str, AssignedMember]) -> list[str]:
 def _subscribers(
     members: Mapping[str, AssignedMember], topics: Mapping[str, TopicImage]
 ) -> dict[str, list[str]]:
-    """Topic to members, both in order; topics that nobody wants are left out."""
+    """Topic to members, both in order; topics without subscribers are left out."""
     order = _in_order(members)
     wanted = sorted({topic for member in members.values() for topic in member.topics} & set(topics))
     return {topic: [m for m in order if topic in members[m].topics] for topic in wanted}
@@ -73,10 +73,10 @@ def _range(
 def _uniform(
     members: Mapping[str, AssignedMember], topics: Mapping[str, TopicImage]
 ) -> dict[str, Partitions]:
-    """Keep what may be kept up to the even share, then fill whoever has least.
+    """Keep each member's partitions up to the even share, then fill the members with least.
 
-    When everybody wants the same, that is already even. Otherwise partitions are moved from who
-    has most to who has least and may have them, until no move helps.
+    When all members want the same topics, the result is already even. Otherwise partitions move
+    from the members with most to those with least that may have them, until no move helps.
     """
     subscribers = _subscribers(members, topics)
     readers_of = {topics[topic].topic_id: readers for topic, readers in subscribers.items()}
@@ -126,7 +126,7 @@ def _kept(
 
 
 def _fill(targets: dict[str, set[Partition]], order: list[str], free: list[Partition]) -> None:
-    """Give free partitions to whoever has least, in the order of members."""
+    """Give each free partition to the member with least, in the order of members."""
     heap = [(len(targets[member_id]), place) for place, member_id in enumerate(order)]
     heapq.heapify(heap)
     for partition in free:
@@ -140,9 +140,9 @@ def _spread(
     readers_of: Mapping[bytes, list[str]],
     free: list[Partition],
 ) -> None:
-    """The same where members want different things; ends when no single move evens out more.
+    """Do the same where subscriptions differ; end when no single move improves the balance.
 
-    Every move lowers the sum of squares of the members' counts, so it does end.
+    Every move lowers the sum of squares of the members' counts, so the loop terminates.
     """
     for partition in free:
         least = min(readers_of[partition[0]], key=lambda member_id: len(targets[member_id]))

@@ -1,7 +1,7 @@
 """The consumer group protocol (KIP-848) as a pure state machine: heartbeats in, assignments out.
 
-Owns one group: members, epochs, the target assignment and how far each member is on its way to
-it. Refuses to know connections, clocks, the wire and the log. A heartbeat gives an answer and the
+Owns one group: members, epochs, the target assignment and each member's progress towards it.
+Refuses to know connections, clocks, the wire and the log. A heartbeat gives an answer and the
 changes to store; the answer counts once they are durable.
 
 ```
@@ -17,8 +17,8 @@ changes to store; the answer counts once they are durable.
 Invariants: a partition is assigned to, or still held by, one member at a time; epochs only grow; a
 member's epoch never passes the assignment's. `wake_ms` is never later than the earliest deadline.
 
-Differs from Kafka: a member that waits for others, or for the target of a large group, is asked to
-come again within half a second, not after the heartbeat interval.
+Differs from Kafka: a member that waits for others, or for the target of a large group, sends its
+next heartbeat within half a second, not after the heartbeat interval.
 
 All times are ms of one monotonic clock. Source: KIP-848; Kafka's `GroupMetadataManager`,
 `CurrentAssignmentBuilder`, `TargetAssignmentBuilder`.
@@ -68,11 +68,11 @@ _SOON_MS: Final = 500
 class ConsumerGroup:
     """One group of the consumer protocol. Loop thread only; one coordinator calls it.
 
-    Nothing survives a crash but the changes that were stored; `restore` starts from those.
+    A crash keeps only the changes that were stored; `restore` starts from those.
     """
 
     def __init__(self, group_id: str, limits: ConsumerLimits) -> None:
-        """An empty group of epoch 0."""
+        """Create an empty group of epoch 0."""
         self.group_id = group_id
         self.epoch = 0
         self.assignment_epoch = 0
@@ -94,7 +94,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """Where the group stands, as shown to people."""
+        """The state of the group, as shown to people."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -109,7 +109,7 @@ class ConsumerGroup:
     def subscribed_topics(self, topics: Topics) -> frozenset[str]:
         """Those of `topics` that members read, also before the first heartbeat after a restart.
 
-        All of them, if a member was let in by another broker with a pattern that we do not take.
+        All of them, if another broker admitted a member with a pattern that we do not accept.
         """
         try:
             return self._view.resolve(topics, self._subscriptions())
@@ -119,7 +119,7 @@ class ConsumerGroup:
     # -- requests ------------------------------------------------------------------------------
 
     def heartbeat(self, request: HeartbeatRequest, topics: Topics, now_ms: int) -> Outcome:
-        """Take a heartbeat: join, go on, or leave."""
+        """Take a heartbeat: join, continue, or leave."""
         try:
             if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
                 answer = self._leave(request, now_ms)
@@ -136,8 +136,8 @@ class ConsumerGroup:
     ) -> ErrorCode:
         """NONE when this member may fetch offsets in this epoch, or commit those of `committed`.
 
-        A member may commit in an epoch that is over what it has had since then (KIP-1251): its
-        commit may have crossed the heartbeat that brought the next epoch.
+        A member may commit in a past epoch for partitions that it has had since then (KIP-1251):
+        its commit may have crossed the heartbeat that brought the next epoch.
         """
         member = self.members.get(member_id)
         if member is None:
@@ -169,7 +169,7 @@ class ConsumerGroup:
         return self.drain()
 
     def restore(self, stored: StoredConsumerGroup, now_ms: int) -> None:
-        """Become what was stored; members get a full session from now to show up."""
+        """Take the stored state; members get a full session from now to come back."""
         self.epoch = stored.epoch
         self.assignment_epoch = stored.assignment_epoch
         for member_id, subscription in stored.subscriptions.items():
@@ -184,14 +184,14 @@ class ConsumerGroup:
                 self.static_ids[subscription.instance_id] = member_id
             held = member.current.assigned | member.current.pending_revocation
             if not held.isdisjoint(self._owner_of):
-                # Not what we write: let the member join again, and nobody reads anything twice.
+                # Not what we write: the member must join again, so that nothing is read twice.
                 member.current = CurrentAssignment()
             self._own(member_id, member.current)
             self.expect(member, now_ms)
             self._limit_revocation(member, now_ms)
 
     def erase(self) -> list[Change]:
-        """Tombstones for all that is stored of the group, whoever is in it."""
+        """Tombstones for all stored records of the group, whatever members it has."""
         if self.epoch == 0:
             return []
         for member_id in self.members:
@@ -243,13 +243,13 @@ class ConsumerGroup:
     # -- steps, for both kinds of members ------------------------------------------------------
 
     def add(self, member: ConsumerMember) -> None:
-        """Take a new member in; it owns nothing yet."""
+        """Add a new member; it owns nothing yet."""
         self.members[member.member_id] = member
         if member.subscription.instance_id is not None:
             self.static_ids[member.subscription.instance_id] = member.member_id
 
     def remove(self, member: ConsumerMember) -> None:
-        """Let a member go: what it had is free, and the others get a new target."""
+        """Remove a member: its partitions are free, and the others get a new target."""
         member_id = member.member_id
         self._disown(member_id, member.current)
         del self.members[member_id]
@@ -261,12 +261,12 @@ class ConsumerGroup:
         self._bump()
 
     def start_over(self, member: ConsumerMember) -> None:
-        """A member that joins again has nothing any more."""
+        """Take everything from a member that joins again."""
         self._disown(member.member_id, member.current)
         self._set_current(member, CurrentAssignment())
 
     def take_over(self, known_id: str, member_id: str) -> ConsumerMember:
-        """A static member came back under a new id: it has the place and the partitions."""
+        """Give a returning static member, under its new id, its former place and partitions."""
         former = self.members.pop(known_id)
         self._disown(known_id, former.current)
         self._forget_records(known_id)
@@ -283,7 +283,7 @@ class ConsumerGroup:
         return member
 
     def set_subscription(self, member: ConsumerMember, after: Subscription) -> bool:
-        """Note what a member says about itself; whether it wants other topics than before."""
+        """Store a member's subscription; return whether it wants other topics than before."""
         before = member.subscription
         if after == before:
             return False
@@ -302,10 +302,10 @@ class ConsumerGroup:
         topics: Topics,
         now_ms: int,
     ) -> None:
-        """Bring a member that has just spoken as near to its target as the others allow.
+        """Bring a member that has just sent a request as near to its target as the others allow.
 
-        `owned` is what it says it owns, None when it does not say; `is_changed` whether it makes
-        a new target necessary.
+        `owned` is what it claims to own, None when it does not say; `is_changed` is whether its
+        request makes a new target necessary.
         """
         if is_changed or self._have_topics_changed(topics):
             self._bump()
@@ -314,7 +314,7 @@ class ConsumerGroup:
         self.expect(member, now_ms)
 
     def assign_if_due(self, topics: Topics, now_ms: int) -> None:
-        """Compute the target of the present epoch, unless it is there or too soon for it."""
+        """Compute the target of the current epoch, unless that is done or not due yet."""
         if self.epoch > self.assignment_epoch and self._may_assign(now_ms):
             self._assigned_ms = now_ms
             self._assign(topics)
@@ -332,7 +332,7 @@ class ConsumerGroup:
     # -- the target ----------------------------------------------------------------------------
 
     def _have_topics_changed(self, topics: Topics) -> bool:
-        """Whether what members read has come, gone or grown since the target was computed."""
+        """Whether a topic that members read has come, gone or grown since the last target."""
         if topics.revision == self._view.revision:
             return False
         is_first_look = self._view.revision is None
@@ -356,9 +356,9 @@ class ConsumerGroup:
             self._changes.append(Change(ChangeKind.ASSIGNMENT_EPOCH, None, self.epoch))
 
     def _may_assign(self, now_ms: int) -> bool:
-        """Whether it is time for a new target: the larger the group, the less often.
+        """Whether a new target is due: the larger the group, the less often.
 
-        A thousand members that join one after the other would otherwise cost a thousand targets.
+        Otherwise a thousand members that join one after the other would cost a thousand targets.
         """
         size = len(self.members)
         if self._assigned_ms is None or size <= _SMALL_SIZE:
@@ -366,7 +366,7 @@ class ConsumerGroup:
         return now_ms - self._assigned_ms >= size * _PAUSE_PER_MEMBER_MS
 
     def _interval_ms(self, member: ConsumerMember) -> int:
-        """When the member shall come again: soon, if something is on its way to it."""
+        """The member's heartbeat interval: short while it waits for partitions or a target."""
         is_waiting = (
             self.epoch > self.assignment_epoch or member.current.state is MemberState.UNRELEASED
         )
@@ -376,7 +376,7 @@ class ConsumerGroup:
         return min(soon_ms, self.limits.heartbeat_interval_ms)
 
     def _assign(self, topics: Topics) -> None:
-        """Compute the target of the present epoch; only what differs is stored."""
+        """Compute the target of the current epoch; store only the differences."""
         self._view.look(topics, self._subscriptions())
         votes = Counter(each.server_assignor for each in self._subscriptions())
         del votes[None]
@@ -453,12 +453,12 @@ class ConsumerGroup:
         self._wake_by(member.session_due_ms)
 
     def limit_rebalance(self, member: ConsumerMember, now_ms: int) -> None:
-        """Give a member its own rebalance timeout for the part that it has to do now."""
+        """Give a member its own rebalance timeout for its next step in the rebalance."""
         member.rebalance_due_ms = now_ms + max(member.subscription.rebalance_timeout_ms, 0)
         self._wake_by(member.rebalance_due_ms)
 
     def _limit_revocation(self, member: ConsumerMember, now_ms: int) -> None:
-        """Giving up partitions has a limit; a classic member's requests have theirs instead."""
+        """Limit the time to give up partitions; a classic member's requests have other limits."""
         if member.is_classic:
             return
         member.rebalance_due_ms = None
@@ -470,13 +470,13 @@ class ConsumerGroup:
             self.wake_ms = due_ms
 
     def drain(self) -> list[Change]:
-        """What has to be stored since the last time."""
+        """The changes to store since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
 
 def _said(before: Subscription, request: HeartbeatRequest) -> Subscription:
-    """What a member of the consumer protocol is known to want after this heartbeat."""
+    """A consumer-protocol member's subscription after this heartbeat."""
     names, regex = request.subscribed_names, request.subscribed_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(
@@ -493,14 +493,15 @@ def _said(before: Subscription, request: HeartbeatRequest) -> Subscription:
     )
 
 
-# Which member a heartbeat speaks for, and why it may be refused. The order of the checks is that of
-# Kafka, because clients act on the error: a fenced member gives everything up and joins again, one
-# with an unreleased instance id ends. Source: Kafka's `getOrMaybeSubscribeDynamicConsumerMember`,
-# `getOrMaybeSubscribeStaticConsumerMember`, `throwIfConsumerGroupMemberEpochIsInvalid`.
+# The member that a heartbeat speaks for, and the reasons to refuse it. The order of the checks is
+# Kafka's, because clients act on the error: a fenced member gives everything up and joins again,
+# one with an unreleased instance id ends. Source: Kafka's
+# `getOrMaybeSubscribeDynamicConsumerMember`, `getOrMaybeSubscribeStaticConsumerMember`,
+# `throwIfConsumerGroupMemberEpochIsInvalid`.
 
 
 def check_wishes(request: HeartbeatRequest) -> None:
-    """Accept a pattern and an assignor by name. Raises: HeartbeatRefused."""
+    """Check the pattern and the name of the assignor. Raises: HeartbeatRefused."""
     if request.subscribed_regex:
         topic_pattern.compile_pattern(request.subscribed_regex)
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
@@ -512,7 +513,7 @@ def check_wishes(request: HeartbeatRequest) -> None:
 
 
 def find_or_join(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember:
-    """The member that a heartbeat comes from, taken in if it is new. Raises: HeartbeatRefused."""
+    """The member that a heartbeat comes from, added if it is new. Raises: HeartbeatRefused."""
     is_joining = request.member_epoch == JOIN_EPOCH
     if request.instance_id is not None:
         known_id = group.static_ids.get(request.instance_id)
@@ -538,7 +539,7 @@ def find_or_join(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMem
 
 
 def check_room(group: ConsumerGroup) -> None:
-    """Whether one more may join. Raises: HeartbeatRefused."""
+    """Check that one more member may join. Raises: HeartbeatRefused."""
     if len(group.members) >= group.limits.size_max:
         raise HeartbeatRefused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -571,9 +572,9 @@ def find_known(group: ConsumerGroup, instance_id: str | None, member_id: str) ->
 def _accept(
     group: ConsumerGroup, member: ConsumerMember, request: HeartbeatRequest
 ) -> ConsumerMember:
-    """Check a known member's epoch; one that joins again has nothing any more.
+    """Check a known member's epoch; one that joins again loses everything.
 
-    The epoch before is accepted from a member that cannot know the present one: its answer was
+    The previous epoch is accepted from a member that cannot know the current one. Its answer was
     lost, so it still owns no more than it has been given.
     """
     current = member.current
@@ -597,7 +598,7 @@ def _accept(
 
 
 def _check_released(former: ConsumerMember) -> None:
-    """A static member's place is taken over once it has left it.
+    """Check that a static member has left its place before another takes it over.
 
     A member of the classic protocol cannot leave for a while, so its place is taken at once.
     """

@@ -1,6 +1,6 @@
-"""One member's next step towards its target: a pure function of what it has and what is free.
+"""One member's next step towards its target: a pure function of its partitions and the free ones.
 
-| to be given up          | to be had                | it becomes                             |
+| partitions to give up   | partitions to receive    | it becomes                             |
 |-------------------------|--------------------------|----------------------------------------|
 | some is still its own   | whatever                 | UNREVOKED, in its epoch, with the rest |
 | nothing is left         | another still holds some | UNRELEASED, in the new epoch           |
@@ -31,8 +31,8 @@ def next_assignment(
     epoch: int,
     is_free: Callable[[Partition], bool],
 ) -> CurrentAssignment:
-    """The step. `owned` is what the member says it owns now, None when it does not say;
-    `is_free` tells whether nobody else holds a partition; `epoch` is the target's.
+    """The step. `owned` is what the member claims to own now, None when it does not say;
+    `is_free` returns whether no other member holds a partition; `epoch` is the target's.
     """
     kept = current.assigned & target
     revoked = current.assigned - target

@@ -2,7 +2,7 @@
 
 Owns the translation between `protocol.stored.consumer_group_log`, which has the bytes, and values
 of these groups. Kind 4 (partition counts, gone since Kafka 4.1) and kind 16 (what patterns matched)
-are derived from what is known anyway: not written, skipped when read.
+can be derived from other facts: they are not written, and skipped when read.
 
 Read next: `broker.groups.consumer.values`.
 """
@@ -44,7 +44,7 @@ DERIVED_KINDS: Final = frozenset({4, 16})
 
 
 class ConsumerKey(NamedTuple):
-    """What a record is about; `member_id` is None for the group itself."""
+    """The subject of a record; `member_id` is None for the group itself."""
 
     kind: ChangeKind
     group_id: str
@@ -130,7 +130,7 @@ def is_consumer_key(key: bytes) -> bool:
 
 
 def decode_consumer_key(key: bytes) -> ConsumerKey | None:
-    """What a record is about; None when it is of a kind that is derived here.
+    """The subject of a record; None when it is of a kind that is derived here.
 
     Raises:
         UnknownRecord: another kind, or torn.
@@ -149,7 +149,7 @@ def decode_consumer_key(key: bytes) -> ConsumerKey | None:
 
 
 def take_record(stored: StoredConsumerGroup, about: ConsumerKey, value: bytes) -> None:
-    """Put the newest value of a key where it belongs.
+    """Put the newest value of a key into its field of `stored`.
 
     Raises:
         UnknownRecord: a newer version, or torn.

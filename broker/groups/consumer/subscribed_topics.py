@@ -1,4 +1,4 @@
-"""What the members of a consumer group read, resolved against the topics that exist.
+"""The topics that the members of a consumer group read, resolved against those that exist.
 
 Owns the answer for one revision of the topics: names and patterns are looked up once for each
 different subscription, however many members have it.
@@ -15,23 +15,23 @@ from broker.groups.consumer.values import Partition, Subscription, TopicImage, T
 
 
 class SubscribedTopics:
-    """One group's view of the topics. `seen` are the topics that somebody reads."""
+    """One group's view of the topics. `seen` are the topics that some member reads."""
 
     def __init__(self) -> None:
-        """Nothing is known before `look`."""
+        """Create an empty view; `look` fills it."""
         self.revision: int | None = None
         self.seen: Mapping[str, TopicImage] = {}
         self._resolved_at: int | None = None
         self._resolved: dict[tuple[frozenset[str], str | None], frozenset[str]] = {}
 
     def look(self, topics: Topics, subscriptions: Iterable[Subscription]) -> None:
-        """See which of `topics` are subscribed to now."""
+        """Resolve which of `topics` are subscribed to now, and keep the result."""
         wanted = self.resolve(topics, subscriptions)
         self.revision = topics.revision
         self.seen = {name: topics.by_name[name] for name in wanted}
 
     def resolve(self, topics: Topics, subscriptions: Iterable[Subscription]) -> frozenset[str]:
-        """Which of `topics` are subscribed to; what was seen stays, to be compared with."""
+        """Which of `topics` are subscribed to; `seen` stays as it was, for comparison."""
         if topics.revision != self._resolved_at:
             self._resolved_at = topics.revision
             self._resolved.clear()
@@ -43,7 +43,7 @@ class SubscribedTopics:
         return frozenset[str]().union(*self._resolved.values())
 
     def of(self, subscription: Subscription) -> frozenset[str]:
-        """The topics of one of the subscriptions that were looked at last."""
+        """The topics of one of the subscriptions of the last `look`."""
         return self._resolved[subscription.names, subscription.regex]
 
     def partitions(self) -> set[Partition]:

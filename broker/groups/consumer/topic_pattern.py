@@ -1,8 +1,8 @@
-"""Subscriptions by regular expression: which topics a pattern means.
+"""Subscriptions by regular expression: the topics that a pattern means.
 
-A pattern means the names that it matches from end to end, those of internal topics included:
-leaving them out is the client's part, in its pattern. One that `broker.patterns` does not take is
-refused with INVALID_REGULAR_EXPRESSION.
+A pattern means the names that it matches from end to end, including those of internal topics; to
+leave them out is the client's part, in its pattern. A pattern that `broker.patterns` does not
+accept is refused with INVALID_REGULAR_EXPRESSION.
 
 Source: KIP-848, KIP-1043; Kafka's `TopicRegexResolver`.
 """

@@ -1,9 +1,9 @@
-"""What enters and leaves a group of the consumer protocol (KIP-848): plain values.
+"""Requests, answers and changes of a group of the consumer protocol (KIP-848): plain values.
 
 Owns the vocabulary between `broker.groups.consumer.group` (which decides) and
 `broker.groups.consumer_coordinator` (which stores and answers). Refuses to know the wire.
 
-Partitions are (topic id, index): a topic that is deleted and made again is another one.
+Partitions are (topic id, index): a topic that is deleted and made again is a different one.
 
 Source: KIP-848; Kafka's `ConsumerGroupMember`, `MemberState`.
 Read next: `broker.groups.consumer.group`.
@@ -22,7 +22,7 @@ from protocol.error_codes import ErrorCode
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
-"""A static member goes away for a while: its partitions stay reserved for its return."""
+"""A static member leaves for a while: its partitions stay reserved for its return."""
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
@@ -34,7 +34,7 @@ NO_PARTITIONS: Final[Partitions] = frozenset()
 
 
 class ConsumerGroupState(enum.Enum):
-    """Where a group stands; the value is the name that clients are shown."""
+    """The state of a group; the value is the name that clients see."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -43,11 +43,11 @@ class ConsumerGroupState(enum.Enum):
 
 
 class MemberState(enum.IntEnum):
-    """How far a member is on its way to its target; the number is what is stored."""
+    """A member's progress towards its target; the number is stored."""
 
     STABLE = 0
     UNREVOKED = 1
-    """It still owns partitions that it has been told to give up."""
+    """It still owns partitions that the coordinator has asked it to give up."""
 
     UNRELEASED = 2
     """It has given up what it must, and waits for others to do the same."""
@@ -63,7 +63,7 @@ class ConsumerLimits:
 
 
 class TopicImage(NamedTuple):
-    """What an assignor has to know of a topic."""
+    """The facts about a topic that an assignor needs."""
 
     topic_id: bytes
     partitions: int
@@ -71,7 +71,7 @@ class TopicImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topics:
-    """The topics there are, as of one revision."""
+    """The existing topics, as of one revision."""
 
     revision: int
     by_name: Mapping[str, TopicImage]
@@ -79,7 +79,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """A member's state, as far as it changed; None is "as before"."""
+    """A member's state, as far as it changed; None means unchanged."""
 
     member_id: str
     member_epoch: int
@@ -96,7 +96,7 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """What a member is told; `assigned` None is "as before"."""
+    """The answer to a heartbeat; `assigned` None means unchanged."""
 
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
@@ -108,7 +108,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicFacts:
-    """What a member of the classic protocol said besides; `protocols` in order of preference."""
+    """The further facts about a classic member; `protocols` in order of preference."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -116,7 +116,7 @@ class ClassicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member said about itself: stored as its metadata.
+    """A member's description of itself: stored as its metadata.
 
     `classic` is set for a member that speaks the classic protocol.
     """
@@ -134,7 +134,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAssignment:
-    """What a member has, and in which epoch; stored as such.
+    """A member's partitions and epoch, as stored.
 
     `since` is the epoch in which a partition was assigned; one that is not in it came with the
     member's own epoch.
@@ -158,8 +158,8 @@ class CurrentAssignment:
 class ConsumerMember:
     """One member. Deadlines are monotonic ms, None while there is none.
 
-    `rebalance_due_ms` is when the patience with its part in a rebalance ends: giving up
-    partitions, or for a classic member the JoinGroup or SyncGroup that it owes.
+    `rebalance_due_ms` is the deadline of the member's part in a rebalance: to give up partitions,
+    or for a classic member the JoinGroup or SyncGroup that it owes.
     """
 
     member_id: str
@@ -186,7 +186,7 @@ class StoredConsumerGroup:
 
 
 class ChangeKind(enum.IntEnum):
-    """What a change is about; the number is the version of the record's key."""
+    """The subject of a change; the number is the version of the record's key."""
 
     GROUP_EPOCH = 3
     SUBSCRIPTION = 5
@@ -196,7 +196,7 @@ class ChangeKind(enum.IntEnum):
 
 
 class Change(NamedTuple):
-    """One record to store: `value` None is a tombstone, `member_id` None is about the group."""
+    """One record to store: `value` None is a tombstone, `member_id` None means the group."""
 
     kind: ChangeKind
     member_id: str | None
@@ -211,7 +211,7 @@ class Outcome(NamedTuple):
 
 
 class HeartbeatRefused(Exception):
-    """The member is told `error` and nothing changes."""
+    """The request is refused with `error`, and nothing changes."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         """Carry the code and a sentence for people."""

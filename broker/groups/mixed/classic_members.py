@@ -1,18 +1,18 @@
 """Members of the classic protocol in a group of the consumer protocol.
 
-Lets a group be moved from one protocol to the other while it is at work: an old member goes on
-joining, syncing and sending heartbeats, and is one of the group's members like the new ones. Pure
-functions over `ConsumerGroup`, which knows nothing of JoinGroup; changes are drained by the caller.
+A group can move from one protocol to the other while it is at work: an old member continues to
+join, sync and send heartbeats, and is one of the group's members like the new ones. Pure functions
+over `ConsumerGroup`, which knows nothing of JoinGroup; the caller drains the changes.
 
-| the old request | what it is in the new protocol                                              |
+| the old request | its meaning in the new protocol                                             |
 |-----------------|-----------------------------------------------------------------------------|
 | JoinGroup       | a heartbeat: subscription and owned partitions in; the epoch, as generation |
-| SyncGroup       | asks for the partitions that the last step has left or given                |
+| SyncGroup       | returns the partitions that the last step has left or given                 |
 | Heartbeat       | REBALANCE_IN_PROGRESS whenever joining again would bring the member further |
-| LeaveGroup      | leaves, whoever is named                                                    |
+| LeaveGroup      | leaves, whichever member is named                                           |
 
-Nobody leads: the coordinator assigns, so every member is told that it follows. A member that has
-been told to join, or to fetch its assignment, has its rebalance timeout to do it.
+There is no leader: the coordinator assigns, so every member is answered as a follower. A member
+that must join, or fetch its assignment, has its rebalance timeout to do it.
 
 Source: KIP-848 ("Online migration"); Kafka's `classicGroupJoinToConsumerGroup`,
 `classicGroupSyncToConsumerGroup`, `classicGroupHeartbeatToConsumerGroup`, observed in 4.3.1.
@@ -117,9 +117,9 @@ def heartbeat(
     topics: Topics,
     now_ms: int,
 ) -> ErrorCode:
-    """Note that a member is alive; REBALANCE_IN_PROGRESS tells it to join again.
+    """Note that a member is alive; REBALANCE_IN_PROGRESS makes it join again.
 
-    A target that had to wait for its time is computed here too: there may be nobody else to ask.
+    It also computes a target that is due by now: no other member may send a request.
     """
     member, error = _identify(group, member_id, group_instance_id, generation_id)
     if member is None or error is not ErrorCode.NONE:
@@ -138,7 +138,7 @@ def heartbeat(
 
 
 def leave(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Let any member go; a static one may be named by its instance id alone."""
+    """Remove a member; a static one may be named by its instance id alone."""
     if member_id == NO_MEMBER_ID and group_instance_id is not None:
         member_id = group.static_ids.get(group_instance_id, NO_MEMBER_ID)
     try:
@@ -149,13 +149,13 @@ def leave(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -
 
 
 def as_partitions(named: frozenset[tuple[str, int]], topics: Topics) -> Partitions:
-    """The partitions by topic id; of topics that do not exist there are none."""
+    """The partitions by topic id; topics that do not exist are left out."""
     known = ((topics.by_name.get(name), index) for name, index in named)
     return frozenset((image.topic_id, index) for image, index in known if image is not None)
 
 
 def encode_for(member: ConsumerMember, metadata: bytes, topics: Topics) -> bytes:
-    """What a member has, in the version of its own `metadata`."""
+    """A member's assignment, encoded in the version of its own `metadata`."""
     by_topic: dict[str, list[int]] = {}
     held: dict[bytes, list[int]] = {}
     for topic_id, index in member.current.assigned:
@@ -169,7 +169,11 @@ def encode_for(member: ConsumerMember, metadata: bytes, topics: Topics) -> bytes
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
-    """The other classic members must be able to go on with this one. Raises: HeartbeatRefused."""
+    """Check that the other classic members share a protocol with this one.
+
+    Raises:
+        HeartbeatRefused: they do not.
+    """
     names = {name for name, _ in request.protocols}
     for member in group.members.values():
         classic = member.subscription.classic
@@ -217,7 +221,7 @@ def _said(before: Subscription, request: JoinRequest, wanted: EmbeddedSubscripti
 def _identify(
     group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int
 ) -> tuple[ConsumerMember | None, ErrorCode]:
-    """The classic member that asks in this generation, or why it is none."""
+    """The classic member of a request in this generation, or the error."""
     try:
         member = find_known(group, group_instance_id, member_id)
     except HeartbeatRefused as refusal:

@@ -1,8 +1,9 @@
-"""A group changes sides while its members are at work: between the classic and the new protocol.
+"""A group changes its protocol, classic or consumer, while its members are at work.
 
-Pure: one group in, the other out, with what the members have. Refuses to know the log and the
-waiters (`broker.groups.coordinator`). Nobody loses or doubles a partition by it: what a member was
-assigned it still holds afterwards, in a generation that is the new epoch, or the other way round.
+Pure: one group in, the other out, with the assignments of the members. Refuses to know the log and
+the waiters (`broker.groups.coordinator`). No partition is lost or assigned twice by it: a member
+still holds its assignment afterwards, in a generation that is the new epoch, or the other way
+round.
 
 | when                                             | what happens                                  |
 |--------------------------------------------------|-----------------------------------------------|
@@ -12,7 +13,8 @@ assigned it still holds afterwards, in a generation that is the new epoch, or th
 `group.consumer.migration.policy` allows each direction. An empty group needs no such care.
 
 Differs from Kafka: a group that is upgraded in a rebalance which overtook another one leaves its
-members what they said they own; Kafka takes it for free, and gives it to others meanwhile.
+members the partitions that they claimed to own; Kafka treats these as free and assigns them to
+others meanwhile.
 
 Source: KIP-848 ("Online migration"); Kafka's `ConsumerGroup.fromClassicGroup`,
 `ClassicGroup.fromConsumerGroup`, `validateOnlineUpgrade`, observed in 4.3.1.
@@ -49,14 +51,14 @@ _DOWNGRADING: Final = frozenset({"downgrade", "bidirectional"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationPolicy:
-    """Which way groups with members may go."""
+    """The directions in which groups with members may move."""
 
     may_upgrade: bool
     may_downgrade: bool
 
     @classmethod
     def of(cls, word: str) -> MigrationPolicy:
-        """The value of `group.consumer.migration.policy`."""
+        """Parse the value of `group.consumer.migration.policy`."""
         return cls(may_upgrade=word in _UPGRADING, may_downgrade=word in _DOWNGRADING)
 
 
@@ -79,10 +81,10 @@ def upgrade_problem(group: Group, policy: MigrationPolicy, size_max: int) -> str
 def to_consumer(
     group: Group, limits: ConsumerLimits, topics: Topics, now_ms: int
 ) -> tuple[ConsumerGroup, list[Change]]:
-    """The consumer group that a classic one becomes, and all there is to store of it.
+    """The consumer group that a classic one becomes, and all records to store for it.
 
     The classic group is untouched; `upgrade_problem` has found nothing. A partition that two
-    members were given, as some assignors do, is left to the first of them; the other one hears
+    members were given, as some assignors do, stays with the first of them. The other one gets
     ILLEGAL_GENERATION and joins again.
     """
     generation = group.generation_id
@@ -110,9 +112,9 @@ def to_consumer(
 
 
 def to_classic(group: ConsumerGroup, limits: GroupLimits, topics: Topics, now_ms: int) -> Group:
-    """The classic group that a consumer group becomes whose last new member has gone.
+    """The classic group that a consumer group becomes when its last consumer member has gone.
 
-    Its generation is the epoch that its members have reached, so that they go on in it.
+    Its generation is the epoch that its members have reached, so that they continue in it.
     """
     assert group.is_classic_only, group.group_id
     roster = Roster()
@@ -126,15 +128,15 @@ def to_classic(group: ConsumerGroup, limits: GroupLimits, topics: Topics, now_ms
 
 
 def _metadata(group: Group, member: Member) -> bytes:
-    """What a member said under the chosen protocol; under its first one before there is one."""
+    """A member's metadata under the chosen protocol; under its first one before there is one."""
     return member.metadata(group.protocol_name) or member.protocols[0][1]
 
 
 def _held(group: Group, member: Member) -> frozenset[tuple[str, int]]:
-    """What a member's client may have.
+    """The partitions that a member's client may hold.
 
-    Its assignment was taken back if a rebalance was overtaken by the next; a cooperative client
-    keeps what it said it owned when it joined, until it is told otherwise.
+    The group has cleared its assignment if one rebalance overtook another. A cooperative client
+    keeps the partitions that it claimed when it joined, until an answer says otherwise.
     """
     if member.assignment or group.state is GroupState.STABLE:
         return parse_assignment(member.assignment) or frozenset()

@@ -1,5 +1,5 @@
 """Committed offsets: the table in memory, commits made durable, and lag.
 
-Owns what groups have committed and what open transactions may add. Refuses to know who may commit:
-that is for the groups' state machines.
+Owns the offsets that groups have committed and those that open transactions may add. Refuses to
+know who may commit: the state machines of the groups decide that.
 """

@@ -1,8 +1,8 @@
-"""Committing, fetching, deleting and forgetting offsets: the table made durable.
+"""Committing, deleting and expiring offsets: the table made durable.
 
 Owns the order "log first, then memory, then the answer" for offsets. Refuses to know generations
-(`broker.groups.classic.group` says who may commit) and the wire. A change shows in `offsets` when
-it is durable and not before, so nobody reads a position that a crash could take back.
+(`broker.groups.classic.group` decides who may commit) and the wire. A change shows in the table
+only when it is durable, so no client reads a position that a crash could take back.
 
 Source: Kafka's `OffsetMetadataManager`, `GroupMetadataManager.storeOffsets`.
 Read next: `broker.groups.internal_topic`.
@@ -25,7 +25,7 @@ WhenDone: TypeAlias = Callable[[ErrorCode], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
-    """Offsets that a group wants kept, in a transaction if there is a producer id."""
+    """Offsets that a group commits, in a transaction if there is a producer id."""
 
     group_id: str
     offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
@@ -42,12 +42,12 @@ class OffsetStore:
     """The committed offsets of all groups, in memory and in the offsets topic."""
 
     def __init__(self, topic: InternalTopic) -> None:
-        """Store into `topic`, which is opened and replayed by its owner."""
+        """Store into `topic`, which its owner opens and replays."""
         self.table = OffsetTable()
         self._topic = topic
 
     def commit(self, commit: OffsetCommit, when_done: WhenDone) -> None:
-        """Keep offsets; `when_done(NONE)` once they are durable and visible."""
+        """Store offsets; `when_done(NONE)` once they are durable and visible."""
         if not commit.offsets:
             when_done(ErrorCode.NONE)
             return

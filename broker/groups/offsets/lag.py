@@ -2,10 +2,10 @@
 
 The lag in time of a partition is the age of the first record that its group has not committed: what
 "ten minutes behind" means, whatever the rate. Finding that record's timestamp takes one read of one
-batch, so it is remembered until the committed offset or the batch is another one, and a scrape
-looks up no more than `LOOKUPS_MAX` of them: with more groups on the move than that, the rest keep
-what the scrape before knew and take their turn at the next. The marks that our Spark sink commits
-beside its records are batch numbers, not places, and are left out.
+batch, so it is remembered until that record is another one. A scrape looks up at most
+`LOOKUPS_MAX` of them. If more groups have moved, the rest keep the value of the last scrape and get
+their turn at the next. The marks that our Spark sink commits beside its records are batch numbers,
+not offsets, and are left out.
 
 Pure of the wire and of Prometheus; `broker.metrics` turns the figures into a family of metrics.
 """
@@ -29,10 +29,10 @@ LOOKUPS_MAX = 100
 
 
 MARKERS_MAX = 16
-"""So many markers in a row are read over; a group behind more of them has no known age."""
+"""The most markers in a row that are read over; beyond them a group's age is unknown."""
 
 MARK_PREFIX = "tidelog-mark "
-"""What the metadata of a writer's mark begins with (`pipeline.net.marks`)."""
+"""The prefix of the metadata of a writer's mark (`pipeline.net.marks`)."""
 
 
 class Lag(NamedTuple):
@@ -51,7 +51,7 @@ class GroupLag:
     def __init__(
         self, topics: "TopicRegistry", offsets: "OffsetTable", wall_ms: Callable[[], int]
     ) -> None:
-        """Look at `offsets` against the logs of `topics`, by the clock `wall_ms`."""
+        """Compare `offsets` with the logs of `topics`, by the clock `wall_ms`."""
         self._topics = topics
         self._offsets = offsets
         self._wall_ms = wall_ms
@@ -79,7 +79,7 @@ class GroupLag:
                     timestamp = _timestamp_at(log, offset)
                     found = None if timestamp is None else (offset, timestamp)
                     if found is None:
-                        # Nothing is left but markers, and records may come at any time.
+                        # Only markers are left, and records may come at any time.
                         yield Lag(group, topic, partition, records, 0.0)
                         continue
                 if found is not None:
@@ -102,7 +102,7 @@ def _age_s(found: tuple[int, int] | None, now_ms: int) -> float | None:
 def _timestamp_at(log: "Log", offset: int) -> int | None:
     """Timestamp of the first record at or after `offset`, NO_TIMESTAMP when it has none.
 
-    The markers of transactions are no records; None when nothing else is left.
+    Transaction markers are no records; None when only markers are left.
     """
     try:
         for _ in range(MARKERS_MAX):
@@ -116,6 +116,6 @@ def _timestamp_at(log: "Log", offset: int) -> int | None:
                 return NO_TIMESTAMP if first is None else first.timestamp
             offset = entry.last_offset + 1
     except (StorageError, RecordsError):
-        # What cannot be read is reported by whoever fetches it; a scrape goes on.
+        # A fetch of the unreadable batch reports the error; the scrape continues.
         return NO_TIMESTAMP
     return NO_TIMESTAMP

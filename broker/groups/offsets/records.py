@@ -1,9 +1,9 @@
 """Keys and values of `__consumer_offsets` for committed offsets and classic groups, both ways.
 
 Owns the translation between `protocol.stored.group_log`, which has the bytes, and the values of
-groups; refuses to know logs and groups' behaviour. Written are offset values 3 (1 when a client
-gave a retention of its own) and group values 3 under keys 1 and 2, like Kafka 2.1 to 4.x; every
-version is read. A null value is a tombstone.
+groups. Refuses to know logs and groups' behaviour. Like Kafka 2.1 to 4.x, it writes offset values 3
+(1 when a client gave its own retention) and group values 3 under keys 1 and 2; it reads every
+version. A null value is a tombstone.
 
 Read next: `broker.groups.offsets.table`.
 """
@@ -31,7 +31,7 @@ _GROUP_VALUE: Final = 3
 
 
 class OffsetKey(NamedTuple):
-    """Whose position in which partition."""
+    """The key of a group's position in one partition."""
 
     group_id: str
     topic: str
@@ -39,7 +39,7 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """Whose metadata."""
+    """The key of a group's metadata."""
 
     group_id: str
 
@@ -48,10 +48,10 @@ Key: TypeAlias = OffsetKey | GroupKey
 
 
 class CommittedOffset(NamedTuple):
-    """A position a group has reached: `offset` is the next record it wants.
+    """A position that a group has reached: `offset` is the next record it wants.
 
-    `expire_timestamp_ms` is set only for clients that gave a retention of their own (OffsetCommit
-    v2 to v4); otherwise `NO_TIMESTAMP`.
+    `expire_timestamp_ms` is set only for clients that gave their own retention (OffsetCommit v2 to
+    v4); otherwise `NO_TIMESTAMP`.
     """
 
     offset: int
@@ -75,7 +75,7 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def encode_offset_value(committed: CommittedOffset) -> bytes:
-    """The value of a position; version 1 if it carries an expiry of its own, else 3."""
+    """The value of a position; version 1 if it carries its own expiry, else 3."""
     has_expiry = committed.expire_timestamp_ms != NO_TIMESTAMP
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -119,7 +119,7 @@ def _stored_member(member: MemberSnapshot) -> GroupMetadataMember:
 
 
 def decode_key(key: bytes) -> Key:
-    """What a record is about.
+    """The subject of a record.
 
     Raises:
         UnknownRecord: another kind of record (KIP-848 groups use versions 3 and up), or torn.

@@ -1,11 +1,11 @@
-"""Committed offsets in memory: what groups have reached, and what transactions may yet add.
+"""Committed offsets in memory, and the pending ones of open transactions.
 
-Owns the values and the rules of their age; pure: refuses to know the log, the clock and the wire.
-Whoever changes the table has made the change durable before (`broker.groups.offsets.commits`).
+Owns the values and the rules of their age. Pure: refuses to know the log, the clock and the wire.
+Every caller makes a change durable before it changes the table (`broker.groups.offsets.commits`).
 
 Offsets committed inside a transaction wait under its producer id until its marker arrives. They
-never overtake: a plain commit that comes after them in the log wins over them when the
-transaction commits, and a tombstone that does takes them away.
+never overtake. A plain commit that comes after them in the log wins over them when the transaction
+commits, and a tombstone that comes after them removes them.
 
 Source: Kafka's `GroupMetadata` (offsets part), KIP-98, KIP-211 (expiry), KIP-447.
 Read next: `broker.groups.offsets.commits`.
@@ -28,14 +28,14 @@ _NOTHING: Mapping[TopicPartition, CommittedOffset] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryRule:
-    """When a group's offsets are old.
+    """The rule by which a group's offsets expire.
 
     Attributes:
-        now_ms: the present (wall clock).
+        now_ms: the current time (wall clock).
         retention_ms: how long an offset is kept after it began to age.
         ages_since_ms: when all of them began to age (the group became empty), or NO_TIMESTAMP:
             each from its own commit.
-        subscribed_topics: topics that somebody consumes now; their offsets do not age.
+        subscribed_topics: topics that some member consumes now; their offsets do not age.
     """
 
     now_ms: int
@@ -48,7 +48,7 @@ class OffsetTable:
     """The offsets of every group. Loop thread only."""
 
     def __init__(self) -> None:
-        """An empty table."""
+        """Create an empty table."""
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._pending: dict[str, dict[int, dict[TopicPartition, CommittedOffset | None]]] = {}
         self._groups_of_producer: dict[int, set[str]] = {}
@@ -59,7 +59,7 @@ class OffsetTable:
         yield from (group_id for group_id in self._pending if group_id not in self._groups)
 
     def of_group(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """A group's committed offsets; empty for a stranger. A view: do not keep it."""
+        """A group's committed offsets; empty for an unknown group. A view: do not keep it."""
         return self._groups.get(group_id, _NOTHING)
 
     def is_unstable(self, group_id: str, tp: TopicPartition) -> bool:
@@ -72,7 +72,7 @@ class OffsetTable:
         return group_id in self._pending
 
     def partitions_of(self, group_id: str) -> list[TopicPartition]:
-        """What the group has offsets of, committed or pending: all that ends with it."""
+        """The partitions that the group has offsets of, committed or pending."""
         pending = self._pending.get(group_id, {}).values()
         return list({*self.of_group(group_id), *(tp for offsets in pending for tp in offsets)})
 
@@ -81,14 +81,14 @@ class OffsetTable:
         return group_id in self._groups or group_id in self._pending
 
     def commit(self, group_id: str, tp: TopicPartition, committed: CommittedOffset) -> None:
-        """Set an offset; one of an open transaction for it is older and will not count."""
+        """Set an offset; a pending one of an open transaction is older and will not count."""
         self._groups.setdefault(group_id, {})[tp] = committed
         for offsets in self._pending.get(group_id, {}).values():
             if tp in offsets:
                 offsets[tp] = None
 
     def remove(self, group_id: str, tp: TopicPartition) -> None:
-        """Forget an offset, and what open transactions have for it; unknown ones are ignored."""
+        """Remove an offset, with those of open transactions for it; ignores unknown ones."""
         offsets = self._groups.get(group_id)
         if offsets is not None:
             offsets.pop(tp, None)
@@ -102,16 +102,16 @@ class OffsetTable:
     def prepare(
         self, producer_id: int, group_id: str, tp: TopicPartition, committed: CommittedOffset
     ) -> None:
-        """Note an offset that counts only if the producer's open transaction commits."""
+        """Add an offset that counts only if the producer's open transaction commits."""
         self._pending.setdefault(group_id, {}).setdefault(producer_id, {})[tp] = committed
         self._groups_of_producer.setdefault(producer_id, set()).add(group_id)
 
     def complete(
         self, producer_id: int, *, is_commit: bool, has_ended: Callable[[str], bool]
     ) -> None:
-        """The producer's transaction ended for the groups that `has_ended` says.
+        """End the producer's transaction for the groups that `has_ended` selects.
 
-        Their pending offsets of this producer are taken over, or dropped.
+        Their pending offsets of this producer become committed, or are dropped.
         """
         for group_id in filter(has_ended, list(self._groups_of_producer.get(producer_id, ()))):
             offsets = self._take_pending(producer_id, group_id)
@@ -124,7 +124,7 @@ class OffsetTable:
     def _take_pending(
         self, producer_id: int, group_id: str
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """What the producer had pending for the group, which it has no more."""
+        """Remove and return the producer's pending offsets for the group."""
         of_group = self._pending[group_id]
         offsets = of_group.pop(producer_id)
         if not of_group:
