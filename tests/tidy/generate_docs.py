@@ -145,7 +145,7 @@ def differences() -> str:
         for path in sorted((ROOT / package).rglob("*.py"))
         for text in _marked(path.read_text(encoding="utf-8"))
     ]
-    return _table(("where", 'what; "it" is Kafka'), rows)
+    return _table(("where", 'difference ("it" and "there" are Kafka)'), rows)
 
 
 def differential() -> str:
