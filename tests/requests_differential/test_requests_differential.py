@@ -1,5 +1,6 @@
 """Every request of the catalogue to both brokers: no difference that is not intended."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,18 +9,33 @@ from protocol.api_keys import SUPPORTED, ApiKey
 from tests.requests_differential.intended import INTENDED, unexplained
 from tests.requests_differential.mutations import Case, cases, encoded
 from tests.requests_differential.normal import OUTCOME, Mismatch, mismatches
-from tests.requests_differential.run import compare, report
+from tests.requests_differential.run import Difference, compare, report
 from tests.requests_differential.scene import Scene
 
 LEAST_REQUESTS = 10_000
+
+
+def unexplained_twice(
+    found: Iterable[Difference], chosen: Sequence[Case], directory: Path
+) -> list[Difference]:
+    """The unexplained of `found` that are seen again when only their cases are sent.
+
+    A member that joined has `REBALANCE_MS` to fetch its assignment. On a busy machine it is late on
+    one of the brokers, and its group is empty there. The few cases that differ are sent quickly.
+    """
+    first = set(unexplained(found))
+    names = {(d.api, d.version, d.sent) for d in first}
+    again = [case for case in chosen if (case.api, case.version, case.sent) in names]
+    return [d for d in compare(again, directory) if d in first] if again else []
 
 
 @pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_only_intended_differences(tmp_path: Path) -> None:
-    found = compare(cases(), tmp_path)
-    assert report(unexplained(found)) == []
+    chosen = cases()
+    found = compare(chosen, tmp_path / "first")
+    assert report(unexplained_twice(found, chosen, tmp_path / "again")) == []
     idle = [row.reason for row in INTENDED if not any(row.covers(d) for d in found)]
     assert idle == []
 
@@ -29,7 +45,8 @@ def test_only_intended_differences(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_good_requests_differ_only_as_intended(tmp_path: Path) -> None:
     chosen = [case for case in cases() if not case.changes]
-    assert report(unexplained(compare(chosen, tmp_path))) == []
+    found = compare(chosen, tmp_path / "first")
+    assert report(unexplained_twice(found, chosen, tmp_path / "again")) == []
 
 
 def test_catalogue_is_large_and_reproducible() -> None:
