@@ -57,6 +57,13 @@ INTENDED: Final[tuple[Intended, ...]] = (
         sent=r".*configuration_keys=(null|empty).*|.*include_(synonyms|documentation)=True.*",
     ),
     Intended(
+        "a resource that stands in the request twice is described once, in Kafka twice",
+        (_K.DESCRIBE_CONFIGS,),
+        at=r"results\[.* #2\].*",
+        ours="absent",
+        sent=r".*resources=twice.*",
+    ),
+    Intended(
         "a new topic is described with the settings that each broker has",
         (_K.CREATE_TOPICS,),
         at=r"topics\[.*\]\.configs.*",
