@@ -305,7 +305,7 @@ def check_records(
             faults.append((index, fault, timestamp))
         index += 1
         if index & 0x3FFF == 0:
-            # A batch may hold millions: whoever waits for the interpreter lock gets it here.
+            # A batch may hold millions: a thread that waits for the interpreter lock gets it here.
             with cython.nogil:
                 pass
     _expect_consumed(position, end, count)
