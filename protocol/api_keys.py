@@ -2,9 +2,9 @@
 
 ``ApiKey`` names every key of Kafka 4.3, served or not, so that logs and metrics can name an API
 that is not served. ``SUPPORTED`` is the only table of versions in the tree: ApiVersions answers are
-made from it, and the dispatcher refuses every version outside it. The codec itself understands more
-(``protocol.registry.declared_versions``). A version is advertised when the *broker* honours its
-semantics, not when its bytes can be parsed.
+made from it, and the dispatcher refuses every version outside it. The codec itself understands
+every version that is declared in ``protocol.api``. A version is advertised when the *broker*
+honours its semantics, not when its bytes can be parsed.
 
 Invariant: every advertised minimum is 0. Kafka 4 dropped the oldest versions and with them the
 clients of the 0.8 to 1.0 era; librdkafka before 2.11 even stops compressing when Produce does not

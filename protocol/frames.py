@@ -56,11 +56,6 @@ class FrameDecoder:
         """Bytes held for the incomplete frame, its prefix not counted."""
         return len(self._frame)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether the stream is exactly between two frames and all frames were taken."""
-        return not (self._prefix or self._ready or self._missing >= 0)
-
     def feed(self, data: Buffer) -> None:
         """Take the next bytes of the stream; ``data`` is copied, not kept.
 

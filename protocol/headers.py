@@ -76,26 +76,6 @@ def flexible_since(api_key: int) -> int:
     return known
 
 
-def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
-    """The header at the start of a frame, and the position where the body begins.
-
-    Raises:
-        MalformedRequest: the frame ends early, or the client id is not text.
-    """
-    try:
-        api_key, api_version, correlation_id, _ = _FIXED.unpack_from(buf, 0)
-    except struct.error:
-        raise MalformedRequest("RequestHeader", "", 0, f"only {len(buf)} bytes") from None
-    client_id, position = decode_client_id(buf, api_version >= flexible_since(api_key))
-    header = RequestHeader(
-        api_key=api_key,
-        api_version=api_version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-    )
-    return header, position
-
-
 def decode_client_id(buf: Buffer, has_tags: bool) -> tuple[str | None, int]:
     """The client id of a request's header, and the position where the body begins.
 

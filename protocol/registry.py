@@ -25,7 +25,6 @@ from typing import Any, Final
 
 from protocol import headers
 from protocol.api import message_class
-from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
 from protocol.declare.primitives import (
     DECODE_FAULTS,
     ENCODE_FAULTS,
@@ -39,7 +38,6 @@ from protocol.declare.primitives import (
     field_specs,
     message_spec,
 )
-from protocol.error_codes import ErrorCode
 from protocol.errors import MalformedRequest, UnsupportedVersion
 
 SCATTER_FROM_BYTES: Final = 1024
@@ -53,7 +51,6 @@ _ANSWER_START: Final = Struct(">ii")
 
 _decoders: dict[tuple[type, int], Decoder] = {}
 _encoders: dict[tuple[type, int], Encoder] = {}
-_scattered: dict[type, bool] = {}
 
 
 def request_class(api_key: int) -> type:
@@ -66,29 +63,14 @@ def response_class(api_key: int) -> type:
     return message_class(api_key, Direction.RESPONSE)
 
 
-def declared_versions(api_key: int) -> VersionRange:
-    """Every version whose bytes are understood, whether or not the broker honours it."""
-    return VersionRange(0, message_spec(request_class(api_key)).max_version)
-
-
-def decode_request(api_key: int, version: int, buf: memoryview, position: int) -> Any:
-    """The request whose body begins at ``position`` and ends with ``buf``.
-
-    Records fields are views of ``buf``: they are writable when it is, and valid until it is
-    changed. Bytes after a complete body are ignored, as in Kafka: librdkafka 2.16 leaves three of
-    them when it requests the metadata of all topics.
-
-    Raises:
-        UnsupportedVersion: no layout is declared for this key and version.
-        MalformedRequest: the bytes do not match the layout.
-    """
-    return _decode(message_class(api_key, Direction.REQUEST), version, buf, position)[0]
-
-
 def decode_response(api_key: int, version: int, buf: memoryview, position: int) -> Any:
     """The response whose body begins at ``position`` and ends with ``buf``.
 
-    Raises as ``decode_request`` does, and MalformedRequest for bytes that are left over.
+    Records fields are views of ``buf``, valid until it is changed.
+
+    Raises:
+        UnsupportedVersion: no layout is declared for this key and version.
+        MalformedRequest: the bytes do not match the layout, or some are left over.
     """
     cls = message_class(api_key, Direction.RESPONSE)
     message, end = _decode(cls, version, buf, position)
@@ -105,46 +87,21 @@ def encode_request(message: Any, version: int) -> bytes:
         UnsupportedVersion: the message has no such version.
         MalformedRequest: a value does not fit its declared type.
     """
-    return b"".join(_encode(message, version))
-
-
-def encode_response(message: Any, version: int) -> list[Buffer]:
-    """The body of a response as buffers to be sent one after the other.
-
-    Record payloads of ``SCATTER_FROM_BYTES`` and more are the message's own objects, not copies.
-    They must not change until they have been sent. Raises as ``encode_request`` does.
-    """
-    parts = _encode(message, version)
-    if _is_scattered(type(message)):
-        return join_short(parts)
-    return [b"".join(parts)]
-
-
-def encode_unsupported_api_versions(correlation_id: int) -> list[Buffer]:
-    """Header and body of the answer to an ApiVersions request of an undeclared version.
-
-    Every client understands it: response header v0, body v0, error 35, and the range of ApiVersions
-    itself as the only entry, from which newer clients pick their second try.
-
-    Source: KIP-35, KIP-511; Kafka ``ApiVersionsRequest.getErrorResponse``.
-    """
-    cls = response_class(ApiKey.API_VERSIONS)
-    message = cls(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    (entry,) = (s.element for n, s in field_specs(cls) if n == "api_keys")
-    assert isinstance(entry, type)
-    versions = SUPPORTED[ApiKey.API_VERSIONS]
-    message.api_keys = [
-        entry(api_key=ApiKey.API_VERSIONS, min_version=versions.min, max_version=versions.max)
-    ]
-    header = headers.encode_response_header(ApiKey.API_VERSIONS, 0, correlation_id)
-    return [header, *encode_response(message, 0)]
+    cls = type(message)
+    encode = _encoders.get((cls, version)) or _encoder(cls, version)
+    parts: list[Buffer] = []
+    try:
+        encode(message, parts.append)
+    except ENCODE_FAULTS as error:
+        raise _why_unencodable(message, version) from error
+    return b"".join(parts)
 
 
 class ServerCodec:
     """One version of one API for a server, with all lookups done beforehand.
 
-    Does what `decode_client_id`, `decode_request`, `encode_response`, the response header and the
-    frame's size do one after the other, and is tested to do the same.
+    It reads and writes whole frames: header and body of a request, size, header and body of its
+    answer.
     """
 
     __slots__ = (
@@ -164,7 +121,7 @@ class ServerCodec:
         self._decode = _decoder(self._request, version)
         response = response_class(api_key)
         self._encode = _encoder(response, version)
-        self._is_scattered = _is_scattered(response)
+        self._is_scattered = _carries_records(response)
         self._header_has_tags = version >= headers.flexible_since(api_key)
         self._answer_tags = headers.encode_response_header(api_key, version, 0)[4:]
 
@@ -172,6 +129,10 @@ class ServerCodec:
         self, frame: bytearray | memoryview, elements_max: int = REQUEST_ELEMENTS_MAX
     ) -> tuple[str | None, Any]:
         """The client id and the message of a request frame without its size.
+
+        Records fields are views of `frame`: they are writable when it is, and valid until it is
+        changed. Bytes after a complete body are ignored, as in Kafka: librdkafka 2.16 leaves three
+        of them when it requests the metadata of all topics.
 
         `elements_max` bounds the work: decoding stops at the first array element or tagged field
         beyond it.
@@ -192,6 +153,9 @@ class ServerCodec:
 
     def encode(self, correlation_id: int, message: Any) -> list[Buffer]:
         """The frame of an answer, its size included, as buffers to be sent one after the other.
+
+        Record payloads of ``SCATTER_FROM_BYTES`` and more are the message's own objects, not
+        copies. They must not change until they have been sent.
 
         Raises:
             MalformedRequest: a value does not fit its declared type.
@@ -241,17 +205,6 @@ def _decode(cls: type, version: int, buf: memoryview, position: int) -> tuple[An
         raise _why_undecodable(cls, version, buf, position) from error
 
 
-def _encode(message: Any, version: int) -> list[Buffer]:
-    cls = type(message)
-    encode = _encoders.get((cls, version)) or _encoder(cls, version)
-    parts: list[Buffer] = []
-    try:
-        encode(message, parts.append)
-    except ENCODE_FAULTS as error:
-        raise _why_unencodable(message, version) from error
-    return parts
-
-
 def _decoder(cls: type, version: int) -> Decoder:
     _check_version(cls, version)
     from protocol.declare import compiled
@@ -295,13 +248,6 @@ def _why_unencodable(message: Any, version: int) -> Exception:
     except MalformedRequest as error:
         return error
     return AssertionError(f"{type(message).__name__} v{version}: codecs disagree")
-
-
-def _is_scattered(cls: type) -> bool:
-    known = _scattered.get(cls)
-    if known is None:
-        known = _scattered[cls] = _carries_records(cls)
-    return known
 
 
 def _carries_records(cls: type) -> bool:

@@ -32,7 +32,7 @@ from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_LEADER_EPOCH
 from protocol.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.error_codes import ErrorCode
-from protocol.records.convert import down_convert_some
+from protocol.records.convert import down_convert
 from protocol.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
 from protocol.records.scan import scan_entries
 from storage.disk.steps import Steps, off_loop
@@ -260,7 +260,7 @@ class FetchReader:
                 return b""
             source, enough_bytes = records, self._opening_left
             converted = yield from off_loop(
-                lambda: down_convert_some(
+                lambda: down_convert(
                     source, magic, target.asked.fetch_offset, enough_bytes=enough_bytes
                 )
             )

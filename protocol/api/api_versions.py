@@ -1,7 +1,7 @@
 """ApiVersions (key 18): the versions this broker serves; a client's first request.
 
 The answer's header has no tag section in any version. A version the broker does not know is
-answered in v0 with error 35, see ``registry.encode_unsupported_api_versions``.
+answered in v0 with error 35, see ``broker.net.dispatch``.
 
     =======  ====================================================================
     version  change

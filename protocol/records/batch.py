@@ -44,7 +44,6 @@ from protocol.records.layout import (
     MAX_TIMESTAMP_AT,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     OFFSET_AT,
     RECORDS_AT,
     TIMESTAMP_TYPE_BIT,
@@ -207,11 +206,6 @@ class RecordBatch:
     def has_producer_id(self) -> bool:
         """Written by an idempotent or transactional producer."""
         return self.producer_id > NO_PRODUCER_ID
-
-    @property
-    def delete_horizon_ms(self) -> int:
-        """When tombstones in here may go (ms since the epoch), or NO_TIMESTAMP."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else NO_TIMESTAMP
 
     @property
     def last_sequence(self) -> int:

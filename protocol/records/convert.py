@@ -48,17 +48,6 @@ def down_convert(
     target_magic: int,
     fetch_offset: int,
     *,
-    max_bytes: int = DECOMPRESSED_BYTES_MAX,
-) -> bytes:
-    """All of `buffer` as `down_convert_some` gives it."""
-    return down_convert_some(buffer, target_magic, fetch_offset, max_bytes=max_bytes).records
-
-
-def down_convert_some(
-    buffer: Buffer,
-    target_magic: int,
-    fetch_offset: int,
-    *,
     enough_bytes: int | None = None,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Converted:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from broker.clocks.clock import FrozenClock
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
-from tests.support.clock import DAY_MS
+from tests.support.clock import DAY_MS, FrozenClock
 from tests.support.requests import create_topic, produce
 
 

@@ -54,7 +54,7 @@ def test_conversions_keep_what_the_old_format_has(
     expected = [r._replace(headers=(), timestamp=r.timestamp if magic else -1) for r in records]
     old = build_message_set(records, magic, codec)
     assert read(old) == expected
-    assert read(down_convert(build_batch(records, codec=codec), magic, 0)) == expected
+    assert read(down_convert(build_batch(records, codec=codec), magic, 0).records) == expected
 
 
 @given(data=st.binary(max_size=5000), codec=CODECS, legacy=st.booleans())

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.clocks.clock import FrozenClock
 from storage.disk.files import RealFiles
 from tests.support.broker import RunningBroker, batch, running_broker
-from tests.support.clock import DAY_MS
+from tests.support.clock import DAY_MS, FrozenClock
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.clocks.clock import FrozenClock
 from tests.support.broker import RunningBroker, batch, running_broker
-from tests.support.clock import DAY_MS
+from tests.support.clock import DAY_MS, FrozenClock
 from tests.support.requests import create_topic, list_offset, produce
 
 YEAR_MS = 365 * DAY_MS

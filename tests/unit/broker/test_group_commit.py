@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from broker.clocks.clock import FrozenClock
 from broker.fetch.waiters import FetchWaiter, FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.metrics import CommitMetrics
 from storage.errors import DiskFull, LogOffline, StorageError
+from tests.support.clock import FrozenClock
 
 
 class FakeTicket:

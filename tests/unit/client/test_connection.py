@@ -13,8 +13,8 @@ from protocol.api.metadata import MetadataRequest, MetadataResponse
 from protocol.api_keys import ApiKey, VersionRange
 from protocol.error_codes import ErrorCode
 from protocol.frames import FrameDecoder, encode_frame
-from protocol.headers import RequestHeader, decode_request_header, encode_response_header
-from protocol.registry import encode_response
+from protocol.headers import RequestHeader, encode_response_header
+from tests.support.codec import decode_request_header, encode_response
 
 OFFER = [
     ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=4),

@@ -25,10 +25,10 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from protocol import registry
 from protocol.api_keys import ApiKey
 from protocol.declare import schema
 from protocol.declare.primitives import ZERO_UUID, Direction, field_specs
+from tests.support.codec import encode_body
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
 with warnings.catch_warnings():
@@ -105,7 +105,7 @@ def test_kio_agrees(layout: Layout, shape: str) -> None:
 def encode(message: Any, version: int) -> bytes:
     """The declared codec's bytes, after the compiled one was seen to write the same."""
     declared = schema.encode(message, version)
-    assert b"".join(registry.encode_response(message, version)) == declared
+    assert encode_body(message, version) == declared
     return declared
 
 

@@ -13,6 +13,7 @@ from protocol.declare.primitives import NEVER
 from protocol.declare.varint import encode_unsigned
 from protocol.errors import MalformedRequest
 from protocol.headers import RequestHeader
+from tests.support.codec import decode_request_header
 from tests.unit.protocol.samples import DECLARED
 
 V1 = bytes.fromhex("0003 0008 0000002a 0004 74657374")
@@ -28,48 +29,48 @@ def header(
 @pytest.mark.parametrize(("golden", "version"), [(V1, 8), (V2, 9)])
 def test_request_header_bytes(golden: bytes, version: int) -> None:
     assert headers.encode_request_header(header(version)) == golden
-    assert headers.decode_request_header(golden + b"body") == (header(version), len(golden))
+    assert decode_request_header(golden + b"body") == (header(version), len(golden))
 
 
 @pytest.mark.parametrize("client_id", [None, "", "é"])
 @pytest.mark.parametrize("version", [8, 9])
 def test_client_id_may_be_null_empty_or_unicode(client_id: str | None, version: int) -> None:
     data = headers.encode_request_header(header(version, client_id))
-    assert headers.decode_request_header(data) == (header(version, client_id), len(data))
+    assert decode_request_header(data) == (header(version, client_id), len(data))
 
 
 def test_tags_of_a_request_header_are_skipped() -> None:
     data = V2[:-1] + bytes.fromhex("01 05 03 aabbcc")
-    assert headers.decode_request_header(memoryview(data)) == (header(9), len(data))
+    assert decode_request_header(memoryview(data)) == (header(9), len(data))
 
 
 @pytest.mark.parametrize("golden", [V1, V2])
 def test_request_header_cut_short(golden: bytes) -> None:
     for end in range(len(golden)):
         with pytest.raises(MalformedRequest):
-            headers.decode_request_header(golden[:end])
+            decode_request_header(golden[:end])
 
 
 def test_client_id_that_claims_too_much_is_named() -> None:
     with pytest.raises(MalformedRequest, match=r"RequestHeader.client_id at byte 10: claims 32767"):
-        headers.decode_request_header(V1[:8] + b"\x7f\xff" + b"test")
+        decode_request_header(V1[:8] + b"\x7f\xff" + b"test")
 
 
 def test_client_id_that_is_not_text_is_named() -> None:
     with pytest.raises(MalformedRequest, match=r"RequestHeader.client_id .*not UTF-8"):
-        headers.decode_request_header(V1[:-1] + b"\xff")
+        decode_request_header(V1[:-1] + b"\xff")
 
 
 def test_broken_tag_section_is_refused() -> None:
     with pytest.raises(MalformedRequest, match="broken tag section"):
-        headers.decode_request_header(V2[:-1] + b"\xff\xff\xff\xff\xff\xff")
+        decode_request_header(V2[:-1] + b"\xff\xff\xff\xff\xff\xff")
 
 
 @pytest.mark.parametrize("key", [999, -1, ApiKey.VOTE, ApiKey.SHARE_FETCH])
 def test_header_of_an_unknown_api_is_still_readable(key: int) -> None:
     wanted = header(0, key=key)
     data = headers.encode_request_header(wanted)
-    assert headers.decode_request_header(data) == (wanted, len(data))
+    assert decode_request_header(data) == (wanted, len(data))
 
 
 def test_strangers_leave_no_trace() -> None:
@@ -123,6 +124,6 @@ def test_tags_of_a_header_are_bounded() -> None:
         tags = encode_unsigned(count) + b"\x63\0" * count
         return bytes.fromhex("0003 000c 00000007 ffff") + tags
 
-    assert headers.decode_request_header(sent(headers.TAGS_MAX))[1] == len(sent(headers.TAGS_MAX))
+    assert decode_request_header(sent(headers.TAGS_MAX))[1] == len(sent(headers.TAGS_MAX))
     with pytest.raises(MalformedRequest, match="at most 1000 are accepted"):
-        headers.decode_request_header(sent(headers.TAGS_MAX + 1))
+        decode_request_header(sent(headers.TAGS_MAX + 1))

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from protocol import headers, registry
-from protocol.api.api_versions import ApiVersionsResponse
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -24,12 +23,13 @@ from protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.declare import schema
 from protocol.declare.primitives import REQUEST_ELEMENTS_MAX, Direction, TooManyElements
 from protocol.declare.varint import encode_unsigned
 from protocol.errors import MalformedRequest, UnsupportedVersion
 from protocol.frames import encode_frame
+from tests.support.codec import decode_request, encode_body, encode_response, request_head
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,50 +48,53 @@ def fetch_response(*payloads: Any) -> FetchResponse:
 def test_classes_are_found_by_key() -> None:
     assert registry.request_class(ApiKey.FETCH) is FetchRequest
     assert registry.response_class(1) is FetchResponse
-    assert registry.declared_versions(ApiKey.FETCH) == VersionRange(0, 18)
+
+
+def decode(layout: Layout, body: Any) -> Any:
+    if layout.direction is Direction.REQUEST:
+        return decode_request(layout.key, layout.version, body)
+    return registry.decode_response(layout.key, layout.version, memoryview(b"head" + body), 4)
+
+
+def head_bytes(layout: Layout) -> int:
+    """Bytes before the body in what `decode` reads."""
+    is_request = layout.direction is Direction.REQUEST
+    return len(request_head(layout.key, layout.version)) if is_request else 4
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_round_trip(layout: Layout) -> None:
     message = sample(layout)
-    decode, data = registry.decode_response, b""
-    if layout.direction is Direction.REQUEST:
-        decode, data = registry.decode_request, registry.encode_request(message, layout.version)
-    else:
-        data = b"".join(registry.encode_response(message, layout.version))
-    frame = memoryview(b"head" + data)
-    assert decode(layout.key, layout.version, frame, 4) == message
+    assert decode(layout, encode_body(message, layout.version)) == message
 
 
 @pytest.mark.parametrize("layout", ADVERTISED, ids=str)
 def test_every_truncation_is_explained(layout: Layout) -> None:
-    data = memoryview(b"".join(registry.encode_response(sample(layout, length=1), layout.version)))
-    is_request = layout.direction is Direction.REQUEST
-    decode = registry.decode_request if is_request else registry.decode_response
+    data = encode_body(sample(layout, length=1), layout.version)
+    head = head_bytes(layout)
     for end in range(len(data)):
         with pytest.raises(MalformedRequest) as caught:
-            decode(layout.key, layout.version, data[:end], 0)
+            decode(layout, data[:end])
         assert caught.value.message == f"{layout.cls.__name__} v{layout.version}"
-        assert 0 <= caught.value.position <= end
+        assert head <= caught.value.position <= head + end
 
 
 @pytest.mark.parametrize("layout", ADVERTISED, ids=str)
 def test_trailing_bytes_are_ignored_in_requests_and_refused_in_responses(layout: Layout) -> None:
     message = sample(layout)
-    data = b"".join(registry.encode_response(message, layout.version))
-    longer = memoryview(data + b"\0")
+    data = encode_body(message, layout.version)
     if layout.direction is Direction.REQUEST:
-        assert registry.decode_request(layout.key, layout.version, longer, 0) == message
+        assert decode(layout, data + b"\0") == message
     else:
         with pytest.raises(MalformedRequest, match="1 bytes after the end") as caught:
-            registry.decode_response(layout.key, layout.version, longer, 0)
-        assert caught.value.position == len(data)
+            decode(layout, data + b"\0")
+        assert caught.value.position == head_bytes(layout) + len(data)
 
 
 def test_librdkafka_asks_for_all_topics_with_bytes_to_spare() -> None:
     """librdkafka 2.16 keeps all four bytes of an array count of which a null array needs one."""
     body = bytes.fromhex("00 00 00 00 01 00 00")
-    request = registry.decode_request(ApiKey.METADATA, 13, memoryview(body), 0)
+    request = decode_request(ApiKey.METADATA, 13, body)
     assert request.topics is None
 
 
@@ -100,7 +103,7 @@ def test_librdkafka_asks_for_all_topics_with_bytes_to_spare() -> None:
 )
 def test_unknown_layouts_are_unsupported(key: int, version: int) -> None:
     with pytest.raises(UnsupportedVersion):
-        registry.decode_request(key, version, memoryview(b""), 0)
+        decode_request(key, version, b"")
     with pytest.raises(UnsupportedVersion):
         registry.decode_response(key, version, memoryview(b""), 0)
 
@@ -109,7 +112,7 @@ def test_encoding_an_unknown_version_is_unsupported() -> None:
     with pytest.raises(UnsupportedVersion):
         registry.encode_request(HeartbeatRequest(), 5)
     with pytest.raises(UnsupportedVersion):
-        registry.encode_response(HeartbeatResponse(), -1)
+        encode_response(HeartbeatResponse(), -1)
 
 
 def test_unencodable_values_are_explained() -> None:
@@ -129,11 +132,11 @@ def test_disagreement_of_codecs_is_our_bug_not_the_peers(monkeypatch: pytest.Mon
         raise ValueError
 
     monkeypatch.setitem(registry._decoders, (HeartbeatResponse, 0), fail)
-    monkeypatch.setitem(registry._encoders, (HeartbeatResponse, 0), fail)
+    monkeypatch.setitem(registry._encoders, (HeartbeatRequest, 0), fail)
     with pytest.raises(AssertionError, match="disagree"):
         registry.decode_response(ApiKey.HEARTBEAT, 0, memoryview(b"\0\0"), 0)
     with pytest.raises(AssertionError, match="disagree"):
-        registry.encode_response(HeartbeatResponse(), 0)
+        registry.encode_request(HeartbeatRequest(), 0)
 
 
 @pytest.mark.parametrize("version", [3, 9])
@@ -143,8 +146,9 @@ def test_produced_records_are_writable_views_of_the_frame(version: int) -> None:
             TopicProduceData(name="t", partition_data=[PartitionProduceData(records=b"batch")])
         ]
     )
-    frame = bytearray(registry.encode_request(request, version))
-    decoded = registry.decode_request(ApiKey.PRODUCE, version, memoryview(frame), 0)
+    frame = bytearray(request_head(ApiKey.PRODUCE, version))
+    frame += registry.encode_request(request, version)
+    _, decoded = registry.ServerCodec(ApiKey.PRODUCE, version).decode(frame)
     records = decoded.topic_data[0].partition_data[0].records
     assert records.obj is frame
     records[:] = b"BATCH"
@@ -154,38 +158,30 @@ def test_produced_records_are_writable_views_of_the_frame(version: int) -> None:
 @pytest.mark.parametrize("version", [4, 11, 12, 17])
 def test_fetched_records_are_not_copied(version: int) -> None:
     big = memoryview(bytes(registry.SCATTER_FROM_BYTES))
-    parts = registry.encode_response(fetch_response(big, b"small", b"", big), version)
+    parts = encode_response(fetch_response(big, b"small", b"", big), version)
     assert sum(part is big for part in parts) == 2
     # One part before, one between and, for the last tag sections, one after the big payloads.
     assert len(parts) == (4 if version < 12 else 5)
 
 
 def test_answers_without_records_are_one_part() -> None:
-    assert len(registry.encode_response(MetadataResponse(), 12)) == 1
+    assert len(encode_response(MetadataResponse(), 12)) == 1
 
 
 def test_empty_records_are_not_null() -> None:
-    data = b"".join(registry.encode_response(fetch_response(b""), 4))
+    data = b"".join(encode_response(fetch_response(b""), 4))
     assert data.endswith(b"\0\0\0\0")
     decoded = registry.decode_response(ApiKey.FETCH, 4, memoryview(data), 0)
     assert decoded.responses[0].partitions[0].records == b""
 
 
-def test_unsupported_api_versions_is_answered_in_version_zero() -> None:
-    parts = registry.encode_unsupported_api_versions(7)
-    # correlation id without tags; error 35; one entry: key 18, versions 0 to 4
-    assert b"".join(parts) == bytes.fromhex("00000007 0023 00000001 0012 0000 0004")
-    decoded = registry.decode_response(ApiKey.API_VERSIONS, 0, memoryview(b"".join(parts)), 4)
-    assert isinstance(decoded, ApiVersionsResponse)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_server_codec_does_what_its_parts_do(layout: Layout) -> None:
+def test_server_codec_reads_and_writes_what_is_declared(layout: Layout) -> None:
     codec = registry.ServerCodec(layout.key, layout.version)
     message = sample(layout)
     if layout.direction is Direction.RESPONSE:
         header = headers.encode_response_header(layout.key, layout.version, -5)
-        parts = encode_frame([header, *registry.encode_response(message, layout.version)])
+        parts = encode_frame([header, schema.encode(message, layout.version)])
         assert b"".join(codec.encode(-5, message)) == b"".join(parts)
         return
     for client_id in ("me", None):
@@ -224,13 +220,11 @@ def metadata_v0(names: int) -> memoryview:
 
 
 def test_is_a_request_of_too_many_elements_refused_before_they_are_built() -> None:
-    accepted = registry.decode_request(ApiKey.METADATA, 0, metadata_v0(REQUEST_ELEMENTS_MAX), 0)
+    accepted = decode_request(ApiKey.METADATA, 0, metadata_v0(REQUEST_ELEMENTS_MAX))
     assert len(accepted.topics) == REQUEST_ELEMENTS_MAX
     for excess in (1, 10_000_000):
         with pytest.raises(MalformedRequest, match="more elements than a request may"):
-            registry.decode_request(
-                ApiKey.METADATA, 0, metadata_v0(REQUEST_ELEMENTS_MAX + excess), 0
-            )
+            decode_request(ApiKey.METADATA, 0, metadata_v0(REQUEST_ELEMENTS_MAX + excess))
 
 
 def test_do_elements_of_nested_arrays_count_together() -> None:
@@ -239,7 +233,7 @@ def test_do_elements_of_nested_arrays_count_together() -> None:
     count = REQUEST_ELEMENTS_MAX // per_topic
     body = b"\0\1g" + count.to_bytes(4, "big") + topic * count
     with pytest.raises(MalformedRequest, match="more elements than a request may"):
-        registry.decode_request(ApiKey.OFFSET_FETCH, 1, memoryview(body), 0)
+        decode_request(ApiKey.OFFSET_FETCH, 1, memoryview(body))
 
 
 @pytest.mark.parametrize(("api_key", "version", "head"), [  # the second knows some tags
@@ -253,9 +247,9 @@ def test_do_tagged_fields_count_as_elements(api_key: ApiKey, version: int, head:
         tags = encode_unsigned(count) + b"\x63\0" * count
         return memoryview(bytes.fromhex(head) + tags)
 
-    registry.decode_request(api_key, version, body(REQUEST_ELEMENTS_MAX), 0)
+    decode_request(api_key, version, body(REQUEST_ELEMENTS_MAX))
     with pytest.raises(MalformedRequest, match="tag sections hold more elements"):
-        registry.decode_request(api_key, version, body(REQUEST_ELEMENTS_MAX + 1), 0)
+        decode_request(api_key, version, body(REQUEST_ELEMENTS_MAX + 1))
 
 
 def test_is_a_codec_stopped_at_the_elements_it_may_make() -> None:
@@ -279,7 +273,7 @@ def test_is_a_response_allowed_any_number_of_elements() -> None:
             )
         ]
     )
-    body = memoryview(b"".join(registry.encode_response(response, 9)))
+    body = memoryview(b"".join(encode_response(response, 9)))
     assert registry.decode_response(ApiKey.METADATA, 9, body, 0) == response
 
 
@@ -292,4 +286,4 @@ def test_is_a_large_broken_request_refused_without_being_read_again_slowly(
     monkeypatch.setattr(schema, "decode", refuse)
     body = metadata_v0(registry.EXPLAINED_BYTES_MAX)[:-1]
     with pytest.raises(MalformedRequest, match="bytes do not match the layout"):
-        registry.decode_request(ApiKey.METADATA, 0, body, 0)
+        decode_request(ApiKey.METADATA, 0, body)

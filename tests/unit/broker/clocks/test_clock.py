@@ -1,6 +1,7 @@
 """The frozen clock moves only when told to, and fires timers in order."""
 
-from broker.clocks.clock import FrozenClock, SystemClock
+from broker.clocks.clock import SystemClock
+from tests.support.clock import FrozenClock
 
 
 def test_frozen_clock_stands_still() -> None:

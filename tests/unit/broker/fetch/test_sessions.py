@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from broker.clocks.clock import FrozenClock
 from broker.fetch.sessions import EVICTABLE_AFTER_MS, FetchSessions
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.error_codes import ErrorCode
+from tests.support.clock import FrozenClock
 
 NAMES = 12
 IDS = 13

@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from broker.clocks.clock import FrozenClock
 from broker.fetch.waiters import FetchWaiter, FetchWaiters
+from tests.support.clock import FrozenClock
 
 
 class FakeLog:

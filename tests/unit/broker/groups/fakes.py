@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from broker.clocks.clock import FrozenClock
 from broker.clocks.trusted_clock import TrustedClock
 from broker.coordinator_services import CoordinatorServices
 from broker.errors import UnknownTopicOrPartition
@@ -20,6 +19,7 @@ from config import load
 from protocol.records.batch import RecordBatch
 from protocol.records.record import Record, decode_batch
 from storage.errors import LogOffline, LogQuarantined, StorageError
+from tests.support.clock import FrozenClock
 
 AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
 CONFIG = load(command_line=AT_ONCE)

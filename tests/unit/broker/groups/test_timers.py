@@ -1,7 +1,7 @@
 """One timer for many names."""
 
-from broker.clocks.clock import FrozenClock
 from broker.groups.timers import Alarms
+from tests.support.clock import FrozenClock
 
 
 def alarms(clock: FrozenClock) -> tuple[Alarms, list[tuple[str, int]]]:

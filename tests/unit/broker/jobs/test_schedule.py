@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from broker.clocks.clock import FrozenClock
 from broker.jobs.schedule import Housekeeping
 from broker.metrics import Metrics
+from tests.support.clock import FrozenClock
 
 
 def schedule(clock: FrozenClock) -> tuple[Housekeeping, Metrics]:

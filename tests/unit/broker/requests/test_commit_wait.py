@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.clocks.clock import FrozenClock
 from broker.requests.commit_wait import PATIENCE_MS, CommitWait, committed
 from storage.errors import LogOffline, StorageError
+from tests.support.clock import FrozenClock
 
 
 class FakeLog:

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from broker.clocks.clock import FrozenClock
 from broker.errors import (
     InvalidPartitions,
     InvalidTopicName,
@@ -20,6 +19,7 @@ from broker.errors import (
 )
 from broker.topics.registry import TopicRegistry, check_topic_name, is_internal
 from config import load
+from tests.support.clock import FrozenClock
 
 
 class FakeDataDir:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from broker.clocks.clock import FrozenClock
 from broker.transactions.steady_time import SteadyTime
+from tests.support.clock import FrozenClock
 
 
 def test_does_it_follow_time_but_not_jumps() -> None:

@@ -17,13 +17,13 @@ import pytest
 from pipeline.errors import BadOptions, BrokerRefused, BrokerUnreachable
 from pipeline.net.wire import Connection
 from pipeline.options.options import ConnectionOptions
-from protocol import registry
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api.metadata import MetadataRequest, MetadataResponse
 from protocol.api.sasl_authenticate import SaslAuthenticateResponse
 from protocol.api.sasl_handshake import SaslHandshakeResponse
 from protocol.api_keys import ApiKey
-from protocol.headers import decode_request_header, encode_response_header
+from protocol.headers import encode_response_header
+from tests.support.codec import decode_request, decode_request_header, encode_response
 
 VERSIONS = {
     ApiKey.API_VERSIONS: (0, 3),
@@ -62,8 +62,8 @@ class SmallBroker:
         header, position = decode_request_header(frame)
         key, version = header.api_key, header.api_version
         self.seen.append((key, version))
-        request = registry.decode_request(key, version, memoryview(frame), position)
-        body = registry.encode_response(self._answer(key, request), version)
+        request = decode_request(key, version, frame[position:])
+        body = encode_response(self._answer(key, request), version)
         whole = encode_response_header(key, version, header.correlation_id) + b"".join(body)
         return struct.pack(">i", len(whole)) + whole
 

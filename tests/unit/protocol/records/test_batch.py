@@ -5,7 +5,7 @@ import pytest
 from protocol.errors import CorruptRecords, UnsupportedCompression
 from protocol.records.batch import RecordBatch, advance_sequence
 from protocol.records.builder import build_batch
-from protocol.records.layout import ATTRIBUTES_AT, UINT32, Codec, TimestampType
+from protocol.records.layout import ATTRIBUTES_AT, DELETE_HORIZON_BIT, UINT32, Codec, TimestampType
 from protocol.records.record import Record
 
 SENT = bytes.fromhex(
@@ -27,7 +27,7 @@ def test_header_fields_of_the_golden_batch() -> None:
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
     assert (batch.codec, batch.timestamp_type) == (Codec.NONE, TimestampType.CREATE_TIME)
     assert not any((batch.is_control, batch.is_transactional, batch.has_producer_id))
-    assert (batch.last_sequence, batch.delete_horizon_ms) == (-1, -1)
+    assert batch.last_sequence == -1
     assert batch.crc_ok()
     assert bytes(batch.bytes) == SENT
     assert bytes(batch.payload) == SENT[61:]
@@ -62,7 +62,7 @@ def test_rewritten_attributes_keep_known_flags_and_drop_unknown_bits() -> None:
     batch = RecordBatch(buffer)
     assert batch.is_control
     assert batch.is_transactional
-    assert batch.delete_horizon_ms == 100
+    assert batch.attributes & DELETE_HORIZON_BIT
     batch.stamp_timestamps(TimestampType.CREATE_TIME, 5)
     assert buffer[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] == b"\x00\x72"
     assert RecordBatch(buffer).codec == Codec.SNAPPY

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch, build_message_set
-from protocol.records.layout import MAGIC_V0, MAGIC_V1, Codec, TimestampType
+from protocol.records.layout import DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V1, Codec, TimestampType
 from protocol.records.record import Record
 from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.audit.partition import PartitionAudit
@@ -259,7 +259,8 @@ def test_a_tombstone_stays_until_its_horizon() -> None:
     assert content(log) == [(1, b"b", b"1"), (2, b"a", None)]
     data = log.log.read(2, max_bytes=ONE_MB, isolation=Isolation.READ_UNCOMMITTED).records
     batch = RecordBatch(data)
-    assert batch.delete_horizon_ms == 1100
+    assert batch.attributes & DELETE_HORIZON_BIT
+    assert batch.base_timestamp == 1100
     assert [record.timestamp for record in log.records()] == [100, 150]
     log.now_ms = 1099
     put(log, ("z", "1"))
