@@ -1,8 +1,8 @@
 """The log of a partition that cannot be read at all: every operation reports why.
 
 Owns the stand-in for such a log among the partitions of its topic. With it the topic keeps its
-partition numbers, and the other partitions are served. It lives on an empty disk in memory and
-never touches the partition's directory. Also owns the decision when to use it: an error of one
+partition numbers, and the other partitions are served. Its files are `EmptyFiles`, so it never
+touches the partition's directory. Also owns the decision when to use it: an error of one
 directory concerns one partition, an error of the machine stops the start.
 
 Read next: `storage.recovery.loss`, `storage.directory.data_dir`.
@@ -16,12 +16,12 @@ from typing import Final
 
 from config import TopicConfig
 from protocol.records.layout import NO_TIMESTAMP
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.errors import DataDirError, LogQuarantined, QuarantineKind, StorageError
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.log import Log
 from storage.log.producers import LogProducers
 from storage.log.values import LogParts, RecoveryReport
+from storage.recovery.empty_files import EmptyFiles
 from storage.segment.manifest import Manifest
 from storage.segment.segment import Segment
 
@@ -95,8 +95,7 @@ def unusable_log(
     leader_epoch: int = 0,
 ) -> Log:
     """A log that begins and ends at `quarantine.good_until` and is offline from the beginning."""
-    files, path = SimulatedDisk(), quarantine.path
-    files.make_directory(path)
+    files, path = EmptyFiles(), quarantine.path
     parts = LogParts(
         files=files,
         path=path,

@@ -18,11 +18,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
 from storage.errors import DataDirError
 from tests.crash.checker import check, open_directory
 from tests.crash.workload import Promises, Workload
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
 
 ERRNOS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 EXAMPLES_MAX = 10

@@ -11,8 +11,6 @@ from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import iter_records, scan_entries
 from storage.audit.fsck import audit
 from storage.directory.data_dir import DataDir, Topic
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.errors import DataDirError, StorageError
 from storage.log.log import Isolation, Log
 from tests.crash.workload import (
@@ -24,6 +22,8 @@ from tests.crash.workload import (
     Promises,
     key_of,
 )
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import SimulatedDisk
 
 
 def check(

@@ -18,13 +18,14 @@ from storage.directory import (
     metadata_journal,
     partition_directories,
 )
-from storage.disk import checkpoints, files, simulated_disk
+from storage.disk import checkpoints, files
 from storage.log import compaction, compaction_filter, compaction_plan, flush, log, segmented_log
 from storage.producers import snapshots as producer_snapshots
 from storage.producers import state as producer_state
 from storage.recovery import loss, recovery
 from storage.segment import manifest, offset_index, swap, time_index
 from storage.segment import scan as segment_scan
+from tests.support import simulated_disk
 
 Patch = pytest.MonkeyPatch
 

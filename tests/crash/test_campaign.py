@@ -8,9 +8,9 @@ import os
 
 import pytest
 
-from storage.disk.simulated_disk import Fault, Operation
 from tests.crash.campaign import Tally, crash_states, fault_run, faults
 from tests.crash.seeded_bugs import BUGS
+from tests.support.simulated_disk import Fault, Operation
 
 STATES = int(os.environ.get("CRASH_STATES", "600"))
 STATES_PER_SEED = 300

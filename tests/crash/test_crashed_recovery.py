@@ -4,9 +4,9 @@ from contextlib import suppress
 
 import pytest
 
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import CHANGES, Operation, PowerCut
 from tests.support.logs import DIRECTORY, LogHarness
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import CHANGES, Operation, PowerCut
 
 
 def headless_log() -> LogHarness:

@@ -18,10 +18,10 @@ from protocol.records.builder import build_batch, build_end_txn_marker
 from protocol.records.record import Record
 from storage.append.plan import Origin
 from storage.directory.data_dir import DataDir
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.errors import AppendRejected, StorageError
 from storage.log.log import Log
 from storage.log.segment_stats import measure_log
+from tests.support.simulated_disk import SimulatedDisk
 
 ROOT = "/data"
 NOW_MS = 1_700_000_000_000

@@ -19,13 +19,13 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from storage.audit.partition import PartitionAudit
-from storage.disk.power_loss import Survival
 from storage.disk.steps import run_steps
 from storage.errors import CorruptLog
 from storage.log.flush import FlushTicket
 from storage.log.log import Isolation
 from tests.crash.seeded_bugs import late_flush_ends_in_a_closed_segment
 from tests.support.logs import LogHarness
+from tests.support.power_loss import Survival
 
 KEYS = st.integers(0, 5).map(lambda number: b"key-%d" % number)
 PAIRS = st.lists(st.tuples(KEYS, st.booleans(), st.integers(0, 60)), min_size=1, max_size=5)

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.audit.partition import PartitionAudit
-from storage.disk.power_loss import Survival
 from storage.segment.density import MS_PER_MINUTE
 from tests.support.log_model import ModelLog
 from tests.support.logs import LogHarness
+from tests.support.power_loss import Survival
 
 VARIANTS = ("interval", "minute", "minute-map")
 SPAN_MS = 20 * MS_PER_MINUTE

@@ -16,9 +16,9 @@ from storage.disk.file_names import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
 )
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.log.log import Isolation
 from tests.support.logs import DIRECTORY, LogHarness
+from tests.support.simulated_disk import SimulatedDisk
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")

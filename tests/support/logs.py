@@ -14,11 +14,11 @@ from protocol.records.layout import Codec, TimestampType
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
 from storage.disk.files import Files
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.log.log import AppendResult, Isolation, Log, Origin
 from storage.recovery.recovery import open_log
 from storage.segment.segment import Segment
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import SimulatedDisk
 
 BROKER = load()
 DIRECTORY = "/data/t-0"

@@ -79,6 +79,7 @@ def test_wheel_holds_one_name_and_every_file(wheel: tuple[Path, list[str]]) -> N
         if name.endswith((".py", "py.typed", ".toml", ".properties"))
     }
     assert shipped == expected
+    assert not [name for name in names if "simulated" in name or "power_loss" in name]
 
 
 def test_wheel_names_one_top_level_and_a_script_inside_it(wheel: tuple[Path, list[str]]) -> None:

@@ -10,14 +10,14 @@ from config import load
 from storage.directory.data_dir import DataDir
 from storage.disk.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
 from storage.disk.files import RealFiles
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import Fault, SimulatedDisk
 from storage.errors import DataDirNotWritable, LogQuarantined, QuarantineKind
 from storage.log.log import Isolation, Log
 from storage.recovery import recovery
 from storage.recovery.temporary_files import Opening
 from storage.segment.segment import Segment
 from tests.support.logs import read_all
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.unit.storage.recovery.test_loss import (
     DIRECTORY,
     NOW_MS,

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from broker.jobs.segment_stats import Measuring
-from storage.disk.simulated_disk import Fault, Operation
 from storage.log.log import Log
 from tests.support.logs import LogHarness
+from tests.support.simulated_disk import Fault, Operation
 
 
 def crashed(*timestamps: int) -> LogHarness:

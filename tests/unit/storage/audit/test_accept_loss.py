@@ -9,11 +9,11 @@ from storage.audit.accept_loss import LossReport, accept_loss
 from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.file_names import LOG_SUFFIX, segment_file_path
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.errors import DataDirLocked
 from storage.log.log import Isolation, Log, Origin
 from tests.support.logs import batch, marker, produced, read_all
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import SimulatedDisk
 
 ROOT = "/data"
 NOW_MS = 1_700_000_000_000

@@ -14,9 +14,9 @@ from storage.audit.fsck import Severity, audit, audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from storage.disk.files import RealFiles
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import Operation, PowerCut, SimulatedDisk
 from storage.log.log import Log
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import Operation, PowerCut, SimulatedDisk
 
 ROOT = "/data"
 NOW = 1_700_000_000_000

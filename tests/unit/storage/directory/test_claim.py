@@ -9,8 +9,8 @@ from storage.directory.claim import (
 )
 from storage.directory.data_dir import DataDir
 from storage.disk.checkpoints import format_partition_metadata
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import SimulatedDisk
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.storage.directory.test_data_dir import NOW, ROOT, config, open_dir
 
 TOPIC_ID = bytes(range(16))

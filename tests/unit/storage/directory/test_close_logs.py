@@ -7,8 +7,8 @@ from config import load
 from storage.directory.close_logs import close_logs, run_in_order
 from storage.directory.data_dir import DataDir
 from storage.disk.files import RealFiles
-from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
 from tests.support.logs import batch
+from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 NOW_MS = 1_700_000_000_000
 

@@ -21,8 +21,6 @@ from storage.disk.checkpoints import (
     read_offsets,
 )
 from storage.disk.files import RealFiles
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
 from storage.disk.steps import run_steps
 from storage.errors import (
     DataDirLocked,
@@ -32,6 +30,8 @@ from storage.errors import (
     StorageFailed,
 )
 from storage.log.log import Log
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
 
 ROOT = "/data"
 NOW = 1_700_000_000_000

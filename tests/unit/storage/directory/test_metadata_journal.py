@@ -5,9 +5,9 @@ import errno
 import pytest
 
 from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal, TopicMetadata
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
 from storage.errors import DiskFull, ForeignDataDir, HalfWrittenDataDir, StorageFailed
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 PATH = f"/d/{JOURNAL_FILE}"
 FLIGHTS = TopicMetadata(

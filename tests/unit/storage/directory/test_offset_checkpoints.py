@@ -9,9 +9,9 @@ from storage.directory.data_dir import DataDir
 from storage.directory.offset_checkpoints import OffsetCheckpoints
 from storage.disk.checkpoints import CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, read_offsets
 from storage.disk.file_names import MANIFEST_NAME
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
 from storage.errors import StorageFailed
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 from tests.unit.storage.directory.test_data_dir import NOW, ROOT, open_dir, produce
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from storage.directory.partition_directories import PartitionDirectories
 from storage.disk.checkpoints import format_partition_metadata
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
 from storage.disk.steps import run_steps
 from storage.errors import StorageFailed
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 ROOT = "/data"
 TOPIC_ID = bytes(range(16))

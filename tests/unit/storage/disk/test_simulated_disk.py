@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.disk.files import Files, RealFiles, sync_file
-from storage.disk.power_loss import SECTOR_BYTES, Survival
-from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
+from tests.support.power_loss import SECTOR_BYTES, Survival
+from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 UNKIND = [survival for survival in Survival if survival is not Survival.KEPT]
 

@@ -1,13 +1,13 @@
 """What of a data directory goes to Kafka, and what is said about the rest."""
 
 from storage.directory.data_dir import DataDir
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.kafka.kafka_export import is_exported, plan_export, settings_for_kafka
 from storage.kafka.kraft_metadata import (
     METADATA_DIRECTORY,
     read_cluster_metadata,
     write_cluster_metadata,
 )
+from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.storage.directory.test_data_dir import NOW, open_dir, produce
 
 DIRECTORY_ID = bytes(range(16))

@@ -9,7 +9,6 @@ from storage.disk.checkpoints import (
     format_meta_properties,
     format_partition_metadata,
 )
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.errors import ForeignDataDir, HalfWrittenDataDir
 from storage.kafka.kafka_import import ImportPlan, is_imported, plan_import
 from storage.kafka.kraft_metadata import (
@@ -20,6 +19,7 @@ from storage.kafka.kraft_metadata import (
 )
 from storage.producers.snapshots import encode_snapshot
 from storage.producers.state import ProducerEntry
+from tests.support.simulated_disk import SimulatedDisk
 
 ROOT = "/kafka"
 ID = bytes(range(16))

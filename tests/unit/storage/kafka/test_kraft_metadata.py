@@ -14,8 +14,6 @@ from protocol.stored.kraft import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.kafka.kraft_metadata import (
     METADATA_DIRECTORY,
     ClusterMetadata,
@@ -32,6 +30,8 @@ from storage.kafka.kraft_records import (
     TransactionRecord,
     encode,
 )
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import SimulatedDisk
 
 ID = bytes(range(16))
 OTHER_ID = bytes(range(1, 17))

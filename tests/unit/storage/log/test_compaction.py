@@ -11,8 +11,6 @@ from protocol.records.layout import DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V1, Code
 from protocol.records.record import Record
 from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.audit.partition import PartitionAudit
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import Fault, Operation
 from storage.disk.steps import run_steps
 from storage.errors import CorruptLog, LogOffline
 from storage.log import compaction_filter
@@ -20,6 +18,8 @@ from storage.log.compaction import CompactionResult
 from storage.log.flush import FlushTicket
 from storage.log.log import Isolation, Origin
 from tests.support.logs import LogHarness, marker
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import Fault, Operation
 
 ONE_MB = 1 << 20
 LAG = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}

@@ -4,12 +4,12 @@ import pytest
 
 from storage.audit.fsck import Severity
 from storage.audit.partition import PartitionAudit
-from storage.disk.simulated_disk import Fault, Operation
 from storage.disk.steps import run_steps
 from storage.kafka.kafka_export import is_exported
 from storage.segment.density import MS_PER_MINUTE
 from storage.segment.density_file import parse_density
 from tests.support.logs import LogHarness, batch
+from tests.support.simulated_disk import Fault, Operation
 
 MIN = MS_PER_MINUTE
 VARIANTS = ("interval", "minute", "minute-map")

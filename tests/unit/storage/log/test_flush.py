@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from storage.disk.files import RealFiles
-from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
 from storage.log.flush import FlushTicket, Unsynced
 from storage.log.reader import LogPosition
 from storage.segment.segment import Segment
 from tests.support.logs import DIRECTORY, add_at_end, disk, new_segment
+from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 END = LogPosition(1, 0, 69)
 

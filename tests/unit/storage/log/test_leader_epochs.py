@@ -6,7 +6,6 @@ import pytest
 
 from storage.disk.checkpoints import CorruptCheckpoint
 from storage.disk.files import RealFiles
-from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
 from storage.log.leader_epochs import (
     UNKNOWN_EPOCH_END,
     EpochEnd,
@@ -15,6 +14,7 @@ from storage.log.leader_epochs import (
     format_leader_epochs,
     parse_leader_epochs,
 )
+from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 
 def three_epochs() -> LeaderEpochs:

@@ -11,8 +11,6 @@ from protocol.records.layout import NO_TIMESTAMP, Codec, TimestampType
 from protocol.records.scan import scan_entries
 from storage.audit.partition import PartitionAudit
 from storage.disk.files import RealFiles
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
 from storage.errors import (
     CorruptBatch,
     CorruptLog,
@@ -27,6 +25,8 @@ from storage.errors import (
 from storage.log.log import Isolation, Origin
 from tests.support.clock import DAY_MS
 from tests.support.logs import LogHarness, batch, marker, produced
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 UNCOMMITTED = Isolation.READ_UNCOMMITTED
 COMMITTED = Isolation.READ_COMMITTED

@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 
 from protocol.records.layout import Codec
-from storage.disk.simulated_disk import Operation
 from storage.disk.steps import run_steps
 from storage.log.log import Isolation, Origin, TimestampOffset
 from storage.log.lookup import SegmentSearch
@@ -14,6 +13,7 @@ from storage.segment.offset_index import OffsetPosition
 from storage.segment.segment import Segment
 from storage.segment.time_index import TimestampedOffset
 from tests.support.logs import LogHarness, batch, marker, messages, produced
+from tests.support.simulated_disk import Operation
 
 
 def found(log: LogHarness, timestamp: int) -> tuple[int, int] | None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.disk.simulated_disk import Fault, Operation
 from storage.disk.steps import OffLoop
 from storage.log.pending_deletes import Graveyard
 from tests.support.logs import DIRECTORY, add_at_end, disk, new_segment
+from tests.support.simulated_disk import Fault, Operation
 
 
 def test_files_are_unlinked_when_due() -> None:

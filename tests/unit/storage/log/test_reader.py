@@ -1,9 +1,9 @@
 """Positions that readers are expected at: used, bounded, forgotten."""
 
-from storage.disk.simulated_disk import Operation
 from storage.log.log import Isolation
 from storage.log.reader import HINTS_MAX
 from tests.support.logs import LogHarness, batch
+from tests.support.simulated_disk import Operation
 
 UNCOMMITTED = Isolation.READ_UNCOMMITTED
 

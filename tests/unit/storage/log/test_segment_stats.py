@@ -4,7 +4,6 @@ import pytest
 
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP, Codec
 from storage.audit.partition import PartitionAudit
-from storage.disk.simulated_disk import Fault, Operation
 from storage.disk.steps import run_steps
 from storage.errors import StorageFailed
 from storage.log.log import Origin
@@ -27,6 +26,7 @@ from tests.support.logs import (
     messages,
     new_segment,
 )
+from tests.support.simulated_disk import Fault, Operation
 
 CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 

@@ -19,12 +19,12 @@ from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, MANIFEST_NAME, segment_file_path
 from storage.disk.files import RealFiles
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.errors import LogQuarantined, QuarantineKind
 from storage.log.log import Isolation, Log
 from storage.recovery import loss, recovery
 from tests.support.logs import batch, read_all
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import SimulatedDisk
 
 ROOT = "/data"
 DIRECTORY = f"{ROOT}/t-0"

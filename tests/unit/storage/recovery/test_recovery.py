@@ -10,8 +10,6 @@ import pytest
 from protocol.records.layout import Codec
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import RealFiles, sync_file
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import CHANGES, Fault, Operation, PowerCut, SimulatedFile
 from storage.errors import LogQuarantined, StorageFailed
 from storage.log.log import Isolation, Origin
 from storage.segment.segment import Segment
@@ -28,6 +26,8 @@ from tests.support.logs import (
     produced,
     time_entries,
 )
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import CHANGES, Fault, Operation, PowerCut, SimulatedFile
 
 
 def log_of_three_segments(*, producer_id: int = -1) -> LogHarness:

@@ -8,11 +8,11 @@ from protocol.records.builder import build_end_txn_marker
 from protocol.records.layout import Codec
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import sync_file
-from storage.disk.power_loss import Survival
-from storage.disk.simulated_disk import Operation, PowerCut, SimulatedDisk
 from storage.log.log import Isolation
 from storage.segment.txn_index import AbortedTxn, TxnIndex
 from tests.support.logs import DIRECTORY, LogHarness, batch, disk, messages
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import Operation, PowerCut, SimulatedDisk
 
 FAR = 2**31 + 5
 FARTHER = 2**32 + 77

@@ -2,7 +2,6 @@
 
 import pytest
 
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.segment.density import (
     MS_PER_MINUTE,
     DensityIndex,
@@ -14,6 +13,7 @@ from storage.segment.density import (
 from storage.segment.density_file import Coverage, DamagedDensity
 from storage.segment.time_index import TimestampedOffset
 from tests.support.logs import DIRECTORY, LogHarness, config, disk
+from tests.support.simulated_disk import SimulatedDisk
 
 PATH = f"{DIRECTORY}/00000000000000000100.density"
 MIN = MS_PER_MINUTE

@@ -3,7 +3,6 @@
 import pytest
 
 from protocol.records.checksums import crc32c
-from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
 from storage.segment.density_file import (
     ENTRY,
     HEADER,
@@ -15,6 +14,7 @@ from storage.segment.density_file import (
     parse_density,
 )
 from tests.support.logs import DIRECTORY, disk
+from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 PATH = f"{DIRECTORY}/00000000000000000000.density"
 HEADER_MADE = DensityHeader(variant=1, interval_ms=60_000, carried_ms=-1)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from storage.disk.simulated_disk import Fault, Operation
 from storage.segment.manifest import (
     OUTDATED_MAX,
     UNKNOWN_MAXIMUM,
@@ -13,6 +12,7 @@ from storage.segment.manifest import (
     SegmentFacts,
 )
 from tests.support.logs import DIRECTORY, disk
+from tests.support.simulated_disk import Fault, Operation
 
 PATH = f"{DIRECTORY}/segment-manifest"
 FACTS = SegmentFacts(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.segment.offset_index import OffsetIndex, OffsetPosition
 from storage.segment.sparse_index import TAIL_ENTRIES_MAX
 from tests.support.logs import DIRECTORY, disk
+from tests.support.simulated_disk import SimulatedDisk
 
 PATH = f"{DIRECTORY}/00000000000000000040.index"
 

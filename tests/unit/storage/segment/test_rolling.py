@@ -4,7 +4,6 @@ import errno
 
 import pytest
 
-from storage.disk.simulated_disk import Fault
 from storage.errors import RecordListTooLarge
 from storage.segment.rolling import RollReason, RollRules, find_roll_reason
 from tests.support.clock import DAY_MS
@@ -18,6 +17,7 @@ from tests.support.logs import (
     new_segment,
     produced,
 )
+from tests.support.simulated_disk import Fault
 
 RULES = RollRules(segment_bytes=1000, segment_ms=100, segment_jitter_ms=0, index_bytes=10_485_760)
 

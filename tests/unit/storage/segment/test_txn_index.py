@@ -2,9 +2,9 @@
 
 import pytest
 
-from storage.disk.simulated_disk import SimulatedDisk
 from storage.segment.txn_index import AbortedTxn, TxnIndex
 from tests.support.logs import DIRECTORY, disk
+from tests.support.simulated_disk import SimulatedDisk
 
 PATH = f"{DIRECTORY}/00000000000000000000.txnindex"
 

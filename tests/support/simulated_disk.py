@@ -7,7 +7,7 @@ more than the contract in `storage.disk.files`: a file's data is durable after `
 its name after `sync_directory` of the directory, nothing sooner.
 
 `power_cut` returns another disk: one state that the first could be in after the power came back,
-drawn from a seed. `storage.disk.power_loss` defines which changes can survive, and how.
+drawn from a seed. `tests.support.power_loss` defines which changes can survive, and how.
 
 Every operation that can fail is counted. `before_operation` is called first, so a test can check
 every crash state of one run; `Fault` makes one operation fail, once or from then on. A failed sync
@@ -18,7 +18,7 @@ nothing. Names are in the file system's journal, which either writes them or sto
 The same seed gives the same disk. Single-threaded. Nothing in production imports this.
 
 Source: for failed syncs, "Can Applications Recover from fsync Failures?" (ATC '20).
-Read next: `storage.disk.power_loss`, `docs/crash-safety.md`.
+Read next: `tests.support.power_loss`, `docs/crash-safety.md`.
 """
 
 import enum
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.disk.files import TEMPORARY_SUFFIX, Bytes, File
-from storage.disk.power_loss import (
+from tests.support.power_loss import (
     DirectoryNode,
     FileNode,
     Node,

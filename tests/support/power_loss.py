@@ -2,7 +2,7 @@
 
 Owns the two images of a simulated file or directory, *live* and *durable*, the list of changes
 between them, and the choice of the changes that survive a power cut. Refuses to know operations,
-faults and paths: that is `storage.disk.simulated_disk`.
+faults and paths: that is `tests.support.simulated_disk`.
 
 A seeded generator chooses the changes that survive:
 
@@ -18,7 +18,7 @@ A seeded generator chooses the changes that survive:
 
 Invariant: what was synced survives, in every row.
 
-Source: the failure models of ALICE and LazyFS. Read next: `storage.disk.simulated_disk`.
+Source: the failure models of ALICE and LazyFS. Read next: `tests.support.simulated_disk`.
 """
 
 import enum
