@@ -26,10 +26,10 @@ def handle(
     """Every transactional id that passes the filters."""
     unknown = [title for title in message.state_filters if title not in _TITLES]
     try:
-        pattern = patterns.compile_pattern(message.transactional_id_pattern or "")
+        regex = message.transactional_id_pattern
+        pattern = patterns.compile_pattern(regex) if regex else None
     except patterns.PatternRefused:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    has_pattern = bool(message.transactional_id_pattern)
     now_ms = context.transactions.now_ms()
     return ListTransactionsResponse(
         unknown_state_filters=unknown,
@@ -41,7 +41,7 @@ def handle(
             )
             for found in context.transactions.snapshots()
             if _passes(found, message, now_ms)
-            and (not has_pattern or pattern.matches(found.transactional_id))
+            and (pattern is None or pattern.matches(found.transactional_id))
         ],
     )
 
