@@ -43,7 +43,7 @@ from broker.metrics import Metrics
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
-from broker.operator.exporter import BrokerCollector, import_exporter, render
+from broker.operator.exporter import BrokerCollector, render
 from broker.operator.http import MetricsServer
 from broker.operator.segments import list_segments
 from broker.requests.context import Context, Endpoint
@@ -308,8 +308,12 @@ class Broker:
             for _ in dispatcher.warm_up():
                 if not self._is_ready:
                     return
+        import re2  # noqa: F401
+
         if self.config.metrics_listener is not None:
-            import_exporter()
+            import prometheus_client.core  # noqa: F401
+
+            from broker.operator import http_connection  # noqa: F401
 
     async def _finish_requests(self) -> None:
         """Close the listeners, let requests finish, cut those that do not."""

@@ -5,7 +5,7 @@ tries one way after the other, and some patterns would keep it and the loop busy
 
 Owns the bounds of one pattern. Within them, compiling takes a few milliseconds and matching a name
 of 250 characters at most as long; beyond them a pattern is refused with a sentence that says why.
-`re2` is imported with the first pattern: a broker should be listening before it pays for it.
+`re2` is imported after the start, or with the first pattern: a broker should be listening first.
 
 Differs from Kafka: a pattern has at most 1,000 characters and may use 128 KiB when it is compiled,
 and `\p` is refused, because each of its classes takes RE2 a part of a millisecond; names of topics

@@ -1,8 +1,8 @@
 """Every metric of the broker: its name, unit and help, in Prometheus' text format.
 
-`prometheus_client` is imported when the metrics listener starts. One custom collector reads the
-counters of `broker.metrics` and the parts of the broker at scrape time. Per-partition metrics come
-from the logs at that moment and cost nothing between scrapes.
+`prometheus_client` is imported after the start, by the warm-up of `broker.node`. One custom collector
+reads the counters of `broker.metrics` and the parts of the broker at scrape time. Per-partition
+metrics come from the logs at that moment and cost nothing between scrapes.
 
 The names follow Prometheus' rules: base units (seconds, bytes), `_total` for counters.
 
@@ -285,11 +285,6 @@ def _histogram(name: str, help_text: str, distribution: Distribution, scale: flo
     buckets, total = distribution.cumulative(scale)
     family.add_metric([], buckets, total)
     return family
-
-
-def import_exporter() -> None:
-    """Import the exporter now rather than at the first scrape; it takes tens of milliseconds."""
-    import prometheus_client.core  # noqa: F401
 
 
 def render(collector: BrokerCollector) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
-"""The metrics port: /metrics, /healthz, /readyz, /explain and /segments by a minimal HTTP/1.1.
+"""The metrics port: the listener and the paths /metrics, /healthz, /readyz, /explain, /segments.
 
-Runs in the broker's loop, one small answer per connection. It reads one request of at most 8 KiB,
-accepts GET and HEAD, and closes. A full HTTP server would be more code than the broker's dispatch.
+Runs in the broker's loop, with at most `CONNECTIONS_MAX` connections open; one more is closed at
+once. `broker.operator.http_connection` reads the requests.
 
 | path      | 200 when                                                  | 503 when                 |
 |-----------|-----------------------------------------------------------|--------------------------|
@@ -13,31 +13,23 @@ accepts GET and HEAD, and closes. A full HTTP server would be more code than the
 """
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
-logger = logging.getLogger("tidelog.broker.operator.http")
+if TYPE_CHECKING:
+    from broker.operator.http_connection import Answer
 
-REQUEST_BYTES_MAX = 8192
-REQUEST_TIMEOUT_S = 5.0
+CONNECTIONS_MAX: Final = 100
 
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    503: "Service Unavailable",
-}
-_TEXT = "text/plain; charset=utf-8"
-_EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
-
-_JSON = "application/json"
+_TEXT: Final = "text/plain; charset=utf-8"
+_EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
+_JSON: Final = "application/json"
 
 Probe = Callable[[], str | None]
 """A check: None when all is well, else the reason."""
 
-Answer = Callable[[str], tuple[int, bytes]]
+Query = Callable[[str], tuple[int, bytes]]
 """From a query string to HTTP status and JSON."""
 
 
@@ -50,14 +42,14 @@ class MetricsServer:
         *,
         healthy: Probe,
         ready: Probe,
-        queries: Mapping[str, Answer],
+        queries: Mapping[str, Query],
     ) -> None:
         """Serve the pieces of `render`, the two probes, and `queries` by path."""
         self._queries = queries
         self._render = render
-        self._healthy = healthy
-        self._ready = ready
+        self._probes = {"/healthz": healthy, "/readyz": ready}
         self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self, bound: socket.socket) -> None:
         """Listen on a bound socket.
@@ -65,34 +57,45 @@ class MetricsServer:
         Raises:
             OSError: another process listens there.
         """
-        self._server = await asyncio.start_server(self._serve, sock=bound, limit=REQUEST_BYTES_MAX)
+        self._server = await asyncio.start_server(self._accept, sock=bound)
 
     async def stop(self) -> None:
-        """Close the listener."""
+        """Close the listener and its connections."""
         if self._server is not None:
             self._server.close()
+            for connection in self._connections:
+                connection.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
             await self._server.wait_closed()
             self._server = None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_TIMEOUT_S)
-            status, content_type, body = self._answer(head)
-            if content_type is _EXPOSITION:
-                body = await self._exposition()
-            is_head = head.startswith(b"HEAD ")
-            writer.write(
-                f"HTTP/1.1 {status} {_REASONS[status]}\r\n"
-                f"Content-Type: {content_type}\r\n"
-                f"Content-Length: {len(body)}\r\n"
-                "Connection: close\r\n\r\n".encode("ascii")
-                + (b"" if is_head else body)
-            )
-            await writer.drain()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
-            logger.debug("a metrics request broke off")
-        finally:
-            writer.close()
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        from broker.operator.http_connection import HttpConnection
+
+        connection = HttpConnection(reader, writer, self._answer)
+        task = asyncio.get_running_loop().create_task(connection.serve())
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _answer(self, target: str) -> "Answer":
+        from broker.operator.http_connection import Answer
+
+        path, _, query = target.partition("?")
+        if path == "/metrics":
+            return Answer(200, _EXPOSITION, await self._exposition())
+        if path in self._queries:
+            status, document = self._queries[path](query)
+            return Answer(status, _JSON, document)
+        if path in self._probes:
+            problem = self._probes[path]()
+            if problem is None:
+                return Answer(200, _TEXT, b"ok\n")
+            return Answer(503, _TEXT, f"{problem}\n".encode())
+        known = b"there are /metrics, /healthz, /readyz, /explain and /segments\n"
+        return Answer(404, _TEXT, known)
 
     async def _exposition(self) -> bytes:
         """The whole exposition, with a turn for other tasks after each piece."""
@@ -101,28 +104,3 @@ class MetricsServer:
             pieces.append(piece)
             await asyncio.sleep(0)
         return b"".join(pieces)
-
-    def _answer(self, head: bytes) -> tuple[int, str, bytes]:
-        words = head.split(b"\r\n", 1)[0].split(b" ")
-        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-            return 400, _TEXT, b"not an HTTP request\n"
-        if words[0] not in (b"GET", b"HEAD"):
-            return 405, _TEXT, b"GET or HEAD\n"
-        path, _, query = words[1].partition(b"?")
-        answer = self._queries.get(path.decode("latin-1"))
-        if answer is not None:
-            status, body = answer(query.decode("latin-1"))
-            return status, _JSON, body
-        if path == b"/metrics":
-            return 200, _EXPOSITION, b""
-        if path == b"/healthz":
-            return _probe_answer(self._healthy())
-        if path == b"/readyz":
-            return _probe_answer(self._ready())
-        return 404, _TEXT, b"there are /metrics, /healthz, /readyz, /explain and /segments\n"
-
-
-def _probe_answer(problem: str | None) -> tuple[int, str, bytes]:
-    if problem is None:
-        return 200, _TEXT, b"ok\n"
-    return 503, _TEXT, problem.encode() + b"\n"

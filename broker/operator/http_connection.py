@@ -1,0 +1,114 @@
+"""One HTTP/1.1 connection to the metrics port: h11 parses requests and frames answers.
+
+Owns the bounds of a connection. Requests are answered one after the other, and the connection stays
+open between them. It closes when the next request is not complete, or an answer not taken, within
+`PATIENCE_S`. The head of a request has at most `REQUEST_BYTES_MAX` bytes. A body is not read: the
+request is answered, and the connection closed.
+
+Imported after the start, or with the first connection: a broker should be listening first.
+Source: RFC 9112; docs/adr/0022. Read next: `broker.operator.http`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+import h11
+
+logger = logging.getLogger("tidelog.broker.operator.http")
+
+REQUEST_BYTES_MAX: Final = 8192
+PATIENCE_S: Final = 5.0
+
+_READ_BYTES: Final = 4096
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+class Answer(NamedTuple):
+    """A status, the type of the body, and the body."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class HttpConnection:
+    """The server's end of a connection."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answer: Callable[[str], Awaitable[Answer]],
+    ) -> None:
+        """Serve GET and HEAD; `answer` is given the request's target, its query included."""
+        self._reader = reader
+        self._writer = writer
+        self._respond = answer
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+        # Then `drain` returns when the peer has taken everything, and closing has nothing to flush.
+        writer.transport.set_write_buffer_limits(0)
+
+    async def serve(self) -> None:
+        """Answer requests until either side closes the connection."""
+        try:
+            while await self._exchange():
+                pass
+        except (TimeoutError, OSError) as error:
+            logger.debug("a connection to the metrics port broke off: %r", error)
+        finally:
+            if self._writer.transport.get_write_buffer_size():
+                self._writer.transport.abort()
+            else:
+                self._writer.close()
+
+    async def _exchange(self) -> bool:
+        """One request and its answer; whether another request may follow."""
+        request = None
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                request = await self._next_request()
+            if request is None:
+                return False
+            if request.method in (b"GET", b"HEAD"):
+                answer = await self._respond(request.target.decode("ascii"))
+            else:
+                answer = Answer(405, _TEXT, b"GET or HEAD\n")
+        except h11.RemoteProtocolError as error:
+            logger.debug("a request to the metrics port cannot be read: %s", error)
+            answer = Answer(error.error_status_hint, _TEXT, f"{error}\n".encode())
+        async with asyncio.timeout(PATIENCE_S):
+            await self._send(answer, is_head=request is not None and request.method == b"HEAD")
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def _next_request(self) -> h11.Request | None:
+        """The head of the next request; None when the peer closed the connection.
+
+        Raises:
+            h11.RemoteProtocolError: it is not HTTP, or longer than `REQUEST_BYTES_MAX`.
+        """
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self._reader.read(_READ_BYTES))
+        if not isinstance(event, h11.Request):
+            return None
+        self._http.next_event()  # the end of a request without a body, after which one may follow
+        return event
+
+    async def _send(self, answer: Answer, *, is_head: bool) -> None:
+        status, content_type, body = answer
+        headers = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
+        if self._http.their_state is not h11.DONE:
+            headers.append(("Connection", "close"))
+        reason = HTTPStatus(status).phrase
+        pieces = [
+            self._http.send(h11.Response(status_code=status, reason=reason, headers=headers)),
+            b"" if is_head else self._http.send(h11.Data(data=body)),
+            self._http.send(h11.EndOfMessage()),
+        ]
+        self._writer.write(b"".join(piece for piece in pieces if piece))
+        await self._writer.drain()
