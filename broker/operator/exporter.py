@@ -1,8 +1,8 @@
 """Every metric of the broker: its name, unit and help, in Prometheus' text format.
 
-`prometheus_client` is imported after the start, by the warm-up of `broker.node`. One custom collector
-reads the counters of `broker.metrics` and the parts of the broker at scrape time. Per-partition
-metrics come from the logs at that moment and cost nothing between scrapes.
+`prometheus_client` is imported after the start, by the warm-up of `broker.node`. One custom
+collector reads the counters of `broker.metrics` and the parts of the broker at scrape time.
+Per-partition metrics come from the logs at that moment and cost nothing between scrapes.
 
 The names follow Prometheus' rules: base units (seconds, bytes), `_total` for counters.
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import h11
 
-logger = logging.getLogger("tidelog.broker.operator.http")
+logger = logging.getLogger("tidelog.broker.operator.http_connection")
 
 REQUEST_BYTES_MAX: Final = 8192
 PATIENCE_S: Final = 5.0
