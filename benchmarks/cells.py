@@ -2,7 +2,7 @@
 
 A cell is run against a broker by `Cell.run`, which prepares a topic (filling it where the load
 reads), drives the load and deletes the topic again; only the load itself is watched.
-`higher_is_better` tells how to read its value.
+`higher_is_better` says how to read its value.
 """
 
 import itertools
@@ -76,7 +76,7 @@ class Cell:
     ) -> tuple[float, float]:
         """Its value for the broker at an address, and the CPU seconds that the load took there.
 
-        `cpu_seconds` tells what the broker has used so far.
+        `cpu_seconds` gives what the broker has used so far.
 
         Raises:
             loads.LoadFailed: the load did not get through.

@@ -2,7 +2,7 @@
 
 All brokers run side by side, idle but for the one that is driven; every pass goes through all
 cells, and within a cell from broker to broker, so that a slow minute of the machine hits all of
-them; their order is drawn anew each time (`--seed`), so that none always follows the same other.
+them; their order is drawn again each time (`--seed`), so that none always follows the same other.
 The first pass warms up (a JVM gains up to 1.9 x by it) and is thrown away; medians of the others
 count. A broker's CPU seconds are those of its process during the load, without what prepares it.
 See benchmarks/README.md for how to read the table.

@@ -164,7 +164,7 @@ def _fill(bootstrap: str) -> None:
 
 
 def _watch(port: int, begun: Event, stop: Event, sending: "object") -> None:
-    """A process of its own: ask until told to stop, then send the longest wait (s) and a count."""
+    """A process of its own: ask until stopped, then send the longest wait (s) and a count."""
     connection = wire.Connection(f"127.0.0.1:{port}", timeout_s=ATTACK_MAX_S)
     question = wire.list_offsets_request(TOPIC, 0, [-1])
     worst_s, asked = 0.0, 0

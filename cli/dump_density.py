@@ -30,7 +30,7 @@ def side_file_facts(content: bytes) -> tuple[dict[str, Any], dict[str, Any]] | N
     if isinstance(side, Problem):
         return None
     carried = "" if side.carried_ms < 0 else f", the log before it reaches {side.carried_ms}"
-    sealed = "no seal: a broker has it in use, or makes it anew when needed"
+    sealed = "no seal: a broker has it in use, or writes it again when needed"
     if side.covered is not None:
         size, next_offset, newest = side.covered
         sealed = f"sealed for a log of {size:,} bytes up to offset {next_offset}, newest {newest}"

@@ -1,6 +1,5 @@
 """``tidelog group``: the state and positions of consumer groups, and moving them in time."""
 
-import sys
 from typing import Any
 
 import click
@@ -11,6 +10,7 @@ from cli.options import (
     TimeType,
     bootstrap_option,
     check_contradiction,
+    confirm,
     json_option,
     run_async,
 )
@@ -160,11 +160,8 @@ def _document(info: GroupInfo, rows: list[dict[str, Any]]) -> dict[str, Any]:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @bootstrap_option
 def delete(*, group_id: str, yes: bool, bootstrap: str) -> None:
-    """Forget a group that has no members, with its positions."""
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("deleting needs --yes when nobody can be asked")
-        click.confirm(f"Forget the group {group_id} and its positions?", abort=True)
+    """Delete a group that has no members, with its positions."""
+    confirm(f"Delete the group {group_id} and its positions?", is_confirmed=yes)
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:

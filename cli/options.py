@@ -1,6 +1,7 @@
 """Options that several commands share, and the bridge from a command to the asyncio client."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -86,6 +87,19 @@ def now_ms() -> int:
 def run_async(work: Coroutine[Any, Any, _T]) -> _T:
     """Run a command's work to its end; Ctrl-C cancels it, and its clean-up still runs."""
     return asyncio.run(work)
+
+
+def confirm(question: str, *, is_confirmed: bool) -> None:
+    """Ask before something is deleted, unless ``--yes`` was given.
+
+    Raises:
+        click.UsageError: standard input is not a terminal, so the question has no answer.
+        click.Abort: the answer is no.
+    """
+    if not is_confirmed:
+        if not sys.stdin.isatty():
+            raise click.UsageError("deleting needs --yes when standard input is not a terminal")
+        click.confirm(question, abort=True)
 
 
 def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """``tidelog topic``: create, list, describe, alter, grow and delete topics."""
 
-import sys
 from difflib import get_close_matches
 from typing import Any
 
@@ -8,7 +7,7 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import bootstrap_option, json_option, parse_pairs, run_async
+from cli.options import bootstrap_option, confirm, json_option, parse_pairs, run_async
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
 from client.admin import Admin
 from client.descriptions import ConfigEntry, ConfigSource
@@ -234,10 +233,7 @@ def partitions(*, name: str, total: int, bootstrap: str) -> None:
 @bootstrap_option
 def delete(*, names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete topics with all their records."""
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("deleting needs --yes when nobody can be asked")
-        click.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
+    confirm(f"Delete {', '.join(names)} with all records?", is_confirmed=yes)
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:

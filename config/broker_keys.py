@@ -67,9 +67,7 @@ _IDENTITY = (
         aliases=("broker.id",),
         doc="This broker's number, as clients see it.",
     ),
-    Key(
-        name="broker.rack", type=ValueType.STRING, default="", doc="The rack that clients are told."
-    ),
+    Key(name="broker.rack", type=ValueType.STRING, default="", doc="The rack that Metadata names."),
     Key(
         name="cluster.id",
         type=ValueType.STRING,
@@ -102,7 +100,7 @@ _NETWORK = (
         name="advertised.listeners",
         type=ValueType.LIST,
         default=(),
-        doc="What clients are told to connect to, by listener name; empty: the same as listeners.",
+        doc="The addresses that Metadata names, by listener name; empty: the same as listeners.",
     ),
     Key(
         name="listener.security.protocol.map",

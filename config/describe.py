@@ -68,7 +68,7 @@ class Entry:
         return self.synonyms[0].value
 
     @property
-    def told_synonyms(self) -> tuple[Synonym, ...]:
+    def visible_synonyms(self) -> tuple[Synonym, ...]:
         """The levels that clients see: without a default that Kafka does not have."""
         inherits = bool(self.key.synonyms) and self.synonyms[-1].name not in _WITHOUT_DEFAULT
         if self.key.name in TOPIC_KEYS and not inherits:

@@ -107,7 +107,7 @@ def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[
     try:
         found = javaproperties.load(io.StringIO(text))
     except javaproperties.InvalidUEscapeError as error:
-        reason = "no four hexadecimal digits behind \\u"
+        reason = "no four hexadecimal digits after \\u"
         cure = "write a backslash as \\\\ in a .properties file"
         problems.append(_problem(name, error.escape, "", reason, cure))
         return []

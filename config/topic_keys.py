@@ -72,7 +72,7 @@ _TOPIC_TIME = (
     topic_number(
         "message.timestamp.before.max.ms",
         INT64_MAX,
-        "How far a record's CreateTime may lie behind the broker's clock; older ones are refused "
+        "How far a record's CreateTime may lie before the broker's clock; older ones are refused "
         "with "
         "INVALID_TIMESTAMP.",
     ),
@@ -97,7 +97,7 @@ _TOPIC_TIME = (
         False,
         "Tidelog's own. Let no timestamp count as newer, for retention.ms, than the time at which "
         "its segment was last appended to; otherwise a record from the future keeps its segment "
-        "and everything behind it.",
+        "and everything after it.",
         "log.retention.clamp.future",
     ),
     topic_number(
@@ -124,7 +124,7 @@ _TOPIC_TIME = (
         ("none", "interval", "minute", "minute-map"),
         "Tidelog's own. Which density variant of KIP-33's drafts lookups by time start from, kept "
         "in a side file: one entry per time.index.interval.ms, per minute by append time, or a map "
-        "of minutes by create time. Answers are the same; docs/density.md tells the cost.",
+        "of minutes by create time. Answers are the same; docs/density.md has the cost.",
     ),
     topic_number(
         "time.index.interval.ms",

@@ -54,12 +54,12 @@ _encoders: dict[tuple[type, int], Encoder] = {}
 
 
 def request_class(api_key: int) -> type:
-    """The request dataclass of ``api_key``; raises ``UnsupportedVersion`` for a stranger."""
+    """The request dataclass of ``api_key``; raises ``UnsupportedVersion`` for an unknown API."""
     return message_class(api_key, Direction.REQUEST)
 
 
 def response_class(api_key: int) -> type:
-    """The response dataclass of ``api_key``; raises ``UnsupportedVersion`` for a stranger."""
+    """The response dataclass of ``api_key``; raises ``UnsupportedVersion`` for an unknown API."""
     return message_class(api_key, Direction.RESPONSE)
 
 

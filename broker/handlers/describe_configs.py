@@ -60,7 +60,7 @@ def _result(
     resource: Resource, message: DescribeConfigsRequest, entry: Entry
 ) -> DescribeConfigsResourceResult:
     key = entry.key
-    synonyms = entry.told_synonyms if message.include_synonyms else ()
+    synonyms = entry.visible_synonyms if message.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=key.name,
         value=entry.value,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocol.api.describe_client_quotas import EntityData
 from protocol.api_keys import ApiKey
 from protocol.declare.primitives import (
     Direction,
@@ -23,14 +24,6 @@ from protocol.declare.primitives import (
     message,
     string,
 )
-
-
-@dataclass(slots=True, kw_only=True)
-class EntityData:
-    """One part of an entity's name; null names the default."""
-
-    entity_type: str = string()
-    entity_name: str | None = string(nullable_since=0)
 
 
 @dataclass(slots=True, kw_only=True)

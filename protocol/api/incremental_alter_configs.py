@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocol.api.alter_configs import AlterConfigsResourceResponse
 from protocol.api_keys import ApiKey
 from protocol.declare.primitives import (
     Direction,
     array,
     boolean,
     int8,
-    int16,
     int32,
     message,
     string,
@@ -52,16 +52,6 @@ class IncrementalAlterConfigsRequest:
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
-
-
-@dataclass(slots=True, kw_only=True)
-class AlterConfigsResourceResponse:
-    """The outcome for one resource."""
-
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0)
-    resource_type: int = int8()
-    resource_name: str = string()
 
 
 @message(ApiKey.INCREMENTAL_ALTER_CONFIGS, Direction.RESPONSE, max_version=1, flexible_since=1)
