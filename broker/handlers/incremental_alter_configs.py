@@ -10,9 +10,9 @@ from collections import Counter
 from broker.errors import InvalidRequest
 from broker.requests.config_resources import Resource, change
 from broker.requests.context import Context, RequestContext
+from protocol.api.alter_configs import AlterConfigsResourceResponse
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

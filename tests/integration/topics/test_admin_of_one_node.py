@@ -3,7 +3,7 @@
 import pytest
 
 from broker.requests.features import FINALIZED
-from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -22,7 +22,7 @@ from protocol.api.alter_user_scram_credentials import (
 from protocol.api.create_acls import AclCreation, CreateAclsRequest
 from protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.api.describe_acls import DescribeAclsRequest
-from protocol.api.describe_client_quotas import DescribeClientQuotasRequest
+from protocol.api.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from protocol.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
