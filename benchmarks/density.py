@@ -207,9 +207,8 @@ def _index_of(folder: Path) -> tuple[int, int]:
     """Entries and bytes of the index that lookups start from."""
     side = Path(segment_file_path(str(folder), 0, DENSITY_SUFFIX))
     log = _reopened(folder)
-    density = log.segments.active.density
-    shipped = log.segments.active.time_index
-    entries = shipped.count if density is None else density.count
+    active = log.segments.active
+    entries = sum(index.count for index in active.auxiliary) or active.time_index.count
     log.abandon()
     path = side if side.exists() else Path(segment_file_path(str(folder), 0, TIME_INDEX_SUFFIX))
     return entries, path.stat().st_size
@@ -220,7 +219,7 @@ def _reopened(folder: Path, files: RealFiles | None = None) -> Log:
     side = Path(segment_file_path(str(folder), 0, DENSITY_SUFFIX))
     settings: tuple[tuple[str, str], ...] = ()
     if side.exists():
-        written = parse_density(side.read_bytes()).header
+        written = parse_density(side.read_bytes())
         settings = (
             ("time.index.variant", Variant(written.variant).setting),
             ("time.index.interval.ms", str(written.interval_ms)),

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
 from protocol.records.layout import INT32_MAX
+from storage.disk.file_names import OFFSET_INDEX_SUFFIX
 from storage.segment.sparse_index import SparseIndex
 
 ENTRY_SIZE: Final = 8
@@ -33,6 +34,7 @@ class OffsetIndex(SparseIndex):
 
     __slots__ = ()
 
+    SUFFIX: ClassVar[str] = OFFSET_INDEX_SUFFIX
     ENTRY: ClassVar[Struct] = Struct(">ii")
     FIRST_TYPE: ClassVar[str] = "i"
 

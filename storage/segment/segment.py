@@ -1,8 +1,8 @@
-"""One segment: a `.log` file and the three indexes that are derived from it.
+"""One segment: a `.log` file and the indexes that are derived from it.
 
-Owns the files `<base>.log`, `.index`, `.timeindex` and `.txnindex`, and the few numbers about them
-that are kept in memory. Knows entries (offsets, sizes, timestamps), not records. `storage.log.log`
-decides when to roll, delete or sync.
+Owns the files `<base>.log`, `.index`, `.timeindex` and `.txnindex`, those of auxiliary indexes, and
+the few numbers about them that are kept in memory. Knows entries (offsets, sizes, timestamps), not
+records. `storage.log.log` decides when to roll, delete or sync.
 
 How an append of several batches feeds the indexes, batch by batch:
 
@@ -29,7 +29,6 @@ from typing import Protocol
 from protocol.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 from storage.disk.file_names import (
     DELETED_SUFFIX,
-    DENSITY_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -38,8 +37,7 @@ from storage.disk.file_names import (
     segment_file_path,
 )
 from storage.disk.files import Bytes, File, Files
-from storage.segment.density import DensityIndex
-from storage.segment.density_file import Coverage, DensityFile
+from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage, SegmentIndex
 from storage.segment.entry_heads import EntryHead, HeadWalk
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.segment.offset_index import OffsetIndex
@@ -89,8 +87,7 @@ class Segment:
         bytes_since_index: log bytes since the last index entry; not persisted.
         stage: the suffix of its files' names: empty for a segment in use; see
             `storage.disk.file_names`.
-        density: the density file's index, if the topic has a density variant; set by
-            `storage.log.density_upkeep`.
+        auxiliary: the auxiliary indexes; set by `storage.log.auxiliary_indexes`.
         indexes_verified: whether this process wrote or checked the index files. If not,
             `storage.segment.scan.ensure_indexes` has to run before they are used.
     """
@@ -99,11 +96,11 @@ class Segment:
         "_facts",
         "_first_timestamp",
         "appended_ms",
+        "auxiliary",
         "base_offset",
         "bytes_since_index",
         "created_ms",
         "data_max_timestamp",
-        "density",
         "directory",
         "files",
         "indexes_verified",
@@ -133,7 +130,7 @@ class Segment:
         self.offset_index = OffsetIndex(files, self.path(OFFSET_INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.txn_index = TxnIndex(files, self.path(TXN_INDEX_SUFFIX), base_offset)
-        self.density: DensityIndex | None = None
+        self.auxiliary: tuple[AuxiliaryIndex, ...] = ()
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.min_timestamp = INT64_MAX if log.size == 0 else UNKNOWN_MINIMUM
@@ -232,20 +229,19 @@ class Segment:
             self.min_timestamp = INT64_MAX
             self.data_max_timestamp = NO_TIMESTAMP
         last_offset = self.next_offset - 1
-        density = self.density
+        auxiliary = self.auxiliary
         for batch in batches:
             last_offset = batch.last_offset
             timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
             if timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
-            if self.bytes_since_index > index_interval:
+            is_indexed = self.bytes_since_index > index_interval
+            if is_indexed:
                 self.offset_index.append(last_offset, start + batch.position)
                 self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
                 self.bytes_since_index = 0
-                if density is not None:
-                    density.note_entry(self.max_timestamp, self.max_timestamp_offset)
-            if density is not None:
-                density.note_batch(timestamp, last_offset)
+            if auxiliary:
+                self._note(timestamp, last_offset, is_indexed=is_indexed)
             self.bytes_since_index += batch.size
             if self.records != UNKNOWN:
                 self.records += batch.records_count
@@ -257,6 +253,13 @@ class Segment:
         self.data_max_timestamp = max(self.data_max_timestamp, data_max_timestamp)
         self.next_offset = last_offset + 1
         self.appended_ms = now_ms
+
+    def _note(self, timestamp: int, last_offset: int, *, is_indexed: bool) -> None:
+        """Pass a batch on to the auxiliary indexes."""
+        for index in self.auxiliary:
+            if is_indexed:
+                index.note_entry(self.max_timestamp, self.max_timestamp_offset)
+            index.note_batch(timestamp, last_offset)
 
     def walk(self, end: int | None = None) -> HeadWalk:
         """A walk over the heads of the entries up to position `end`."""
@@ -304,8 +307,8 @@ class Segment:
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write_out()
         self.time_index.write_out()
-        if self.density is not None:
-            self.density.seal(self.coverage(), self.max_timestamp_offset)
+        for index in self.auxiliary:
+            index.seal(self.coverage(), self.max_timestamp_offset)
         self._facts = SegmentFacts(
             base_offset=self.base_offset,
             next_offset=self.next_offset,
@@ -325,8 +328,15 @@ class Segment:
         )
         return self._facts
 
+    def write_out(self) -> None:
+        """Write the index entries that are in memory only. Raises OSError; they stay there then."""
+        self.offset_index.write_out()
+        self.time_index.write_out()
+        for index in self.auxiliary:
+            index.write_out()
+
     def coverage(self) -> Coverage:
-        """The content of a density file's seal."""
+        """What an auxiliary index covers when no entry is missing in it."""
         return Coverage(self.size, self.next_offset, self.max_timestamp)
 
     def remember_measured(
@@ -410,47 +420,38 @@ class Segment:
 
     def all_files(self) -> Iterator[File]:
         """The files that exist, log first."""
-        for file in (
-            self.log,
-            self.offset_index.file,
-            self.time_index.file,
-            self.txn_index.file,
-            None if self.density is None else self.density.stored.file,
-        ):
-            if file is not None:
-                yield file
+        yield self.log
+        for index in self._indexes():
+            if index.file is not None:
+                yield index.file
+
+    def release(self) -> None:
+        """Release memory that only appends need: the segment is closed for good."""
+        for index in self.auxiliary:
+            index.release()
 
     def close(self) -> None:
         """Close all descriptors; index entries not written out are gone."""
         self.log.close()
-        self.offset_index.close()
-        self.time_index.close()
-        self.txn_index.close()
-        if self.density is not None:
-            self.density.stored.close()
+        for index in self._indexes():
+            index.close()
 
     def move_to(self, stage: str, kinds: Iterable[str]) -> None:
         """Rename the files of these kinds to another stage; they stay open. Raises OSError."""
+        indexes = {index.SUFFIX: index for index in self._indexes()}
         for kind in kinds:
             target = segment_file_path(self.directory, self.base_offset, kind) + stage
             if kind == LOG_SUFFIX:
                 self.files.rename_open(self.log, target)
-                continue
-            index = self._indexes().get(kind)
-            if index is None:
-                continue
-            index.path = target
-            if index.file is not None:
-                self.files.rename_open(index.file, target)
+            elif kind in indexes:
+                index = indexes[kind]
+                index.path = target
+                if index.file is not None:
+                    self.files.rename_open(index.file, target)
         self.stage = stage
 
-    def _indexes(self) -> "dict[str, OffsetIndex | TimeIndex | TxnIndex | DensityFile | None]":
-        return {
-            OFFSET_INDEX_SUFFIX: self.offset_index,
-            TIME_INDEX_SUFFIX: self.time_index,
-            TXN_INDEX_SUFFIX: self.txn_index,
-            DENSITY_SUFFIX: None if self.density is None else self.density.stored,
-        }
+    def _indexes(self) -> tuple[SegmentIndex, ...]:
+        return (self.offset_index, self.time_index, self.txn_index, *self.auxiliary)
 
     def discard(self) -> None:
         """Close and unlink the files of a segment that no log has used. Raises OSError."""

@@ -21,8 +21,9 @@ Source: KIP-98; Kafka `TransactionIndex`, `AbortedTxn`. Read next: `storage.log.
 from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
+from storage.disk.file_names import TXN_INDEX_SUFFIX
 from storage.disk.files import File, Files
 
 ENTRY: Final = Struct(">hqqqq")
@@ -42,6 +43,8 @@ class TxnIndex:
     """The aborted transactions of one segment. One writer, which also reads."""
 
     __slots__ = ("_file", "_files", "base_offset", "path")
+
+    SUFFIX: ClassVar[str] = TXN_INDEX_SUFFIX
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         """Use the file at `path` if it exists."""

@@ -12,7 +12,7 @@ from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from storage.segment.density import Variant
-from storage.segment.density_file import ENTRY, DensityHeader
+from storage.segment.density_file import ENTRY, encode_header
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 
@@ -158,8 +158,7 @@ def test_what_is_no_segment_file_is_refused(capsys: pytest.CaptureFixture[str]) 
 
 def side_file(*entries: tuple[int, int], variant: Variant = Variant.INTERVAL) -> bytes:
     """A side file without a seal, as a running broker has it."""
-    header = DensityHeader(variant=variant, interval_ms=60_000, carried_ms=-1)
-    return header.encode() + b"".join(ENTRY.pack(*entry) for entry in entries)
+    return encode_header(variant, 60_000, -1) + b"".join(ENTRY.pack(*entry) for entry in entries)
 
 
 def test_side_file_is_shown_with_its_rule(segment: Segment) -> None:

@@ -1,4 +1,4 @@
-"""The life of side files: with their segments, over restarts, changes of setting and damage."""
+"""The life of auxiliary indexes: with their segments, over restarts, other settings, damage."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_without_a_variant_there_is_no_side_file() -> None:
     assert indexes_used(log, MIN) == {"timeindex"}
     log.reopen()
     assert side_files(log) == []
-    assert log.log.segments.active.density is None
+    assert log.log.segments.active.auxiliary == ()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -128,10 +128,10 @@ def test_minute_index_made_anew_is_what_appending_made() -> None:
 def test_another_variant_replaces_the_files_as_they_are_needed() -> None:
     log = log_of("minute", *minutes(10))
     log.configure(time_index_variant="minute-map")
-    assert parse_density(log.files.read_all(path_of(log, 0))).header.variant == 2
+    assert parse_density(log.files.read_all(path_of(log, 0))).variant == 2
     assert answers(log, minutes(10)) == list(range(10))
     assert indexes_used(log, MIN) == {"minute-map"}
-    assert parse_density(log.files.read_all(path_of(log, 0))).header.variant == 3
+    assert parse_density(log.files.read_all(path_of(log, 0))).variant == 3
 
 
 def test_turning_it_off_removes_the_files_at_once() -> None:
@@ -278,10 +278,9 @@ def test_disk_that_takes_no_side_file_fails_nothing(variant: str) -> None:
 def test_lookup_goes_by_the_time_index_when_the_side_file_cannot_be_read() -> None:
     log = log_of("interval", *minutes(10))
     assert indexes_used(log, 2 * MIN) == {"interval"}
-    closed = log.log.segments.first.density
-    assert closed is not None
+    (closed,) = log.log.segments.first.auxiliary
     log.files.fault = Fault(at=0, kinds=frozenset({Operation.READ}))
-    assert log.log.segments.first.density is closed
+    assert log.log.segments.first.auxiliary == (closed,)
     assert answers(log, range(2 * MIN, 3 * MIN, MIN)) == [2]
     assert log.files.faults_raised == 1
     assert indexes_used(log, 2 * MIN) == {"interval"}
