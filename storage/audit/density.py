@@ -19,11 +19,11 @@ only a warning. Every other fault is damage. Read next: `storage.audit.auxiliary
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_TIMESTAMP
-from storage.audit.findings import IndexProblem, JudgedEntry, SegmentSummary
+from storage.audit.findings import IndexProblem, SegmentSummary
 
 MS_PER_MINUTE: Final = 60_000
 MINUTE_MAP: Final = "minute-map"
@@ -37,12 +37,17 @@ _ENTRIES_AT: Final = _HEADER.size + _CHECKSUM.size
 _SEAL_SIZE: Final = _SEAL.size + _CHECKSUM.size
 
 
+class JudgedEntry(NamedTuple):
+    """An entry with its absolute offset, and its fault, or None."""
+
+    timestamp: int
+    offset: int
+    problem: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DensityFile:
-    """The parsed bytes. `covered` is (log size, next offset, largest timestamp), or None.
-
-    Implements `storage.audit.auxiliary.AuditedIndex`.
-    """
+    """The parsed bytes. `covered` is (log size, next offset, largest timestamp), or None."""
 
     size: int
     variant: str
@@ -52,7 +57,7 @@ class DensityFile:
     covered: tuple[int, int, int] | None
 
     def describe(self) -> tuple[dict[str, Any], str]:
-        """See `AuditedIndex.describe`: header and seal."""
+        """Header and seal, for programs and for people."""
         carried = "" if self.carried_ms < 0 else f", the log before it reaches {self.carried_ms}"
         sealed = "no seal: a broker has it in use, or rebuilds it when needed"
         if self.covered is not None:
@@ -69,7 +74,7 @@ class DensityFile:
         return facts, f"{self.variant}, buckets of {self.interval_ms:,} ms{carried}; {sealed}"
 
     def find_problems(self, segment: SegmentSummary) -> Iterator[IndexProblem]:
-        """See `AuditedIndex.find_problems`."""
+        """The faults of the file of a segment whose log was read."""
         log = (segment.size, segment.next_offset, segment.max_timestamp)
         if self.covered != log:
             found = "no seal" if self.covered is None else f"a seal of {self.covered}"
@@ -86,7 +91,11 @@ class DensityFile:
                 yield IndexProblem(self.size, f"the minute of {segment.max_timestamp}", "none such")
 
     def judge(self, base_offset: int, maxima: Iterable[tuple[int, int]]) -> Iterator[JudgedEntry]:
-        """See `AuditedIndex.judge`."""
+        """The entries, each with its fault.
+
+        `maxima` are (last offset of a batch, largest timestamp up to there) of the log, in order;
+        batches that raise nothing may be left out.
+        """
         judge = _judge_minute if self.variant == MINUTE_MAP else _judge_rising
         upcoming = iter(maxima)
         following = next(upcoming, None)

@@ -49,14 +49,6 @@ class IndexProblem(NamedTuple):
     is_legal: bool = False
 
 
-class JudgedEntry(NamedTuple):
-    """An entry of an auxiliary index with its absolute offset, and its fault, or None."""
-
-    timestamp: int
-    offset: int
-    problem: str | None
-
-
 @dataclass(slots=True, kw_only=True)
 class LogSummary:
     """The results of the walk over a log, for the audit of the files that describe it."""

@@ -32,22 +32,21 @@ from storage.disk.files import Files
 from storage.log.flush import Unsynced
 from storage.segment.auxiliary_index import (
     AuxiliaryIndex,
-    AuxiliaryKind,
     AuxiliaryRule,
     DamagedAuxiliaryIndex,
 )
-from storage.segment.density import DENSITY
+from storage.segment.density import DensityRule
 from storage.segment.segment import Segment
 from storage.segment.time_index import TimestampedOffset
 
-KINDS: Final = (DENSITY,)
+KINDS: Final[tuple[type[AuxiliaryRule], ...]] = (DensityRule,)
 
 
 class AuxiliaryIndexes:
     """The auxiliary indexes of one log. Same thread as the log.
 
     Attributes:
-        rules: the kinds that the topic has configured and their rules; an empty one costs nothing.
+        rules: what the topic has configured, one for each kind that it has; none costs nothing.
     """
 
     __slots__ = ("_files", "_unsynced", "rules")
@@ -56,16 +55,16 @@ class AuxiliaryIndexes:
         """No indexes until `configure`."""
         self._files = files
         self._unsynced = unsynced
-        self.rules: tuple[tuple[AuxiliaryKind, AuxiliaryRule], ...] = ()
+        self.rules: tuple[AuxiliaryRule, ...] = ()
 
     def configure(self, config: TopicConfig, segments: Iterable[Segment]) -> None:
         """Apply other settings; the last of `segments` is the active one."""
-        before = self.rules
-        rules = ((kind, kind.rule_of(config)) for kind in KINDS)
-        self.rules = tuple((kind, rule) for kind, rule in rules if rule is not None)
-        for kind in {kind for kind, _ in before} - {kind for kind, _ in self.rules}:
+        before = {rule.SUFFIX for rule in self.rules}
+        rules = [kind.from_config(config) for kind in KINDS]
+        self.rules = tuple(rule for rule in rules if rule is not None)
+        for suffix in before - {rule.SUFFIX for rule in self.rules}:
             for segment in segments:
-                self._remove(segment, kind)
+                self._remove(segment, suffix)
         if self.rules:
             *_, active = segments
             if active.indexes_verified:
@@ -76,84 +75,68 @@ class AuxiliaryIndexes:
 
         No file is written yet, so a roll does not fail for it.
         """
-        segment.auxiliary = tuple(
-            self._create(segment, kind, rule, carried_ms) for kind, rule in self.rules
-        )
+        segment.auxiliary = tuple(self._create(segment, rule, carried_ms) for rule in self.rules)
 
     def ensure(self, segment: Segment, *, is_active: bool) -> None:
         """Give a segment whose time index is verified the indexes that it does not have yet.
 
         When the time index cannot be read, the segment has none.
         """
-        for kind, rule in self.rules:
-            index = _find(segment, kind)
+        for rule in self.rules:
+            index = _find(segment, rule.SUFFIX)
             if index is not None and index.rule == rule:
                 continue
-            self._drop(segment, kind)
+            self._drop(segment, rule.SUFFIX)
             with suppress(OSError):
-                index = self._load(segment, kind, rule) or self._make(
-                    segment, kind, rule, is_active
-                )
+                index = load_index(self._files, segment, type(rule))
+                if index is None or index.rule != rule:
+                    if index is not None:
+                        index.close()
+                    index = self._make(segment, rule, is_active)
                 if not is_active:
                     index.release()
                 segment.auxiliary += (index,)
 
-    def _load(
-        self, segment: Segment, kind: AuxiliaryKind, rule: AuxiliaryRule
-    ) -> AuxiliaryIndex | None:
-        index = load_index(self._files, segment, kind)
-        if index is not None and index.rule != rule:
-            index.close()
-            return None
-        return index
-
-    def _make(
-        self, segment: Segment, kind: AuxiliaryKind, rule: AuxiliaryRule, is_active: bool
-    ) -> AuxiliaryIndex:
-        index = self._create(segment, kind, rule, NO_TIMESTAMP)
+    def _make(self, segment: Segment, rule: AuxiliaryRule, is_active: bool) -> AuxiliaryIndex:
+        index = self._create(segment, rule, NO_TIMESTAMP)
         index.fill(_points(segment))
         if not is_active:
             index.seal(segment.coverage(), segment.max_timestamp_offset)
             self._unsynced.add_created(index.file)
         return index
 
-    def _create(
-        self, segment: Segment, kind: AuxiliaryKind, rule: AuxiliaryRule, carried_ms: int
-    ) -> AuxiliaryIndex:
-        path = segment.path(kind.suffix)
+    def _create(self, segment: Segment, rule: AuxiliaryRule, carried_ms: int) -> AuxiliaryIndex:
+        path = segment.path(rule.SUFFIX)
         return rule.create(self._files, path, segment.base_offset, carried_ms)
 
-    def _drop(self, segment: Segment, kind: AuxiliaryKind) -> None:
+    def _drop(self, segment: Segment, suffix: str) -> None:
         """Drop the index; no flush may wait for an unused file, which could not be opened again."""
-        index = _find(segment, kind)
+        index = _find(segment, suffix)
         if index is not None:
             segment.auxiliary = tuple(other for other in segment.auxiliary if other is not index)
             if index.file is not None:
                 self._unsynced.forget((index.file,))
             index.close()
 
-    def _remove(self, segment: Segment, kind: AuxiliaryKind) -> None:
-        self._drop(segment, kind)
-        path = segment.path(kind.suffix)
+    def _remove(self, segment: Segment, suffix: str) -> None:
+        self._drop(segment, suffix)
+        path = segment.path(suffix)
         with suppress(OSError):
             if self._files.exists(path):
                 self._files.unlink(path)
 
 
-def load_index(files: Files, segment: Segment, kind: AuxiliaryKind) -> AuxiliaryIndex | None:
+def load_index(files: Files, segment: Segment, kind: type[AuxiliaryRule]) -> AuxiliaryIndex | None:
     """The index in the segment's file; None when there is none, or none that can be trusted."""
-    path = segment.path(kind.suffix)
+    path = segment.path(kind.SUFFIX)
     with suppress(DamagedAuxiliaryIndex, OSError):
         if files.exists(path):
             return kind.load(files, path, segment.base_offset, segment.coverage())
     return None
 
 
-def _find(segment: Segment, kind: AuxiliaryKind) -> AuxiliaryIndex | None:
-    for index in segment.auxiliary:
-        if kind.suffix == index.SUFFIX:
-            return index
-    return None
+def _find(segment: Segment, suffix: str) -> AuxiliaryIndex | None:
+    return next((index for index in segment.auxiliary if suffix == index.SUFFIX), None)
 
 
 def _points(segment: Segment) -> Iterator[TimestampedOffset]:

@@ -305,7 +305,7 @@ def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, st
     for index in segment.auxiliary:
         # Without an auxiliary index the answer is the same: the time index gives it too.
         with suppress(OSError):
-            return index.floor(timestamp), index.name
+            return index.floor(timestamp), index.NAME
     return segment.time_index.floor(timestamp), segment.time_index.NAME
 
 

@@ -272,7 +272,7 @@ def _remove_untrusted_indexes(opening: Opening, segments: list[Segment]) -> None
     """Remove auxiliary indexes that lookups had made and that were not synced yet."""
     for segment in segments:
         for kind in KINDS:
-            name = offset_file_name(segment.base_offset, kind.suffix)
+            name = offset_file_name(segment.base_offset, kind.SUFFIX)
             if name not in opening.names:
                 continue
             index = load_index(opening.files, segment, kind)

@@ -142,7 +142,7 @@ def remove_orphans(opening: Opening) -> None:
     """Pass 3: unlink indexes that have no log, and auxiliary ones that the topic does not want."""
     parsed = parsed_names(opening.names)
     bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
-    unwanted = {kind.suffix for kind in KINDS if kind.rule_of(opening.config) is None}
+    unwanted = {kind.SUFFIX for kind in KINDS if kind.from_config(opening.config) is None}
     for name in parsed:
         is_orphan = name.kind in INDEX_SUFFIXES and name.base_offset not in bases
         if is_orphan or name.kind in unwanted:

@@ -47,9 +47,9 @@ from protocol.records.checksums import crc32c
 from protocol.records.layout import INT32_MAX, NO_TIMESTAMP
 from storage.disk.file_names import DENSITY_SUFFIX
 from storage.disk.files import File, Files
-from storage.segment.auxiliary_index import AuxiliaryKind, Coverage, DamagedAuxiliaryIndex
+from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage, DamagedAuxiliaryIndex
 from storage.segment.density_file import HEADER, encode_header, encode_seal, parse_density
-from storage.segment.time_index import TimestampedOffset, TimestampIndex
+from storage.segment.time_index import TimestampedOffset
 
 MS_PER_MINUTE: Final = 60_000
 
@@ -72,7 +72,9 @@ class Variant(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DensityRule:
-    """A variant and the width of its buckets in ms."""
+    """A variant and the width of its buckets in ms; implements `AuxiliaryRule`."""
+
+    SUFFIX: ClassVar[str] = DENSITY_SUFFIX
 
     variant: Variant
     interval_ms: int
@@ -95,20 +97,38 @@ class DensityRule:
             carried_ms = NO_TIMESTAMP
         return _CLASSES[self.variant](files, path, base_offset, self, carried_ms)
 
+    @classmethod
+    def load(cls, files: Files, path: str, base_offset: int, coverage: Coverage) -> "DensityIndex":
+        """See `AuxiliaryRule.load`."""
+        file = files.open(path)
+        try:
+            stored = parse_density(file.pread(file.size, 0))
+            if stored.coverage != coverage:
+                raise DamagedAuxiliaryIndex(f"it covers {stored.coverage}, the log is {coverage}")
+            if stored.variant not in _CLASSES or stored.interval_ms < 1:
+                raise DamagedAuxiliaryIndex(f"its rule {stored.variant} is not known")
+            rule = cls(variant=Variant(stored.variant), interval_ms=stored.interval_ms)
+            index = rule.create(files, path, base_offset, stored.carried_ms)
+            index.adopt(file, stored.entries, coverage)
+        except BaseException:
+            file.close()
+            raise
+        return index
 
-class DensityIndex(TimestampIndex):
+
+class DensityIndex(AuxiliaryIndex):
     """The entries of one segment by one rule: the part that the three variants share.
 
-    Implements `AuxiliaryIndex`. Its file has a header before the entries, and a seal after them
-    while it is complete. There is no file before the first write, which replaces an untrusted one.
-    Nothing unsealed survives a restart.
+    Its file has a header before the entries, and a seal after them while it is complete. There is
+    no file before the first write, which replaces an untrusted one. Nothing unsealed survives a
+    restart.
 
     Attributes:
-        rule: the rule.
+        interval_ms: the width of a bucket.
         carried_ms: the largest timestamp of the log before the segment, or NO_TIMESTAMP.
     """
 
-    __slots__ = ("_crc", "_is_torn", "_next_ms", "_sealed", "carried_ms", "rule")
+    __slots__ = ("_is_torn", "_next_ms", "_sealed", "carried_ms", "interval_ms")
 
     SUFFIX = DENSITY_SUFFIX
     VARIANT: ClassVar[Variant]
@@ -117,13 +137,11 @@ class DensityIndex(TimestampIndex):
         self, files: Files, path: str, base_offset: int, rule: DensityRule, carried_ms: int
     ) -> None:
         """An index without entries."""
-        super().__init__(files, path, base_offset, is_new=True)
-        self.rule = rule
+        super().__init__(files, path, base_offset, rule)
+        self.interval_ms = rule.interval_ms
         self.carried_ms = carried_ms
         # The next entry is made at the first timestamp from here on.
         self._next_ms = self._bucket_after(carried_ms)
-        # Of the header and the entries in the file; None before the first write.
-        self._crc: int | None = None
         self._is_torn = False
         self._sealed: Coverage | None = None
 
@@ -131,28 +149,16 @@ class DensityIndex(TimestampIndex):
         """Continue after the entries of a file that has been verified."""
         self._file = file
         self._written = len(entries) // self.ENTRY.size
-        self._crc = crc32c(entries, crc32c(self._header()))
         self._sealed = coverage
         if self._written:
             self._last = self.ENTRY.unpack(entries[-self.ENTRY.size :])
             self._next_ms = max(self._next_ms, self._bucket_after(self._last[0]))
 
-    @property
-    def name(self) -> str:
-        """The variant's name for people."""
-        return self.rule.variant.setting
-
-    def note_entry(self, timestamp: int, offset: int) -> None:
-        """See `AuxiliaryIndex.note_entry`."""
-
-    def note_batch(self, timestamp: int, last_offset: int) -> None:
-        """See `AuxiliaryIndex.note_batch`."""
-
     def close_with(self, timestamp: int, offset: int) -> None:
         """The segment is closed; its largest timestamp is that of `offset`'s batch."""
 
     def fill(self, points: Iterable[TimestampedOffset]) -> None:
-        """Make the entries of an existing segment from its time index.
+        """See `AuxiliaryIndex.fill`.
 
         There are at most as many as live ones, since less is known, and they are just as correct.
         """
@@ -164,29 +170,23 @@ class DensityIndex(TimestampIndex):
     def write_out(self) -> None:
         """Write the entries gathered in memory. Raises OSError; they stay in memory then."""
         if self._first:
-            self._write_tail()
+            self._write(self._encode_tail())
+            self._forget_tail()
 
     def seal(self, coverage: Coverage, max_timestamp_offset: int) -> None:
         """See `AuxiliaryIndex.seal`."""
         self.close_with(coverage.max_timestamp, max_timestamp_offset)
         with suppress(OSError):
             self.write_out()
-            if self._sealed == coverage:
-                return
-            if self._crc is None:
-                self._write_tail()
-            assert self._crc is not None, "a file without a header cannot be sealed"
-            self._write(encode_seal(self._written, coverage, self._crc))
-            self._sealed = coverage
-
-    def release(self) -> None:
-        """See `AuxiliaryIndex.release`."""
+            if self._sealed != coverage:
+                crc = self.checksum(crc32c(self._header()))
+                self._write(encode_seal(self._written, coverage, crc))
+                self._sealed = coverage
 
     def _bucket_after(self, timestamp: int) -> int:
         if timestamp < 0:
             return 0
-        interval = self.rule.interval_ms
-        return timestamp - timestamp % interval + interval
+        return timestamp - timestamp % self.interval_ms + self.interval_ms
 
     def _add(self, timestamp: int, offset: int) -> None:
         relative = offset - self.base_offset
@@ -195,17 +195,7 @@ class DensityIndex(TimestampIndex):
         self._append(timestamp, relative)
 
     def _header(self) -> bytes:
-        return encode_header(self.rule.variant, self.rule.interval_ms, self.carried_ms)
-
-    def _write_tail(self) -> None:
-        """Write the tail after the entries in the file, the header before the first of them."""
-        data = (
-            self._encode_tail() if self._crc is not None else self._header() + self._encode_tail()
-        )
-        self._sealed = None
-        self._write(data)
-        self._crc = crc32c(data, self._crc or 0)
-        self._forget_tail()
+        return encode_header(self.VARIANT, self.interval_ms, self.carried_ms)
 
     def _write(self, data: bytes) -> None:
         """Write `data` after the entries; a seal, or the rest of a failed write, is cut off."""
@@ -213,10 +203,12 @@ class DensityIndex(TimestampIndex):
             if self._files.exists(self.path):
                 self._files.unlink(self.path)
             self._file = self._files.create(self.path)
-        end = 0 if self._crc is None else HEADER.size + self._written * self.ENTRY.size
+        end = HEADER.size + self._written * self.ENTRY.size
+        if not self._written:
+            data, end = self._header() + data, 0
         if self._is_torn or self._file.size != end:
             self._file.truncate(end)
-        self._is_torn = True
+        self._sealed, self._is_torn = None, True
         self._file.append(data)
         self._is_torn = False
 
@@ -230,14 +222,13 @@ class IntervalIndex(DensityIndex):
     __slots__ = ()
 
     VARIANT = Variant.INTERVAL
+    NAME = VARIANT.setting
 
     def note_batch(self, timestamp: int, last_offset: int) -> None:
         """An entry for the start of the bucket, if it is above all buckets before."""
         if timestamp >= self._next_ms:
-            interval = self.rule.interval_ms
-            bucket = timestamp - timestamp % interval
-            self._add(bucket, last_offset)
-            self._next_ms = bucket + interval
+            self._add(timestamp - timestamp % self.interval_ms, last_offset)
+            self._next_ms = self._bucket_after(timestamp)
 
     def close_with(self, timestamp: int, offset: int) -> None:
         """An entry for the largest timestamp, if it is the largest of the log so far."""
@@ -255,6 +246,7 @@ class MinuteIndex(DensityIndex):
     __slots__ = ()
 
     VARIANT = Variant.MINUTE
+    NAME = VARIANT.setting
 
     def note_entry(self, timestamp: int, offset: int) -> None:
         """An entry, if the largest timestamp has reached another minute."""
@@ -274,6 +266,7 @@ class MinuteMap(DensityIndex):
     __slots__ = ("_is_open", "_late", "_peak_offsets", "_peaks")
 
     VARIANT = Variant.MINUTE_MAP
+    NAME = VARIANT.setting
 
     def __init__(
         self, files: Files, path: str, base_offset: int, rule: DensityRule, carried_ms: int
@@ -350,24 +343,3 @@ class MinuteMap(DensityIndex):
 
 
 _CLASSES: Final = {kind.VARIANT: kind for kind in (IntervalIndex, MinuteIndex, MinuteMap)}
-
-
-def load_density(files: Files, path: str, base_offset: int, coverage: Coverage) -> DensityIndex:
-    """See `AuxiliaryKind.load`."""
-    file = files.open(path)
-    try:
-        stored = parse_density(file.pread(file.size, 0))
-        if stored.coverage != coverage:
-            raise DamagedAuxiliaryIndex(f"it covers {stored.coverage}, the log is {coverage}")
-        if stored.variant not in _CLASSES or stored.interval_ms < 1:
-            raise DamagedAuxiliaryIndex(f"its rule {stored.variant} is not known")
-        rule = DensityRule(variant=Variant(stored.variant), interval_ms=stored.interval_ms)
-        index = rule.create(files, path, base_offset, stored.carried_ms)
-        index.adopt(file, stored.entries, coverage)
-    except BaseException:
-        file.close()
-        raise
-    return index
-
-
-DENSITY: Final = AuxiliaryKind(DENSITY_SUFFIX, DensityRule.from_config, load_density)

@@ -37,10 +37,11 @@ from storage.disk.file_names import (
     segment_file_path,
 )
 from storage.disk.files import Bytes, File, Files
-from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage, SegmentIndex
+from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage
 from storage.segment.entry_heads import EntryHead, HeadWalk
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.segment.offset_index import OffsetIndex
+from storage.segment.sparse_index import SparseIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.txn_index import TxnIndex
 
@@ -235,13 +236,12 @@ class Segment:
             timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
             if timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
-            is_indexed = self.bytes_since_index > index_interval
-            if is_indexed:
+            if self.bytes_since_index > index_interval:
                 self.offset_index.append(last_offset, start + batch.position)
                 self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
                 self.bytes_since_index = 0
             if auxiliary:
-                self._note(timestamp, last_offset, is_indexed=is_indexed)
+                self._note(timestamp, last_offset)
             self.bytes_since_index += batch.size
             if self.records != UNKNOWN:
                 self.records += batch.records_count
@@ -250,14 +250,16 @@ class Segment:
         assert last_offset >= self.next_offset - 1, "appended offsets go backwards"
         if min_timestamp < self.min_timestamp:
             self.min_timestamp = min_timestamp
-        self.data_max_timestamp = max(self.data_max_timestamp, data_max_timestamp)
+        if data_max_timestamp > self.data_max_timestamp:
+            self.data_max_timestamp = data_max_timestamp
         self.next_offset = last_offset + 1
         self.appended_ms = now_ms
 
-    def _note(self, timestamp: int, last_offset: int, *, is_indexed: bool) -> None:
-        """Pass a batch on to the auxiliary indexes."""
+    def _note(self, timestamp: int, last_offset: int) -> None:
+        """Pass the batch that was indexed last on to the auxiliary indexes."""
+        entry = self.offset_index.load_last()
         for index in self.auxiliary:
-            if is_indexed:
+            if entry is not None and entry[0] == last_offset - self.base_offset:
                 index.note_entry(self.max_timestamp, self.max_timestamp_offset)
             index.note_batch(timestamp, last_offset)
 
@@ -450,7 +452,7 @@ class Segment:
                     self.files.rename_open(index.file, target)
         self.stage = stage
 
-    def _indexes(self) -> tuple[SegmentIndex, ...]:
+    def _indexes(self) -> tuple[SparseIndex | TxnIndex, ...]:
         return (self.offset_index, self.time_index, self.txn_index, *self.auxiliary)
 
     def discard(self) -> None:

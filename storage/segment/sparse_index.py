@@ -2,7 +2,7 @@
 
 Owns the bytes of one index file: `count` entries of two big-endian integers, nothing before,
 between or after them. The subclass defines the meaning of an entry (`OffsetIndex`, `TimeIndex`). A
-subclass for which Kafka has no format may frame the entries (`storage.segment.density`).
+subclass for which Kafka has no format may frame the entries (`AuxiliaryIndex`).
 
     file:    |key|value|key|value| ... |key|value|         entries [0, written)
     memory:                              key, value, ...   entries [written, count): the tail
@@ -150,10 +150,9 @@ class SparseIndex:
         if self._file is not None:
             self._file.close()
 
-    def checksum(self) -> int:
-        """CRC-32C of the file. The tail has to be written out."""
+    def checksum(self, crc: int = 0) -> int:
+        """CRC-32C of the entries, after that of other bytes. The tail has to be written out."""
         assert not self._first, "checksum of an index with a tail in memory"
-        crc = 0
         end = self._written * self.ENTRY.size
         for position in range(0, end, _CHECK_BYTES):
             crc = crc32c(self._pread(min(_CHECK_BYTES, end - position), position), crc)

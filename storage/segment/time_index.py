@@ -39,6 +39,8 @@ class TimestampIndex(SparseIndex):
 
     __slots__ = ()
 
+    NAME: ClassVar[str]
+    """For explanations of lookups."""
     ENTRY: ClassVar[Struct] = Struct(">qi")
     FIRST_TYPE: ClassVar[str] = "q"
 

@@ -9,7 +9,6 @@ from storage.segment.density import (
     DensityIndex,
     DensityRule,
     Variant,
-    load_density,
 )
 from storage.segment.time_index import TimestampedOffset
 from tests.support.logs import DIRECTORY, LogHarness, config, disk
@@ -183,7 +182,7 @@ def test_sealed_index_is_loaded_and_goes_on(variant: Variant) -> None:
     index = note(made(variant, files=files), 0, MIN, 2 * MIN)
     coverage = Coverage(77, 103, 2 * MIN)
     index.seal(coverage, 102)
-    again = load_density(files, PATH, 100, coverage)
+    again = DensityRule.load(files, PATH, 100, coverage)
     assert again.rule == index.rule
     for offset, timestamp in ((103, 2 * MIN + 1), (104, 3 * MIN)):
         again.note_entry(timestamp, offset)

@@ -10,7 +10,6 @@ from storage.segment.density import (
     DensityIndex,
     DensityRule,
     Variant,
-    load_density,
 )
 from storage.segment.density_file import (
     ENTRY,
@@ -62,8 +61,8 @@ def test_bytes_are_as_documented() -> None:
 def test_sealed_file_is_believed_for_the_log_it_covers() -> None:
     files = disk()
     sealed(files)
-    loaded = load_density(files, PATH, 0, COVERAGE)
-    assert (loaded.rule.variant, loaded.rule.interval_ms, loaded.carried_ms) == (1, 60_000, -1)
+    loaded = DensityRule.load(files, PATH, 0, COVERAGE)
+    assert (loaded.VARIANT, loaded.interval_ms, loaded.carried_ms) == (1, 60_000, -1)
     assert list(loaded.entries()) == [(60_000, 3), (120_000, 41)]
 
 
@@ -76,7 +75,7 @@ def test_file_of_a_log_that_has_changed_is_not_believed(coverage: Coverage) -> N
     files = disk()
     sealed(files)
     with pytest.raises(DamagedAuxiliaryIndex, match="covers"):
-        load_density(files, PATH, 0, coverage)
+        DensityRule.load(files, PATH, 0, coverage)
 
 
 def test_file_without_a_seal_is_not_believed() -> None:
@@ -85,7 +84,7 @@ def test_file_without_a_seal_is_not_believed() -> None:
     index.note_batch(MIN, 3)
     index.write_out()
     with pytest.raises(DamagedAuxiliaryIndex, match="covers None"):
-        load_density(files, PATH, 0, COVERAGE)
+        DensityRule.load(files, PATH, 0, COVERAGE)
 
 
 def test_no_bit_can_flip_unseen() -> None:
@@ -115,7 +114,7 @@ def test_no_cut_is_unnoticed(coverage: Coverage) -> None:
     for size in range(len(good)):
         files.replace_atomically(PATH, good[:size])
         with pytest.raises(DamagedAuxiliaryIndex):
-            load_density(files, PATH, 0, coverage)
+            DensityRule.load(files, PATH, 0, coverage)
 
 
 def test_appending_cuts_the_seal_off() -> None:
@@ -142,7 +141,7 @@ def test_first_write_replaces_a_file_of_that_name() -> None:
     files = disk()
     files.create(PATH).append(b"from before")
     index = sealed(files)
-    assert load_density(files, PATH, 0, COVERAGE).count == index.count == 2
+    assert DensityRule.load(files, PATH, 0, COVERAGE).count == index.count == 2
 
 
 def test_failed_write_is_repeated_at_the_same_place() -> None:
@@ -153,7 +152,7 @@ def test_failed_write_is_repeated_at_the_same_place() -> None:
     with pytest.raises(OSError, match="t-0"):
         index.write_out()
     index.seal(NEXT, 50)
-    loaded = load_density(files, PATH, 0, NEXT)
+    loaded = DensityRule.load(files, PATH, 0, NEXT)
     assert [time for time, _ in loaded.entries()] == [60_000, 120_000, 180_000]
 
 
@@ -186,4 +185,4 @@ def test_rule_that_is_not_known_is_not_followed(variant: int, interval_ms: int) 
     seal = encode_seal(2, COVERAGE, crc32c(header + entries))
     files.replace_atomically(PATH, header + entries + seal)
     with pytest.raises(DamagedAuxiliaryIndex, match="is not known"):
-        load_density(files, PATH, 0, COVERAGE)
+        DensityRule.load(files, PATH, 0, COVERAGE)
