@@ -38,8 +38,7 @@ from storage.disk.file_names import DENSITY_SUFFIX, TIME_INDEX_SUFFIX, segment_f
 from storage.disk.files import RealFiles
 from storage.log.log import Log
 from storage.recovery.recovery import open_log
-from storage.segment.density import Variant
-from storage.segment.density_file import parse_density
+from storage.segment.density import Variant, parse_density
 
 PARTITIONS: Final = 3_500
 DAY_S: Final = 86_400

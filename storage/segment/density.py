@@ -1,4 +1,4 @@
-"""The density variants of KIP-33's drafts: the rules for a density file's entries, and their use.
+"""The density variants of KIP-33's drafts: rules for entries, their use, and the density file.
 
 The time index that shipped gets an entry after a number of *bytes*. The drafts went by *time*. A
 topic may have one of them beside the shipped index (`time.index.variant`); lookups then start from
@@ -26,10 +26,28 @@ rules make lookups exact, which the drafts did not require:
   order of the file, of T's minute or a later one** is the least offset of all these minutes. Here
   no entry may be missing, except for minutes that began after a later one, which never decide.
 
-Owns the rules and the writing of files; `storage.segment.density_file` owns their format. The
-engine knows these indexes by `storage.segment.auxiliary_index` alone. New entries gather in memory
-and are written together with those of the other indexes. An open `minute-map` keeps all of its
-entries in memory, as in the draft; the other variants keep only unwritten ones.
+New entries gather in memory and are written together with those of the other indexes. An open
+`minute-map` keeps all of its entries in memory, as in the draft; the other variants keep only
+unwritten ones. The engine knows these indexes by `storage.segment.auxiliary_index` alone.
+
+The file `<base>.density`; integers are big-endian:
+
+| part    | size | fields                                                                          |
+|---------|------|---------------------------------------------------------------------------------|
+| header  | 28   | `TLDX`, version i8 = 1, variant i8, 0 i16, interval ms i64, carried ms i64, crc |
+| entries | 12   | timestamp i64, offset minus base i32: the entry of KIP-33's drafts              |
+| seal    | 40   | `TLDS`, entries u32, log size i64, next offset i64, largest timestamp i64,      |
+|         |      | CRC-32C of header and entries u32, CRC-32C of the seal u32                      |
+
+The header stores the rule by which the entries were made, because the setting may have changed
+since. The seal stores what they cover. It is written when the segment is closed or the log stops
+cleanly, and cut off by the first write after that. A file is trusted only if it has a seal,
+everything in it is correct, and the log still has the size, the end and the maximum in the seal. A
+file that is not trusted is rebuilt (`storage.log.auxiliary_indexes`): everything in it can be
+derived from the log and the time index.
+
+Differs from Kafka: it has no such files, and ignores them. It would not ignore the draft's name
+`<base>.time.index`: its tools take the last part for that of an offset index.
 
 Source: KIP-33 drafts. Read next: `storage.log.auxiliary_indexes`, docs/density.md.
 """
@@ -40,7 +58,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Final
+from struct import Struct
+from typing import ClassVar, Final, NamedTuple
 
 from config import TopicConfig
 from protocol.records.checksums import crc32c
@@ -48,13 +67,22 @@ from protocol.records.layout import INT32_MAX, NO_TIMESTAMP
 from storage.disk.file_names import DENSITY_SUFFIX
 from storage.disk.files import File, Files
 from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage, DamagedAuxiliaryIndex
-from storage.segment.density_file import HEADER, encode_header, encode_seal, parse_density
 from storage.segment.time_index import TimestampedOffset
 
 MS_PER_MINUTE: Final = 60_000
 
 NO_VARIANT: Final = "none"
 """The value of `time.index.variant` for no density file."""
+
+MAGIC: Final = b"TLDX"
+SEAL_MAGIC: Final = b"TLDS"
+VERSION: Final = 1
+
+HEADER: Final = Struct(">4sbbhqqI")
+ENTRY: Final = Struct(">qi")
+SEAL: Final = Struct(">4sIqqqII")
+
+_CRC_SIZE: Final = 4
 
 
 class Variant(IntEnum):
@@ -148,10 +176,10 @@ class DensityIndex(AuxiliaryIndex):
     def adopt(self, file: File, entries: bytes, coverage: Coverage) -> None:
         """Continue after the entries of a file that has been verified."""
         self._file = file
-        self._written = len(entries) // self.ENTRY.size
+        self._written = len(entries) // ENTRY.size
         self._sealed = coverage
         if self._written:
-            self._last = self.ENTRY.unpack(entries[-self.ENTRY.size :])
+            self._last = ENTRY.unpack(entries[-ENTRY.size :])
             self._next_ms = max(self._next_ms, self._bucket_after(self._last[0]))
 
     def close_with(self, timestamp: int, offset: int) -> None:
@@ -203,7 +231,7 @@ class DensityIndex(AuxiliaryIndex):
             if self._files.exists(self.path):
                 self._files.unlink(self.path)
             self._file = self._files.create(self.path)
-        end = HEADER.size + self._written * self.ENTRY.size
+        end = HEADER.size + self._written * ENTRY.size
         if not self._written:
             data, end = self._header() + data, 0
         if self._is_torn or self._file.size != end:
@@ -282,7 +310,7 @@ class MinuteMap(DensityIndex):
         """Continue after the entries of a file, which are kept in memory."""
         super().adopt(file, entries, coverage)
         self._next_ms = 0
-        for minute, relative in self.ENTRY.iter_unpack(entries):
+        for minute, relative in ENTRY.iter_unpack(entries):
             if minute >= self._next_ms:
                 self._add_peak(minute, relative)
             else:
@@ -343,3 +371,70 @@ class MinuteMap(DensityIndex):
 
 
 _CLASSES: Final = {kind.VARIANT: kind for kind in (IntervalIndex, MinuteIndex, MinuteMap)}
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+class DensityContent(NamedTuple):
+    """A whole file, its checksums verified.
+
+    Attributes:
+        variant: the number of the rule; see `Variant`.
+        interval_ms: the width of a bucket.
+        carried_ms: the largest timestamp of the log before the segment, or NO_TIMESTAMP.
+        entries: the bytes of whole entries.
+        coverage: what the seal says; None when there is none.
+    """
+
+    variant: int
+    interval_ms: int
+    carried_ms: int
+    entries: bytes
+    coverage: Coverage | None
+
+
+def encode_header(variant: int, interval_ms: int, carried_ms: int) -> bytes:
+    """The first bytes of a file; the fields are those of `DensityContent`."""
+    return _summed(HEADER.pack(MAGIC, VERSION, variant, 0, interval_ms, carried_ms, 0))
+
+
+def encode_seal(count: int, coverage: Coverage, crc: int) -> bytes:
+    """The seal after `count` entries; `crc` is the CRC-32C of all bytes before it."""
+    return _summed(SEAL.pack(SEAL_MAGIC, count, *coverage, crc, 0))
+
+
+def parse_density(content: bytes) -> DensityContent:
+    """Parse the content of a file.
+
+    Raises:
+        DamagedAuxiliaryIndex: it is too short, of another version, cut off, or a checksum is wrong.
+    """
+    if len(content) < HEADER.size:
+        raise DamagedAuxiliaryIndex(f"{len(content)} bytes are no header")
+    magic, version, *rule, _ = HEADER.unpack_from(content)
+    if magic != MAGIC or not _is_summed(content[: HEADER.size]):
+        raise DamagedAuxiliaryIndex("the header is damaged")
+    if version != VERSION:
+        raise DamagedAuxiliaryIndex(f"version {version} is not known")
+    variant, _, interval_ms, carried_ms = rule
+    body = content[HEADER.size :]
+    if len(body) < SEAL.size or not body[-SEAL.size :].startswith(SEAL_MAGIC):
+        entries = body[: len(body) - len(body) % ENTRY.size]
+        return DensityContent(variant, interval_ms, carried_ms, entries, None)
+    entries, seal = body[: -SEAL.size], body[-SEAL.size :]
+    _, count, *coverage, entries_crc, _ = SEAL.unpack(seal)
+    if not _is_summed(seal):
+        raise DamagedAuxiliaryIndex("the seal is damaged")
+    if count * ENTRY.size != len(entries) or entries_crc != crc32c(content[: -SEAL.size]):
+        raise DamagedAuxiliaryIndex("the entries are not those that were sealed")
+    return DensityContent(variant, interval_ms, carried_ms, entries, Coverage(*coverage))
+
+
+def _summed(part: bytes) -> bytes:
+    """The part with the CRC-32C of the other bytes in its last four."""
+    return part[:-_CRC_SIZE] + crc32c(part[:-_CRC_SIZE]).to_bytes(_CRC_SIZE, "big")
+
+
+def _is_summed(part: bytes) -> bool:
+    return _summed(part) == part

@@ -225,6 +225,7 @@ class Segment:
         """
         start = self.log.size
         self.log.append(data)
+        assert self.log.size == start + len(data), "the log file did not grow by the append"
         if start == 0:
             self._first_timestamp = None
             self.min_timestamp = INT64_MAX
@@ -247,7 +248,8 @@ class Segment:
                 self.records += batch.records_count
             if self._first_timestamp is None:
                 self._first_timestamp = timestamp
-        assert last_offset >= self.next_offset - 1, "appended offsets go backwards"
+        assert self.next_offset - 1 <= last_offset, "appended offsets go backwards"
+        assert last_offset - self.base_offset <= INT32_MAX, "an appended offset does not fit"
         if min_timestamp < self.min_timestamp:
             self.min_timestamp = min_timestamp
         if data_max_timestamp > self.data_max_timestamp:
@@ -306,6 +308,11 @@ class Segment:
 
         Afterwards the segment may still be appended to, as after a clean stop. Raises OSError.
         """
+        assert (
+            self.base_offset
+            <= self.max_timestamp_offset
+            <= max(self.base_offset, self.next_offset - 1)
+        ), f"the maximum of {self.log.path} is at {self.max_timestamp_offset}, outside of it"
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write_out()
         self.time_index.write_out()
@@ -372,8 +379,11 @@ class Segment:
 
     def adopt(self, facts: SegmentFacts) -> None:
         """Take over the stored facts about the segment; the indexes are yet to be verified."""
-        assert facts.base_offset == self.base_offset
-        assert facts.next_offset >= self.base_offset
+        assert facts.base_offset == self.base_offset, f"facts about {facts.base_offset}"
+        assert facts.size_bytes == self.size, f"facts about {facts.size_bytes} bytes"
+        assert 0 <= facts.next_offset - self.base_offset <= INT32_MAX + 1, (
+            f"end {facts.next_offset}"
+        )
         self.next_offset = facts.next_offset
         self.max_timestamp = facts.max_timestamp
         self.max_timestamp_offset = facts.max_timestamp_offset

@@ -135,6 +135,7 @@ class SparseIndex:
             return
         self._file.append(self._encode_tail())
         self._forget_tail()
+        assert self._file.size == self.size_bytes, f"{self.path} has other bytes than entries"
 
     def clear(self) -> None:
         """Remove all entries, also from the file."""

@@ -66,6 +66,7 @@ class TxnIndex:
     def append(self, txn: AbortedTxn) -> None:
         """Add a transaction whose marker was just written. Raises OSError."""
         assert txn.first_offset <= txn.last_offset, f"transaction ends before it begins: {txn}"
+        assert txn.last_offset >= self.base_offset, f"transaction ends before the segment: {txn}"
         if self._file is None:
             self._file = self._files.create(self.path)
         self._file.append(ENTRY.pack(VERSION, *txn))

@@ -13,7 +13,6 @@ CROWDED = {  # one module for each API or command, and the client, which is to b
 }
 DENSITY_MODULES = {  # the whole kind of auxiliary index
     "storage/segment/density.py",
-    "storage/segment/density_file.py",
     "storage/audit/density.py",
 }
 DENSITY_LINES = {  # where it is registered: its file suffix, its setting, an import and an entry

@@ -11,8 +11,7 @@ from cli.main import run
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
-from storage.segment.density import Variant
-from storage.segment.density_file import ENTRY, encode_header
+from storage.segment.density import ENTRY, Variant, encode_header
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 

@@ -5,8 +5,7 @@ import pytest
 from protocol.records.checksums import crc32c
 from storage.audit.findings import Finding, Severity
 from storage.audit.partition import PartitionAudit
-from storage.segment.density import MS_PER_MINUTE
-from storage.segment.density_file import ENTRY, HEADER, SEAL
+from storage.segment.density import ENTRY, HEADER, MS_PER_MINUTE, SEAL
 from tests.support.logs import LogHarness
 
 MIN = MS_PER_MINUTE

@@ -7,8 +7,7 @@ from storage.audit.partition import PartitionAudit
 from storage.disk.simulated_disk import Fault, Operation
 from storage.disk.steps import run_steps
 from storage.kafka.kafka_export import is_exported
-from storage.segment.density import MS_PER_MINUTE
-from storage.segment.density_file import parse_density
+from storage.segment.density import MS_PER_MINUTE, parse_density
 from tests.support.logs import LogHarness, batch
 
 MIN = MS_PER_MINUTE

@@ -6,15 +6,13 @@ from protocol.records.checksums import crc32c
 from storage.disk.simulated_disk import Fault, Operation, SimulatedDisk
 from storage.segment.auxiliary_index import Coverage, DamagedAuxiliaryIndex
 from storage.segment.density import (
+    ENTRY,
+    HEADER,
     MS_PER_MINUTE,
+    SEAL,
     DensityIndex,
     DensityRule,
     Variant,
-)
-from storage.segment.density_file import (
-    ENTRY,
-    HEADER,
-    SEAL,
     encode_header,
     encode_seal,
     parse_density,
