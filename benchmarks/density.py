@@ -214,7 +214,7 @@ def _index_of(folder: Path) -> tuple[int, int]:
 
 
 def _reopened(folder: Path, files: RealFiles | None = None) -> Log:
-    """The log with the variant that its side file has, if any."""
+    """The log with the variant that its density file has, if any."""
     side = Path(segment_file_path(str(folder), 0, DENSITY_SUFFIX))
     settings: tuple[tuple[str, str], ...] = ()
     if side.exists():

@@ -31,7 +31,7 @@ def lines(explanation: dict[str, Any]) -> Iterable[str]:
         entry, start = search["time_entry"], search["offset_entry"]
         yield (f"  segment {search['base_offset']}, newest record {_time(search['max_timestamp'])}")
         yield f"    {_index_words(search.get('index', SHIPPED_INDEX), entry)}"
-        yield f"    offset index: offset {start['offset']} is at or behind byte {start['position']}"
+        yield f"    offset index: offset {start['offset']} is at or after byte {start['position']}"
         yield (
             f"    scanned from there: "
             f"{format_count(search['batches_scanned'], 'batch', 'batches')}, "

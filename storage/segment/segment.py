@@ -297,7 +297,7 @@ class Segment:
                 return f"{index.path}: {damage}"
         offset, position = self.offset_index.last()
         if self.offset_index.count and not (offset < self.next_offset and position < self.size):
-            return f"{self.offset_index.path} points behind the log, at ({offset}, {position})"
+            return f"{self.offset_index.path} points past the log, at ({offset}, {position})"
         timestamp, offset = self.time_index.last()
         if timestamp != self.max_timestamp or offset >= self.next_offset:
             return f"{self.time_index.path} ends with ({timestamp}, {offset})"

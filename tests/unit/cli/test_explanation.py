@@ -32,7 +32,7 @@ def test_time_index_bounds_what_lies_before(index: str | None) -> None:
 
 
 @pytest.mark.parametrize("index", ["interval", "minute"])
-def test_side_file_bounds_what_lies_before_its_batch(index: str) -> None:
+def test_auxiliary_index_bounds_what_lies_before_its_batch(index: str) -> None:
     assert f"auxiliary index ({index}): nothing before the batch of offset 7 is as new as" in told(
         index
     )

@@ -89,7 +89,7 @@ def test_interval_adds_a_closing_entry_if_the_largest_timestamp_ever_is_in_the_s
     assert entries(index) == [(20, 101), (29, 102)]
 
 
-def test_interval_goes_on_behind_a_closing_entry() -> None:
+def test_interval_continues_after_a_closing_entry() -> None:
     index = note(made(Variant.INTERVAL, interval_ms=10), 13)
     index.close_with(13, 100)
     for offset, timestamp in enumerate((14, 20), 101):
@@ -177,7 +177,7 @@ def test_index_made_from_points_starts_no_later_than_it_may(variant: Variant) ->
 
 
 @pytest.mark.parametrize("variant", Variant)
-def test_sealed_index_is_loaded_and_goes_on(variant: Variant) -> None:
+def test_sealed_index_is_loaded_and_continues(variant: Variant) -> None:
     files = disk()
     index = note(made(variant, files=files), 0, MIN, 2 * MIN)
     coverage = Coverage(77, 103, 2 * MIN)

@@ -1,4 +1,4 @@
-"""The side file: its bytes, and what is believed of them."""
+"""The density file: its bytes, and when it is trusted."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_bytes_are_as_documented() -> None:
     assert (len(header), len(seal)) == (28, 40)
 
 
-def test_sealed_file_is_believed_for_the_log_it_covers() -> None:
+def test_sealed_file_is_trusted_for_the_log_it_covers() -> None:
     files = disk()
     sealed(files)
     loaded = DensityRule.load(files, PATH, 0, COVERAGE)
@@ -69,14 +69,14 @@ def test_sealed_file_is_believed_for_the_log_it_covers() -> None:
     [COVERAGE._replace(size_bytes=1_001), COVERAGE._replace(next_offset=43),
      COVERAGE._replace(max_timestamp=120_001)],
 )  # fmt: skip
-def test_file_of_a_log_that_has_changed_is_not_believed(coverage: Coverage) -> None:
+def test_file_of_a_log_that_has_changed_is_not_trusted(coverage: Coverage) -> None:
     files = disk()
     sealed(files)
     with pytest.raises(DamagedAuxiliaryIndex, match="covers"):
         DensityRule.load(files, PATH, 0, coverage)
 
 
-def test_file_without_a_seal_is_not_believed() -> None:
+def test_file_without_a_seal_is_not_trusted() -> None:
     files = disk()
     index = opened(files)
     index.note_batch(MIN, 3)
