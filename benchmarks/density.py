@@ -38,8 +38,7 @@ from storage.disk.file_names import DENSITY_SUFFIX, TIME_INDEX_SUFFIX, segment_f
 from storage.disk.files import RealFiles
 from storage.log.log import Log
 from storage.recovery.recovery import open_log
-from storage.segment.density import Variant
-from storage.segment.density_file import parse_density
+from storage.segment.density import Variant, parse_density
 
 PARTITIONS: Final = 3_500
 DAY_S: Final = 86_400
@@ -207,20 +206,19 @@ def _index_of(folder: Path) -> tuple[int, int]:
     """Entries and bytes of the index that lookups start from."""
     side = Path(segment_file_path(str(folder), 0, DENSITY_SUFFIX))
     log = _reopened(folder)
-    density = log.segments.active.density
-    shipped = log.segments.active.time_index
-    entries = shipped.count if density is None else density.count
+    active = log.segments.active
+    entries = sum(index.count for index in active.auxiliary) or active.time_index.count
     log.abandon()
     path = side if side.exists() else Path(segment_file_path(str(folder), 0, TIME_INDEX_SUFFIX))
     return entries, path.stat().st_size
 
 
 def _reopened(folder: Path, files: RealFiles | None = None) -> Log:
-    """The log with the variant that its side file has, if any."""
+    """The log with the variant that its density file has, if any."""
     side = Path(segment_file_path(str(folder), 0, DENSITY_SUFFIX))
     settings: tuple[tuple[str, str], ...] = ()
     if side.exists():
-        written = parse_density(side.read_bytes()).header
+        written = parse_density(side.read_bytes())
         settings = (
             ("time.index.variant", Variant(written.variant).setting),
             ("time.index.interval.ms", str(written.interval_ms)),

@@ -11,8 +11,7 @@ What an index entry must satisfy:
 offset index   the position starts an entry of the log, which ends with the offset (entries that
                point beyond a damage are not judged)
 time index     no record up to the offset is newer than the timestamp; both only rise
-density file   no batch that ends before the offset is as new as the timestamp; for a minute map,
-               none is of a minute after the newest listed before (docs/density.md)
+auxiliary      a lookup by time may start from the entry: the rules of `storage.audit.auxiliary`
 =============  ================================================================================
 """
 
@@ -25,7 +24,6 @@ from typing import Any
 
 import click
 
-from cli.dump_density import density_verdicts, side_file_facts
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
@@ -35,8 +33,11 @@ from client.times import format_time
 from protocol.errors import ProtocolError
 from protocol.records.layout import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, Codec
 from protocol.records.scan import Entry, Stop, iter_records, scan_checked
+from storage.audit.auxiliary import AUXILIARY_READERS
+from storage.audit.findings import IndexProblem
 from storage.disk.file_names import (
-    DENSITY_SUFFIX,
+    AUXILIARY_SUFFIXES,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -99,8 +100,8 @@ def command(*, file: Path, with_records: bool, summary: bool, as_json: bool) -> 
     parsed = parse_segment_file_name(file.name)
     if parsed is None:
         raise CommandFailed(
-            f"{file.name} is no segment file: its name is 20 digits and .log, .index, .timeindex, "
-            ".txnindex or .density",
+            f"{file.name} is no segment file: its name is 20 digits and {LOG_SUFFIX}, "
+            f"{', '.join(INDEX_SUFFIXES[:-1])} or {INDEX_SUFFIXES[-1]}",
             ExitCode.USAGE,
         )
     show = _Show(is_json=as_json, is_quiet=summary)
@@ -286,7 +287,7 @@ def _dump_records(view: memoryview, entry: Entry, problems: list[str], show: _Sh
 
 def _check_siblings(log: Path, facts: LogFacts, base_offset: int) -> list[str]:
     problems = []
-    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, DENSITY_SUFFIX):
+    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, *AUXILIARY_SUFFIXES):
         index = log.with_suffix(suffix)
         if index.exists():
             verdicts = _verdicts(index, suffix, base_offset, facts)
@@ -300,8 +301,11 @@ def _dump_index(file: Path, suffix: str, base_offset: int, show: _Show) -> tuple
     problems: list[str] = []
     if log.exists() and suffix != TXN_INDEX_SUFFIX:
         facts = _dump_log(log, _Show(is_json=False, is_quiet=True), with_records=False)
-    if suffix == DENSITY_SUFFIX and (described := side_file_facts(file.read_bytes())):
-        show.line("side-file", *described)
+    if suffix in AUXILIARY_READERS:
+        auxiliary = AUXILIARY_READERS[suffix](file.read_bytes())
+        if not isinstance(auxiliary, IndexProblem):
+            about, words = auxiliary.describe()
+            show.line("side-file", about, {"words": words})
     count = 0
     for slot, entry, bad in _verdicts(file, suffix, base_offset, facts):
         count += 1
@@ -332,10 +336,8 @@ def _verdicts(
                 yield slot, dict(zip(names, values, strict=True)), None
         elif suffix == OFFSET_INDEX_SUFFIX:
             yield from _offset_verdicts(view, base_offset, facts)
-        elif suffix == DENSITY_SUFFIX:
-            yield from density_verdicts(
-                bytes(view), base_offset, None if facts is None else facts.maxima
-            )
+        elif suffix in AUXILIARY_READERS:
+            yield from _auxiliary_verdicts(bytes(view), suffix, base_offset, facts)
         else:
             yield from _time_verdicts(view, base_offset, facts)
 
@@ -373,6 +375,18 @@ def _time_verdicts(
         elif timestamp <= previous:
             bad = "its timestamp is not above the one before"
         previous = timestamp
+        yield slot, {"time": timestamp, "offset": offset}, bad
+
+
+def _auxiliary_verdicts(
+    content: bytes, suffix: str, base_offset: int, facts: LogFacts | None
+) -> Iterator[tuple[int, dict[str, int], str | None]]:
+    index = AUXILIARY_READERS[suffix](content)
+    if isinstance(index, IndexProblem):
+        yield 0, {}, f"the file cannot be read: expected {index.expected}, found {index.found}"
+        return
+    maxima = () if facts is None else facts.maxima
+    for slot, (timestamp, offset, bad) in enumerate(index.judge(base_offset, maxima)):
         yield slot, {"time": timestamp, "offset": offset}, bad
 
 

@@ -9,7 +9,7 @@ from cli.output import format_count
 from client.times import format_time
 
 SHIPPED_INDEX = "timeindex"
-"""The index of a topic without a density variant; older brokers did not report it."""
+"""The index of a topic without an auxiliary index; older brokers did not report it."""
 
 
 def show_explanations(explanations: Iterable[dict[str, Any]]) -> None:
@@ -46,9 +46,9 @@ def lines(explanation: dict[str, Any]) -> Iterable[str]:
 
 
 def _index_words(index: str, entry: dict[str, int]) -> str:
-    """The meaning of the entry in the time index, or in the density file of a variant."""
+    """The meaning of the entry in the time index, or in an auxiliary index."""
     is_shipped = index == SHIPPED_INDEX
-    name = "time index" if is_shipped else f"side file ({index})"
+    name = "time index" if is_shipped else f"auxiliary index ({index})"
     offset, time = entry["offset"], entry["timestamp"]
     if time < 0:
         return f"{name}: no entry before the time"

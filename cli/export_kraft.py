@@ -27,7 +27,7 @@ from storage.disk.checkpoints import (
     parse_meta_properties,
     write_clean_shutdown,
 )
-from storage.disk.file_names import DENSITY_SUFFIX, MANIFEST_NAME
+from storage.disk.file_names import AUXILIARY_SUFFIXES, MANIFEST_NAME
 from storage.disk.files import RealFiles
 from storage.kafka.kafka_export import CHECKPOINT_FILES, ExportPlan, is_exported, plan_export
 from storage.kafka.kraft_metadata import METADATA_DIRECTORY, write_cluster_metadata
@@ -127,8 +127,9 @@ def _convert(directory: Path, plan: ExportPlan, files: RealFiles) -> None:
         with contextlib.suppress(FileNotFoundError):
             (directory / name / MANIFEST_NAME).unlink()
         # Kafka would not remove these with their segment.
-        for side_file in (directory / name).glob(f"*{DENSITY_SUFFIX}"):
-            side_file.unlink()
+        for suffix in AUXILIARY_SUFFIXES:
+            for index in (directory / name).glob(f"*{suffix}"):
+                index.unlink()
     files.replace_atomically(
         f"{directory}/{META_PROPERTIES_FILE}", format_meta_properties(plan.meta)
     )

@@ -123,13 +123,13 @@ _TOPIC_TIME = (
         "none",
         ("none", "interval", "minute", "minute-map"),
         "Tidelog's own. Which density variant of KIP-33's drafts lookups by time start from, kept "
-        "in a side file: one entry per time.index.interval.ms, per minute by append time, or a map "
-        "of minutes by create time. Answers are the same; docs/density.md has the cost.",
+        "in an auxiliary index: one entry per time.index.interval.ms, per minute by append time, "
+        "or a map of minutes by create time. Answers are the same; docs/density.md has the costs.",
     ),
     topic_number(
         "time.index.interval.ms",
         MS_PER_MINUTE,
-        "Tidelog's own, after a draft of KIP-33. The time between two entries of the side file, "
+        "Tidelog's own, after a draft of KIP-33. The time between two entries of that index, "
         "with time.index.variant=interval.",
         low=1,
     ),

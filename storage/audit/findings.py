@@ -5,6 +5,7 @@ Read next: `storage.audit.partition`, which makes them.
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from protocol.records.layout import INT64_MAX, NO_OFFSET, NO_TIMESTAMP
 
@@ -37,6 +38,15 @@ class Finding:
             f"{self.severity.value} {self.rule} {where}: expected {self.expected}, "
             f"found {self.found}"
         )
+
+
+class IndexProblem(NamedTuple):
+    """A fault of an auxiliary index; `is_legal` when the engine only ignores the file."""
+
+    position: int
+    expected: str
+    found: str
+    is_legal: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,7 +10,7 @@ engine's own writers and readers of indexes, because the same mistake in both wo
 | D1   | segments follow each other; first base <= log start <= log end                     |
 | D2   | batches are whole, their checksums right, offsets rise, records and headers agree  |
 | D3   | time index: strictly rising, each entry the running maximum, the last one the max; |
-|      | the density file of a density variant: `storage.audit.density`                     |
+|      | auxiliary indexes: `storage.audit.auxiliary`                                       |
 | D4   | offset index: strictly rising, each position a batch that ends at the entry        |
 | D6   | transaction index, producer snapshots, leader epochs, manifest agree with the log  |
 | D8   | no temporary files                                                                 |
@@ -41,12 +41,11 @@ from protocol.records.layout import (
     TimestampType,
 )
 from protocol.records.scan import Entry, Stop, iter_records, scan_checked
-from storage.audit.density import audit_side_file
-from storage.audit.findings import Finding, LogSummary, SegmentSummary, Severity
+from storage.audit.auxiliary import AUXILIARY_READERS
+from storage.audit.findings import Finding, IndexProblem, LogSummary, SegmentSummary, Severity
 from storage.disk.checkpoints import CorruptCheckpoint
 from storage.disk.file_names import (
     CLEANED_SUFFIX,
-    DENSITY_SUFFIX,
     LOG_SUFFIX,
     MANIFEST_NAME,
     OFFSET_INDEX_SUFFIX,
@@ -121,7 +120,7 @@ class PartitionAudit:
             is_recovered = base >= first_recovered
             self._check_offset_index(segment, is_recovered)
             self._check_time_index(segment, is_recovered)
-            self._check_side_file(segment)
+            self._check_auxiliary_indexes(segment)
             self._check_txn_index(segment, is_recovered)
             self._check_facts(segment, is_recovered)
             expected_base = segment.next_offset
@@ -336,15 +335,17 @@ class PartitionAudit:
         if last != segment.max_timestamp:
             report(f"a last entry of {segment.max_timestamp}", str(last), -1)
 
-    def _check_side_file(self, segment: SegmentSummary) -> None:
-        path = self._path(segment.base_offset, DENSITY_SUFFIX)
-        if not self._files.exists(path):
-            return
-        for problem in audit_side_file(self._files.read_all(path), segment):
-            position, expected, found, is_legal = problem
-            self._report("D3", path, expected, found, position=position, ending=True)
-            if is_legal:
-                self.findings[-1] = replace(self.findings[-1], severity=Severity.WARNING)
+    def _check_auxiliary_indexes(self, segment: SegmentSummary) -> None:
+        for suffix, read in AUXILIARY_READERS.items():
+            path = self._path(segment.base_offset, suffix)
+            if not self._files.exists(path):
+                continue
+            index = read(self._files.read_all(path))
+            problems = (index,) if isinstance(index, IndexProblem) else index.find_problems(segment)
+            for position, expected, found, is_legal in problems:
+                self._report("D3", path, expected, found, position=position, ending=True)
+                if is_legal:
+                    self.findings[-1] = replace(self.findings[-1], severity=Severity.WARNING)
 
     def _check_txn_index(self, segment: SegmentSummary, is_recovered: bool) -> None:
         path = self._path(segment.base_offset, TXN_INDEX_SUFFIX)

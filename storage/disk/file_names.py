@@ -31,11 +31,14 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
 DENSITY_SUFFIX: Final = ".density"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+AUXILIARY_SUFFIXES: Final = (DENSITY_SUFFIX,)
+"""Of optional indexes that Kafka does not have; see `storage.segment.auxiliary_index`."""
+
 INDEX_SUFFIXES: Final = (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
-    DENSITY_SUFFIX,
+    *AUXILIARY_SUFFIXES,
 )
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 
@@ -51,9 +54,9 @@ DIRECTORY_NAME_MAX: Final = 255
 OFFSET_MAX: Final = INT64_MAX - INT32_MAX
 """No segment can begin above it: offsets up to 2^31 above its base have to fit into 63 bits."""
 
+_SUFFIX_PATTERN: Final = "|".join(map(re.escape, (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)))
 _RESEMBLES_SEGMENT = re.compile(
-    r"-?\w*\d\w*\.(log|index|timeindex|txnindex|density|snapshot)(\.(deleted|cleaned|swap))?",
-    re.IGNORECASE,
+    rf"-?\w*\d\w*({_SUFFIX_PATTERN})(\.(deleted|cleaned|swap))?", re.IGNORECASE
 )
 _PARTITION_DIRECTORY = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})"

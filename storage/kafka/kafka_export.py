@@ -35,7 +35,7 @@ from storage.disk.checkpoints import (
     MetaProperties,
 )
 from storage.disk.file_names import (
-    DENSITY_SUFFIX,
+    AUXILIARY_SUFFIXES,
     LOG_SUFFIX,
     parse_segment_file_name,
     partition_directory_name,
@@ -188,8 +188,8 @@ def is_exported(name: str) -> bool:
     """Whether a file of a partition's directory is copied to Kafka."""
     parsed = parse_segment_file_name(name)
     if parsed is not None:
-        # Density files are derived, and Kafka would not remove them with their segment.
-        return not parsed.stage and parsed.kind != DENSITY_SUFFIX
+        # Auxiliary indexes are derived, and Kafka would not remove them with their segment.
+        return not parsed.stage and parsed.kind not in AUXILIARY_SUFFIXES
     return name in (LEADER_EPOCHS_NAME, PARTITION_METADATA_FILE)
 
 

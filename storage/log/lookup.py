@@ -5,8 +5,8 @@ an offset at or above the log's start. Every surviving record before it is older
 
     segments     the oldest one whose largest timestamp reaches T         binary search
     time index   the last entry not above T: nothing before it exceeds T  binary search
-                 (a topic with a density variant: its density file instead, see
-                 storage.segment.density)
+                 (a topic with an auxiliary index: that one instead, see
+                 storage.segment.auxiliary_index)
     offset index the last entry not above that offset: a position         binary search
     log          walk over batch heads, then the records of one batch     one interval, one batch
 
@@ -23,6 +23,7 @@ Source: KIP-33, KIP-79, KIP-734; Kafka `UnifiedLog.fetchOffsetByTimestamp`,
 `LogSegment.findOffsetByTimestamp`. Read next: `storage.segment.time_index`.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ from protocol.records.layout import (
 from protocol.records.record import record_bytes
 from protocol.records.record_loops import find_timestamp
 from protocol.records.scan import iter_records
-from storage.log.density_upkeep import DensityUpkeep
+from storage.log.auxiliary_indexes import AuxiliaryIndexes
 from storage.segment.entry_heads import EntryHead, HeadWalk
 from storage.segment.offset_index import OffsetPosition
 from storage.segment.scan import ensure_indexes
@@ -60,8 +61,7 @@ class TimestampOffset(NamedTuple):
 class SegmentSearch:
     """The cost of the search in one segment, for an explanation of its answer.
 
-    `index` names the index that the time entry is from: the time index, or the variant of a density
-    file.
+    `index` names the index that the time entry is from: the time index, or an auxiliary one.
     """
 
     base_offset: int
@@ -114,14 +114,14 @@ class TimeLookup:
     Every method raises OSError, or CorruptLog when a batch that has to be read is damaged.
     """
 
-    __slots__ = ("_barren", "_densities", "_segments", "index_interval")
+    __slots__ = ("_auxiliary", "_barren", "_segments", "index_interval")
 
     def __init__(
-        self, segments: SegmentList, densities: DensityUpkeep, *, index_interval: int
+        self, segments: SegmentList, auxiliary: AuxiliaryIndexes, *, index_interval: int
     ) -> None:
         """Search in `segments`; `index_interval` is for indexes that have to be rebuilt."""
         self._segments = segments
-        self._densities = densities
+        self._auxiliary = auxiliary
         # The segment that the log's start cuts through has a maximum that may lie below the start.
         # After one walk to its end without a hit, this remembers (base offset, size, log start,
         # timestamp): no record in it is as new, so the next lookups need not walk again.
@@ -190,8 +190,8 @@ class TimeLookup:
     def _verified(self, index: int) -> Segment:
         segment = self._segments[index]
         ensure_indexes(segment, index_interval=self.index_interval)
-        if self._densities.rule is not None:
-            self._densities.ensure(segment, is_active=index + 1 == len(self._segments))
+        if self._auxiliary.rules:
+            self._auxiliary.ensure(segment, is_active=index + 1 == len(self._segments))
         return segment
 
     def _max_timestamp_from(self, log_start_offset: int) -> int:
@@ -302,14 +302,11 @@ def find_in_segment(
 
 def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, str]:
     """The position to start from by time, and the name of the index that gave it."""
-    density = segment.density
-    if density is not None:
-        try:
-            return density.floor(timestamp), density.name
-        except OSError:
-            # Without a density file the answer is the same: the time index gives it too.
-            pass
-    return segment.time_index.floor(timestamp), "timeindex"
+    for index in segment.auxiliary:
+        # Without an auxiliary index the answer is the same: the time index gives it too.
+        with suppress(OSError):
+            return index.floor(timestamp), index.NAME
+    return segment.time_index.floor(timestamp), segment.time_index.NAME
 
 
 def _find_in_entry(

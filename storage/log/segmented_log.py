@@ -19,13 +19,12 @@ from protocol.records.layout import NO_TIMESTAMP
 from storage.append.plan import AppendPlan
 from storage.disk.files import Files, sync_file
 from storage.disk.steps import Steps
-from storage.log.density_upkeep import DensityUpkeep
+from storage.log.auxiliary_indexes import AuxiliaryIndexes
 from storage.log.flush import FlushTicket, Unsynced
 from storage.log.lookup import TimeLookup
 from storage.log.pending_deletes import Graveyard
 from storage.log.reader import LogPosition, LogReader
 from storage.log.retention import SegmentAge
-from storage.segment.density import DensityRule
 from storage.segment.manifest import UNKNOWN_MINIMUM, Manifest
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
@@ -49,7 +48,7 @@ class SegmentedLog:
     """
 
     __slots__ = (
-        "_densities",
+        "_auxiliary",
         "_files",
         "_graveyard",
         "_index_interval",
@@ -75,8 +74,8 @@ class SegmentedLog:
         self.manifest = manifest
         self.unsynced = Unsynced(files, path)
         self.reader = LogReader(self.segments, index_interval=0)
-        self._densities = DensityUpkeep(files, self.unsynced)
-        self.lookup = TimeLookup(self.segments, self._densities, index_interval=0)
+        self._auxiliary = AuxiliaryIndexes(files, self.unsynced)
+        self.lookup = TimeLookup(self.segments, self._auxiliary, index_interval=0)
         self.end_offset = self.segments.active.next_offset
         self.swap: Swap | None = None
         self.is_closed = False
@@ -94,7 +93,7 @@ class SegmentedLog:
         self.lookup.index_interval = config.index_interval_bytes
         self._jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
         self._draw_jitter(self.segments.active)
-        self._densities.configure(DensityRule.from_config(config), self.segments)
+        self._auxiliary.configure(config, self.segments)
 
     @property
     def size_bytes(self) -> int:
@@ -154,10 +153,7 @@ class SegmentedLog:
         if segment.offset_index.wants_writing:
             # A failure costs nothing: the entries stay in memory, and `seal` tries again.
             with suppress(OSError):
-                segment.offset_index.write_out()
-                segment.time_index.write_out()
-                if segment.density is not None:
-                    segment.density.write_out()
+                segment.write_out()
 
     def roll(self, *, now_ms: int, durable_offset: int) -> None:
         """Close the active segment and start one at the end; an empty segment is kept."""
@@ -176,11 +172,10 @@ class SegmentedLog:
             self._files.sync_directory(self._path)
         segment = Segment.create(self._files, self._path, self.end_offset, now_ms=now_ms)
         self._draw_jitter(segment)
-        self._densities.begin(segment, carried_ms=self.segments.max_timestamp)
+        self._auxiliary.begin(segment, carried_ms=self.segments.max_timestamp)
         self.segments.add(segment)
         self.unsynced.add(closed.all_files())
-        if closed.density is not None:
-            closed.density.release()
+        closed.release()
         self.unsynced.add_created(self.manifest.file)
 
     def begin_flush(self) -> FlushTicket:
@@ -221,7 +216,7 @@ class SegmentedLog:
     def new_segment(self, base_offset: int, *, stage: str, now_ms: int) -> Segment:
         """A new segment in the log's directory that is not part of the log yet."""
         segment = Segment.create(self._files, self._path, base_offset, now_ms=now_ms, stage=stage)
-        self._densities.begin(segment)
+        self._auxiliary.begin(segment)
         return segment
 
     def sync_names(self) -> None:
@@ -251,8 +246,7 @@ class SegmentedLog:
         self.swap = None
         # Until this line only its indexes have the facts about the new segment.
         self.manifest.remember(swap.new.seal(now_ms=swap.new.appended_ms))
-        if swap.new.density is not None:
-            swap.new.density.release()
+        swap.new.release()
         self.unsynced.add_created(self.manifest.file)
 
     def settle(self) -> None:

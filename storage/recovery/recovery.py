@@ -43,7 +43,6 @@ from protocol.records.layout import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, Tim
 from protocol.records.scan import scan_entries
 from storage.disk.checkpoints import CorruptCheckpoint
 from storage.disk.file_names import (
-    DENSITY_SUFFIX,
     LOG_SUFFIX,
     MANIFEST_NAME,
     offset_file_name,
@@ -51,6 +50,7 @@ from storage.disk.file_names import (
 )
 from storage.disk.files import Files, sync_file
 from storage.errors import CorruptLog, QuarantineKind, StorageFailed
+from storage.log.auxiliary_indexes import KINDS, load_index
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from storage.log.log import Log
 from storage.log.producers import LogProducers
@@ -69,7 +69,6 @@ from storage.recovery.temporary_files import (
     remove_orphans,
 )
 from storage.recovery.unusable_log import unusable_log
-from storage.segment.density_file import DamagedDensity, DensityFile
 from storage.segment.manifest import OUTDATED_AT_START_MAX, Manifest
 from storage.segment.scan import ScanEnd, SegmentDigest, ensure_indexes
 from storage.segment.segment import Segment
@@ -238,7 +237,7 @@ def recover_segments(opening: Opening, segments: list[Segment], remembered: Reme
             log_end_offset=segments[first].base_offset,
             now_ms=opening.now_ms,
         )
-    _check_densities(opening, segments[:first])
+    _remove_untrusted_indexes(opening, segments[:first])
     for index in range(first, len(segments)):
         if index > 0:
             # As at each roll, so that the next start need not read the segments again for it.
@@ -269,16 +268,18 @@ def _was_durable(opening: Opening, offset: int) -> bool:
     return offset < opening.recovery_point
 
 
-def _check_densities(opening: Opening, segments: list[Segment]) -> None:
-    """Remove density files that lookups had made and that were not synced yet."""
+def _remove_untrusted_indexes(opening: Opening, segments: list[Segment]) -> None:
+    """Remove auxiliary indexes that lookups had made and that were not synced yet."""
     for segment in segments:
-        name = offset_file_name(segment.base_offset, DENSITY_SUFFIX)
-        if name in opening.names:
-            try:
-                path = segment.path(DENSITY_SUFFIX)
-                DensityFile.load(opening.files, path, segment.coverage()).close()
-            except (DamagedDensity, OSError):
-                opening.remove_density(segment.base_offset)
+        for kind in KINDS:
+            name = offset_file_name(segment.base_offset, kind.SUFFIX)
+            if name not in opening.names:
+                continue
+            index = load_index(opening.files, segment, kind)
+            if index is None:
+                opening.remove(name)
+            else:
+                index.close()
 
 
 def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
@@ -288,7 +289,7 @@ def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
     if known is not None:
         segment.appended_ms = max(known.appended_ms, segment.max_timestamp)
     segment.txn_index.clear()
-    opening.remove_density(segment.base_offset)
+    opening.remove_auxiliary(segment.base_offset)
     learned = opening.epochs.latest_epoch
     scan = SegmentDigest(
         segment,

@@ -18,9 +18,9 @@ from itertools import pairwise
 
 from config import TopicConfig
 from storage.disk.file_names import (
+    AUXILIARY_SUFFIXES,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    DENSITY_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -31,10 +31,10 @@ from storage.disk.file_names import (
 )
 from storage.disk.files import TEMPORARY_SUFFIX, Files
 from storage.errors import CorruptLog, LogQuarantined
+from storage.log.auxiliary_indexes import KINDS
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.producers import LogProducers
 from storage.log.values import RecoveryReport
-from storage.segment.density import DensityRule
 from storage.segment.entry_heads import HeadWalk
 from storage.segment.manifest import Manifest
 
@@ -61,11 +61,12 @@ class Opening:
     quarantine: LogQuarantined | None = None
     end_position: int | None = None
 
-    def remove_density(self, base_offset: int) -> None:
-        """Unlink a density file, if there is one: it must not be trusted."""
-        name = offset_file_name(base_offset, DENSITY_SUFFIX)
-        if name in self.names:
-            self.remove(name)
+    def remove_auxiliary(self, base_offset: int) -> None:
+        """Unlink the auxiliary indexes of a segment: they must not be trusted."""
+        for suffix in AUXILIARY_SUFFIXES:
+            name = offset_file_name(base_offset, suffix)
+            if name in self.names:
+                self.remove(name)
 
     def remove(self, name: str) -> None:
         """Unlink a file of the directory and note it."""
@@ -138,13 +139,13 @@ def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
 
 
 def remove_orphans(opening: Opening) -> None:
-    """Pass 3: unlink index files that have no log, and density files that no topic configures."""
+    """Pass 3: unlink indexes that have no log, and auxiliary ones that the topic does not want."""
     parsed = parsed_names(opening.names)
     bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
-    no_densities = DensityRule.from_config(opening.config) is None
+    unwanted = {kind.SUFFIX for kind in KINDS if kind.from_config(opening.config) is None}
     for name in parsed:
-        is_unwanted = no_densities and name.kind == DENSITY_SUFFIX
-        if is_unwanted or (name.kind in INDEX_SUFFIXES and name.base_offset not in bases):
+        is_orphan = name.kind in INDEX_SUFFIXES and name.base_offset not in bases
+        if is_orphan or name.kind in unwanted:
             opening.remove(name.format())
 
 

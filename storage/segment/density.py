@@ -1,4 +1,4 @@
-"""The density variants of KIP-33's drafts: the rules for a density file's entries, and their use.
+"""The density variants of KIP-33's drafts: rules for entries, their use, and the density file.
 
 The time index that shipped gets an entry after a number of *bytes*. The drafts went by *time*. A
 topic may have one of them beside the shipped index (`time.index.variant`); lookups then start from
@@ -26,32 +26,63 @@ rules make lookups exact, which the drafts did not require:
   order of the file, of T's minute or a later one** is the least offset of all these minutes. Here
   no entry may be missing, except for minutes that began after a later one, which never decide.
 
-Owns entries in memory and the rules; `storage.segment.density_file` owns the bytes. New entries
-gather in memory and are written together with those of the other indexes. An open `minute-map`
-keeps all of its entries in memory, as in the draft; the other variants keep only unwritten ones.
+New entries gather in memory and are written together with those of the other indexes. An open
+`minute-map` keeps all of its entries in memory, as in the draft; the other variants keep only
+unwritten ones. The engine knows these indexes by `storage.segment.auxiliary_index` alone.
 
-Source: KIP-33 drafts. Read next: `storage.log.density_upkeep`, docs/density.md.
+The file `<base>.density`; integers are big-endian:
+
+| part    | size | fields                                                                          |
+|---------|------|---------------------------------------------------------------------------------|
+| header  | 28   | `TLDX`, version i8 = 1, variant i8, 0 i16, interval ms i64, carried ms i64, crc |
+| entries | 12   | timestamp i64, offset minus base i32: the entry of KIP-33's drafts              |
+| seal    | 40   | `TLDS`, entries u32, log size i64, next offset i64, largest timestamp i64,      |
+|         |      | CRC-32C of header and entries u32, CRC-32C of the seal u32                      |
+
+The header stores the rule by which the entries were made, because the setting may have changed
+since. The seal stores what they cover. It is written when the segment is closed or the log stops
+cleanly, and cut off by the first write after that. A file is trusted only if it has a seal,
+everything in it is correct, and the log still has the size, the end and the maximum in the seal. A
+file that is not trusted is rebuilt (`storage.log.auxiliary_indexes`): everything in it can be
+derived from the log and the time index.
+
+Differs from Kafka: it has no such files, and ignores them. It would not ignore the draft's name
+`<base>.time.index`: its tools take the last part for that of an offset index.
+
+Source: KIP-33 drafts. Read next: `storage.log.auxiliary_indexes`, docs/density.md.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from config import TopicConfig
-from protocol.records.layout import NO_TIMESTAMP
-from storage.disk.files import Files
-from storage.segment.density_file import ENTRY, Coverage, DamagedDensity, DensityFile, DensityHeader
+from protocol.records.checksums import crc32c
+from protocol.records.layout import INT32_MAX, NO_TIMESTAMP
+from storage.disk.file_names import DENSITY_SUFFIX
+from storage.disk.files import File, Files
+from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage, DamagedAuxiliaryIndex
 from storage.segment.time_index import TimestampedOffset
 
 MS_PER_MINUTE: Final = 60_000
 
 NO_VARIANT: Final = "none"
 """The value of `time.index.variant` for no density file."""
+
+MAGIC: Final = b"TLDX"
+SEAL_MAGIC: Final = b"TLDS"
+VERSION: Final = 1
+
+HEADER: Final = Struct(">4sbbhqqI")
+ENTRY: Final = Struct(">qi")
+SEAL: Final = Struct(">4sIqqqII")
+
+_CRC_SIZE: Final = 4
 
 
 class Variant(IntEnum):
@@ -69,7 +100,9 @@ class Variant(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DensityRule:
-    """A variant and the width of its buckets in ms."""
+    """A variant and the width of its buckets in ms; implements `AuxiliaryRule`."""
+
+    SUFFIX: ClassVar[str] = DENSITY_SUFFIX
 
     variant: Variant
     interval_ms: int
@@ -86,65 +119,74 @@ class DensityRule:
             interval_ms=MS_PER_MINUTE if is_minute else config.time_index_interval_ms,
         )
 
+    def create(self, files: Files, path: str, base_offset: int, carried_ms: int) -> "DensityIndex":
+        """See `AuxiliaryRule.create`."""
+        if self.variant is not Variant.INTERVAL:
+            carried_ms = NO_TIMESTAMP
+        return _CLASSES[self.variant](files, path, base_offset, self, carried_ms)
 
-class DensityIndex:
+    @classmethod
+    def load(cls, files: Files, path: str, base_offset: int, coverage: Coverage) -> "DensityIndex":
+        """See `AuxiliaryRule.load`."""
+        file = files.open(path)
+        try:
+            stored = parse_density(file.pread(file.size, 0))
+            if stored.coverage != coverage:
+                raise DamagedAuxiliaryIndex(f"it covers {stored.coverage}, the log is {coverage}")
+            if stored.variant not in _CLASSES or stored.interval_ms < 1:
+                raise DamagedAuxiliaryIndex(f"its rule {stored.variant} is not known")
+            rule = cls(variant=Variant(stored.variant), interval_ms=stored.interval_ms)
+            index = rule.create(files, path, base_offset, stored.carried_ms)
+            index.adopt(file, stored.entries, coverage)
+        except BaseException:
+            file.close()
+            raise
+        return index
+
+
+class DensityIndex(AuxiliaryIndex):
     """The entries of one segment by one rule: the part that the three variants share.
 
-    Lifecycle: `create` or `load`; the segment passes in every batch and index entry, writes out,
-    seals and closes. Nothing unsealed survives a restart.
+    Its file has a header before the entries, and a seal after them while it is complete. There is
+    no file before the first write, which replaces an untrusted one. Nothing unsealed survives a
+    restart.
 
     Attributes:
-        rule: the rule.
-        base_offset: of the segment.
-        stored: the file, with the entries that are written.
+        interval_ms: the width of a bucket.
+        carried_ms: the largest timestamp of the log before the segment, or NO_TIMESTAMP.
     """
 
-    __slots__ = ("_next_ms", "_offsets", "_times", "base_offset", "rule", "stored")
+    __slots__ = ("_is_torn", "_next_ms", "_sealed", "carried_ms", "interval_ms")
 
+    SUFFIX = DENSITY_SUFFIX
     VARIANT: ClassVar[Variant]
 
-    def __init__(self, rule: DensityRule, base_offset: int, stored: DensityFile) -> None:
-        """Continue after the stored entries."""
-        self.rule = rule
-        self.base_offset = base_offset
-        self.stored = stored
-        self._times = array("q")
-        self._offsets = array("i")
+    def __init__(
+        self, files: Files, path: str, base_offset: int, rule: DensityRule, carried_ms: int
+    ) -> None:
+        """An index without entries."""
+        super().__init__(files, path, base_offset, rule)
+        self.interval_ms = rule.interval_ms
+        self.carried_ms = carried_ms
         # The next entry is made at the first timestamp from here on.
-        self._next_ms = self._bucket_after(stored.header.carried_ms)
-        if stored.count:
-            self._next_ms = max(
-                self._next_ms, self._bucket_after(stored.entry(stored.count - 1)[0])
-            )
+        self._next_ms = self._bucket_after(carried_ms)
+        self._is_torn = False
+        self._sealed: Coverage | None = None
 
-    @property
-    def count(self) -> int:
-        """Number of entries, written out or not."""
-        return self.stored.count + len(self._times)
-
-    @property
-    def name(self) -> str:
-        """The variant's name for people."""
-        return self.rule.variant.setting
-
-    def is_full(self, max_bytes: int) -> bool:
-        """Whether `segment.index.bytes` has room for no more than a closing entry."""
-        return self.count >= max_bytes // ENTRY.size - 1
-
-    def note_batch(self, timestamp: int, last_offset: int) -> None:
-        """A batch was appended; `timestamp` is its largest (ms), or NO_TIMESTAMP."""
-
-    def note_entry(self, timestamp: int, offset: int) -> None:
-        """The offset index got an entry; the largest timestamp so far is that of `offset`'s batch.
-
-        Called after the `note_batch` of the batches before, and before that of its own batch.
-        """
+    def adopt(self, file: File, entries: bytes, coverage: Coverage) -> None:
+        """Continue after the entries of a file that has been verified."""
+        self._file = file
+        self._written = len(entries) // ENTRY.size
+        self._sealed = coverage
+        if self._written:
+            self._last = ENTRY.unpack(entries[-ENTRY.size :])
+            self._next_ms = max(self._next_ms, self._bucket_after(self._last[0]))
 
     def close_with(self, timestamp: int, offset: int) -> None:
         """The segment is closed; its largest timestamp is that of `offset`'s batch."""
 
     def fill(self, points: Iterable[TimestampedOffset]) -> None:
-        """Make the entries of an existing segment from its time index.
+        """See `AuxiliaryIndex.fill`.
 
         There are at most as many as live ones, since less is known, and they are just as correct.
         """
@@ -153,57 +195,53 @@ class DensityIndex:
                 self._add(timestamp, offset)
                 self._next_ms = self._bucket_after(timestamp)
 
-    def floor(self, timestamp: int) -> TimestampedOffset:
-        """The entry with whose batch the search for `timestamp` (ms) or later must begin.
-
-        No batch that ends before its offset has such a record. Without a usable entry:
-        (NO_TIMESTAMP, base offset). Raises OSError.
-        """
-        if self._times and self._times[0] <= timestamp:
-            slot = bisect_right(self._times, timestamp) - 1
-            return self._absolute(self._times[slot], self._offsets[slot])
-        slot = self.stored.count_up_to(timestamp) - 1
-        return self._absolute(*self.stored.entry(slot)) if slot >= 0 else self._nothing()
-
     def write_out(self) -> None:
         """Write the entries gathered in memory. Raises OSError; they stay in memory then."""
-        if not self._times:
-            return
-        pairs: list[int] = [0] * (2 * len(self._times))
-        pairs[0::2] = self._times
-        pairs[1::2] = self._offsets
-        layout = Struct(">" + ENTRY.format[1:] * len(self._times))
-        self.stored.append(layout.pack(*pairs))
-        del self._times[:], self._offsets[:]
+        if self._first:
+            self._write(self._encode_tail())
+            self._forget_tail()
 
     def seal(self, coverage: Coverage, max_timestamp_offset: int) -> None:
-        """Complete the file: the segment is closed or the log stops, and no batch is missing here.
-
-        What cannot be written is left: without its seal the file is rebuilt when needed.
-        """
+        """See `AuxiliaryIndex.seal`."""
         self.close_with(coverage.max_timestamp, max_timestamp_offset)
         with suppress(OSError):
             self.write_out()
-            self.stored.seal(coverage)
-
-    def release(self) -> None:
-        """Release memory that only appends need; nothing is appended any more."""
+            if self._sealed != coverage:
+                crc = self.checksum(crc32c(self._header()))
+                self._write(encode_seal(self._written, coverage, crc))
+                self._sealed = coverage
 
     def _bucket_after(self, timestamp: int) -> int:
         if timestamp < 0:
             return 0
-        interval = self.rule.interval_ms
-        return timestamp - timestamp % interval + interval
+        return timestamp - timestamp % self.interval_ms + self.interval_ms
 
     def _add(self, timestamp: int, offset: int) -> None:
-        self._times.append(timestamp)
-        self._offsets.append(offset - self.base_offset)
+        relative = offset - self.base_offset
+        assert 0 <= relative <= INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
+        assert not self._first or relative >= self._second[-1], f"offset {offset} is below the last"
+        self._append(timestamp, relative)
 
-    def _absolute(self, timestamp: int, relative: int) -> TimestampedOffset:
-        return TimestampedOffset(timestamp, self.base_offset + relative)
+    def _header(self) -> bytes:
+        return encode_header(self.VARIANT, self.interval_ms, self.carried_ms)
 
-    def _nothing(self) -> TimestampedOffset:
-        return TimestampedOffset(NO_TIMESTAMP, self.base_offset)
+    def _write(self, data: bytes) -> None:
+        """Write `data` after the entries; a seal, or the rest of a failed write, is cut off."""
+        if self._file is None:
+            if self._files.exists(self.path):
+                self._files.unlink(self.path)
+            self._file = self._files.create(self.path)
+        end = HEADER.size + self._written * ENTRY.size
+        if not self._written:
+            data, end = self._header() + data, 0
+        if self._is_torn or self._file.size != end:
+            self._file.truncate(end)
+        self._sealed, self._is_torn = None, True
+        self._file.append(data)
+        self._is_torn = False
+
+    def _pread(self, size: int, position: int) -> bytes:
+        return super()._pread(size, HEADER.size + position)
 
 
 class IntervalIndex(DensityIndex):
@@ -212,25 +250,22 @@ class IntervalIndex(DensityIndex):
     __slots__ = ()
 
     VARIANT = Variant.INTERVAL
+    NAME = VARIANT.setting
 
     def note_batch(self, timestamp: int, last_offset: int) -> None:
         """An entry for the start of the bucket, if it is above all buckets before."""
         if timestamp >= self._next_ms:
-            interval = self.rule.interval_ms
-            bucket = timestamp - timestamp % interval
-            self._add(bucket, last_offset)
-            self._next_ms = bucket + interval
+            self._add(timestamp - timestamp % self.interval_ms, last_offset)
+            self._next_ms = self._bucket_after(timestamp)
 
     def close_with(self, timestamp: int, offset: int) -> None:
         """An entry for the largest timestamp, if it is the largest of the log so far."""
-        if timestamp < max(self.stored.header.carried_ms, 0):
+        if timestamp < max(self.carried_ms, 0):
             return
-        if self.count == 0 or self._last_timestamp() < timestamp:
+        last = self.load_last()
+        if last is None or last[0] < timestamp:
             self._add(timestamp, offset)
             self._next_ms = max(self._next_ms, self._bucket_after(timestamp))
-
-    def _last_timestamp(self) -> int:
-        return self._times[-1] if self._times else self.stored.entry(self.stored.count - 1)[0]
 
 
 class MinuteIndex(DensityIndex):
@@ -239,6 +274,7 @@ class MinuteIndex(DensityIndex):
     __slots__ = ()
 
     VARIANT = Variant.MINUTE
+    NAME = VARIANT.setting
 
     def note_entry(self, timestamp: int, offset: int) -> None:
         """An entry, if the largest timestamp has reached another minute."""
@@ -258,16 +294,23 @@ class MinuteMap(DensityIndex):
     __slots__ = ("_is_open", "_late", "_peak_offsets", "_peaks")
 
     VARIANT = Variant.MINUTE_MAP
+    NAME = VARIANT.setting
 
-    def __init__(self, rule: DensityRule, base_offset: int, stored: DensityFile) -> None:
-        """Continue after the stored entries, which are read."""
-        super().__init__(rule, base_offset, stored)
+    def __init__(
+        self, files: Files, path: str, base_offset: int, rule: DensityRule, carried_ms: int
+    ) -> None:
+        """A map without minutes."""
+        super().__init__(files, path, base_offset, rule, carried_ms)
         self._is_open = True
         self._late: set[int] = set()
         self._peaks = array("q")
         self._peak_offsets = array("i")
+
+    def adopt(self, file: File, entries: bytes, coverage: Coverage) -> None:
+        """Continue after the entries of a file, which are kept in memory."""
+        super().adopt(file, entries, coverage)
         self._next_ms = 0
-        for minute, relative in stored.entries():
+        for minute, relative in ENTRY.iter_unpack(entries):
             if minute >= self._next_ms:
                 self._add_peak(minute, relative)
             else:
@@ -305,16 +348,18 @@ class MinuteMap(DensityIndex):
         if self._is_open:
             slot = bisect_left(self._peaks, minute)
             if slot < len(self._peaks):
-                return self._absolute(self._peaks[slot], self._peak_offsets[slot])
+                return TimestampedOffset(
+                    self._peaks[slot], self.base_offset + self._peak_offsets[slot]
+                )
             return self._nothing()
-        for here, relative in self.stored.entries():
+        for here, relative in self.entries():
             if here >= minute:
-                return self._absolute(here, relative)
+                return TimestampedOffset(here, self.base_offset + relative)
         return self._nothing()
 
     def release(self) -> None:
         """Read the map from the file from now on, unless it could not be written."""
-        if not self._times:
+        if not self._first:
             self._is_open = False
             self._late = set()
             self._peaks, self._peak_offsets = array("q"), array("i")
@@ -328,30 +373,68 @@ class MinuteMap(DensityIndex):
 _CLASSES: Final = {kind.VARIANT: kind for kind in (IntervalIndex, MinuteIndex, MinuteMap)}
 
 
-def create_density(
-    files: Files, path: str, base_offset: int, rule: DensityRule, carried_ms: int
-) -> DensityIndex:
-    """An index without entries; `carried_ms` is the log's largest timestamp before the segment."""
-    is_carried = rule.variant is Variant.INTERVAL
-    header = DensityHeader(
-        variant=rule.variant,
-        interval_ms=rule.interval_ms,
-        carried_ms=carried_ms if is_carried else NO_TIMESTAMP,
-    )
-    return _CLASSES[rule.variant](rule, base_offset, DensityFile(files, path, header))
+# --- the file -----------------------------------------------------------------------------------
 
 
-def load_density(
-    files: Files, path: str, base_offset: int, rule: DensityRule, coverage: Coverage
-) -> DensityIndex:
-    """The index in the file at `path`, after all checks.
+class DensityContent(NamedTuple):
+    """A whole file, its checksums verified.
+
+    Attributes:
+        variant: the number of the rule; see `Variant`.
+        interval_ms: the width of a bucket.
+        carried_ms: the largest timestamp of the log before the segment, or NO_TIMESTAMP.
+        entries: the bytes of whole entries.
+        coverage: what the seal says; None when there is none.
+    """
+
+    variant: int
+    interval_ms: int
+    carried_ms: int
+    entries: bytes
+    coverage: Coverage | None
+
+
+def encode_header(variant: int, interval_ms: int, carried_ms: int) -> bytes:
+    """The first bytes of a file; the fields are those of `DensityContent`."""
+    return _summed(HEADER.pack(MAGIC, VERSION, variant, 0, interval_ms, carried_ms, 0))
+
+
+def encode_seal(count: int, coverage: Coverage, crc: int) -> bytes:
+    """The seal after `count` entries; `crc` is the CRC-32C of all bytes before it."""
+    return _summed(SEAL.pack(SEAL_MAGIC, count, *coverage, crc, 0))
+
+
+def parse_density(content: bytes) -> DensityContent:
+    """Parse the content of a file.
 
     Raises:
-        DamagedDensity: it is damaged, follows another rule, or covers another log than `coverage`.
-        OSError: it cannot be read.
+        DamagedAuxiliaryIndex: it is too short, of another version, cut off, or a checksum is wrong.
     """
-    stored = DensityFile.load(files, path, coverage)
-    if (stored.header.variant, stored.header.interval_ms) != (rule.variant, rule.interval_ms):
-        stored.close()
-        raise DamagedDensity("it was made by another rule")
-    return _CLASSES[rule.variant](rule, base_offset, stored)
+    if len(content) < HEADER.size:
+        raise DamagedAuxiliaryIndex(f"{len(content)} bytes are no header")
+    magic, version, *rule, _ = HEADER.unpack_from(content)
+    if magic != MAGIC or not _is_summed(content[: HEADER.size]):
+        raise DamagedAuxiliaryIndex("the header is damaged")
+    if version != VERSION:
+        raise DamagedAuxiliaryIndex(f"version {version} is not known")
+    variant, _, interval_ms, carried_ms = rule
+    body = content[HEADER.size :]
+    if len(body) < SEAL.size or not body[-SEAL.size :].startswith(SEAL_MAGIC):
+        entries = body[: len(body) - len(body) % ENTRY.size]
+        return DensityContent(variant, interval_ms, carried_ms, entries, None)
+    entries, seal = body[: -SEAL.size], body[-SEAL.size :]
+    _, count, *coverage, entries_crc, _ = SEAL.unpack(seal)
+    if not _is_summed(seal):
+        raise DamagedAuxiliaryIndex("the seal is damaged")
+    if count * ENTRY.size != len(entries) or entries_crc != crc32c(content[: -SEAL.size]):
+        raise DamagedAuxiliaryIndex("the entries are not those that were sealed")
+    return DensityContent(variant, interval_ms, carried_ms, entries, Coverage(*coverage))
+
+
+def _summed(part: bytes) -> bytes:
+    """The part with the CRC-32C of the other bytes in its last four."""
+    return part[:-_CRC_SIZE] + crc32c(part[:-_CRC_SIZE]).to_bytes(_CRC_SIZE, "big")
+
+
+def _is_summed(part: bytes) -> bool:
+    return _summed(part) == part

@@ -60,10 +60,13 @@ UNKNOWN_MAXIMUM: Final = INT64_MAX
 """The same for the largest timestamp of records without the markers among them."""
 
 _SEGMENT: Final = "segment"
-_START: Final = "start"
-_DURABLE: Final = "durable"
-_CLEANED: Final = "cleaned"
-_LOST: Final = "lost"
+_OFFSETS: Final = {
+    "start": "log_start_offset",
+    "durable": "durable_offset",
+    "cleaned": "cleaned_offset",
+    "lost": "lost_offset",
+}
+"""Kinds of lines with one offset, in the order of a rewritten file, and their attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,24 +167,24 @@ class Manifest:
     def remember_start(self, log_start_offset: int) -> None:
         """Append that the log now starts here. Raises OSError."""
         self.log_start_offset = log_start_offset
-        self._append(_offset_line(_START, log_start_offset))
+        self._append(_offset_line("start", log_start_offset))
 
     def remember_durable(self, durable_offset: int) -> None:
         """Append that everything below this offset is synced. Raises OSError."""
         if durable_offset > self.durable_offset:
             self.durable_offset = durable_offset
-            self._append(_offset_line(_DURABLE, durable_offset))
+            self._append(_offset_line("durable", durable_offset))
 
     def remember_cleaned(self, cleaned_offset: int) -> None:
         """Append that everything below this offset was compacted. Raises OSError."""
         if cleaned_offset != self.cleaned_offset:
             self.cleaned_offset = cleaned_offset
-            self._append(_offset_line(_CLEANED, cleaned_offset))
+            self._append(_offset_line("cleaned", cleaned_offset))
 
     def remember_lost(self, first_offset: int) -> None:
         """Append that records from here on were accepted as lost. Raises OSError."""
         self.lost_offset = first_offset
-        self._append(_offset_line(_LOST, first_offset))
+        self._append(_offset_line("lost", first_offset))
 
     def forget(self, base_offsets: Iterable[int]) -> None:
         """Drop segments that are gone; the next `rewrite` updates the file."""
@@ -213,14 +216,9 @@ class Manifest:
         """Make the file hold exactly the current facts, durably. Raises OSError."""
         self.close()
         lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
-        if self.log_start_offset != NO_OFFSET:
-            lines.append(_offset_line(_START, self.log_start_offset))
-        if self.durable_offset != NO_OFFSET:
-            lines.append(_offset_line(_DURABLE, self.durable_offset))
-        if self.cleaned_offset != NO_OFFSET:
-            lines.append(_offset_line(_CLEANED, self.cleaned_offset))
-        if self.lost_offset != NO_OFFSET:
-            lines.append(_offset_line(_LOST, self.lost_offset))
+        for kind, name in _OFFSETS.items():
+            if getattr(self, name) != NO_OFFSET:
+                lines.append(_offset_line(kind, getattr(self, name)))
         self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
         self._is_held = self._is_suspect = False
         self._lines = len(lines)
@@ -264,14 +262,8 @@ class Manifest:
             if kind == _SEGMENT and all(name in values for name in _FIRST_FIELDS):
                 facts = SegmentFacts(**{name: values[name] for name in _FIELDS if name in values})
                 self.facts[facts.base_offset] = facts
-            elif kind == _START and "offset" in values:
-                self.log_start_offset = values["offset"]
-            elif kind == _DURABLE and "offset" in values:
-                self.durable_offset = values["offset"]
-            elif kind == _CLEANED and "offset" in values:
-                self.cleaned_offset = values["offset"]
-            elif kind == _LOST and "offset" in values:
-                self.lost_offset = values["offset"]
+            elif kind in _OFFSETS and "offset" in values:
+                setattr(self, _OFFSETS[kind], values["offset"])
 
 
 def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:

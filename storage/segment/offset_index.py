@@ -16,6 +16,7 @@ from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
 from protocol.records.layout import INT32_MAX
+from storage.disk.file_names import OFFSET_INDEX_SUFFIX
 from storage.segment.sparse_index import SparseIndex
 
 ENTRY_SIZE: Final = 8
@@ -33,6 +34,7 @@ class OffsetIndex(SparseIndex):
 
     __slots__ = ()
 
+    SUFFIX: ClassVar[str] = OFFSET_INDEX_SUFFIX
     ENTRY: ClassVar[Struct] = Struct(">ii")
     FIRST_TYPE: ClassVar[str] = "i"
 
@@ -43,7 +45,9 @@ class OffsetIndex(SparseIndex):
         """
         relative = offset - self.base_offset
         assert 0 <= relative <= INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
-        assert not self._first or relative > self._first[-1], f"offset {offset} is not above"
+        last = self._last
+        assert last is None or relative > last[0], f"offset {offset} is not above the last entry's"
+        assert last is None or position > last[1], f"position {position} is not above {last[1]}"
         self._append(relative, position)
 
     def is_full(self, max_bytes: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Final
 
 from protocol.records import digest_loops
 from protocol.records.checksums import crc32, crc32c
-from protocol.records.entry_loops import STOP_CORRUPT, STOP_END, check_entries
+from protocol.records.entry_loops import STOP_CORRUPT, STOP_INCOMPLETE, check_entries
 from protocol.records.layout import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP, SIZE_AT
 from protocol.records.scan import Entry
 from storage.errors import CorruptLog
@@ -45,21 +45,18 @@ class ScanEnd:
     next_offset: int
 
 
-class SegmentScan:
-    """Iterates over the entries of a segment; afterwards `end` is the position it reached.
-
-    Entries come with `position` in the file. With `check_crc` the checksum of each is verified.
-    """
+class _Scan:
+    """Iterates over a segment's log in chunks; afterwards `end` is the position it reached."""
 
     def __init__(self, segment: Segment, *, check_crc: bool) -> None:
-        """Prepare to scan the log file from its first byte."""
+        """Prepare to read the log file from its first byte."""
         self._segment = segment
         self._crcs = (crc32c, crc32) if check_crc else (None, None)
         self._position = 0
         self._damage: str | None = None
         self._next_offset = segment.base_offset
-        self.data = b""
-        self.data_position = 0
+        self._data = b""
+        self._data_position = 0
 
     @property
     def end(self) -> ScanEnd:
@@ -70,31 +67,42 @@ class SegmentScan:
 
     def bytes_of(self, entry: Entry) -> memoryview:
         """The bytes of the entry that was yielded last, borrowed until the next one."""
-        start = entry.position - self.data_position
-        return memoryview(self.data)[start : start + entry.size]
+        start = entry.position - self._data_position
+        return memoryview(self._data)[start : start + entry.size]
 
     def __iter__(self) -> Iterator[Entry]:
-        """The entries in file order, up to the first that is not whole and correct."""
+        """Entries in file order, up to the first that is not whole and correct."""
         size = self._segment.size
         chunk_bytes = SCAN_CHUNK_BYTES
         while self._position < size and self._damage is None:
             start = self._position
-            self.data = read_exactly(self._segment, min(chunk_bytes, size - start), start)
-            self.data_position = start
-            heads, stop_at, stop = check_entries(self.data, 0, len(self.data), *self._crcs)
-            if not (yield from self._in_order(heads, start)):
-                return
+            self._data = read_exactly(self._segment, min(chunk_bytes, size - start), start)
+            self._data_position = start
+            stop = yield from self._take_chunk(start)
+            assert start <= self._position <= start + len(self._data), "scan left its chunk"
             if stop == STOP_CORRUPT:
-                self._damage = "an impossible entry or a wrong checksum"
-            elif stop != STOP_END and stop_at == 0:
-                if start + len(self.data) == size:
-                    self._damage = "an entry that is cut off"
+                self._damage = self._damage or "an impossible entry or a wrong checksum"
+            elif stop == STOP_INCOMPLETE and self._position == start:
+                if start + len(self._data) == size:
+                    self._damage = self._damage or "an entry that is cut off"
                 chunk_bytes *= 2
             else:
                 chunk_bytes = SCAN_CHUNK_BYTES
 
-    def _in_order(self, heads: list[tuple[int, ...]], start: int) -> Generator[Entry, None, bool]:
-        """The entries of one chunk, as long as offsets rise and fit; whether that was all."""
+    def _take_chunk(self, start: int) -> Generator[Entry, None, int]:
+        """Yield from the chunk at `start`, move the position; returns STOP_*."""
+        raise NotImplementedError
+
+
+class SegmentScan(_Scan):
+    """Iterates over the entries of a segment; afterwards `end` is the position it reached.
+
+    Entries come with `position` in the file. With `check_crc` the checksum of each is verified.
+    """
+
+    def _take_chunk(self, start: int) -> Generator[Entry, None, int]:
+        """All entries of the chunk, as long as offsets rise and fit."""
+        heads, _, stop = check_entries(self._data, 0, len(self._data), *self._crcs)
         offset_max = self._segment.base_offset + INT32_MAX
         next_offset, position = self._next_offset, self._position
         for head in heads:
@@ -106,10 +114,10 @@ class SegmentScan:
             yield entry
             next_offset, position = last_offset + 1, entry.position + entry.size
         self._next_offset, self._position = next_offset, position
-        return self._damage is None
+        return stop
 
 
-class SegmentDigest:
+class SegmentDigest(_Scan):
     """Rebuilds the indexes and the numbers of a segment, from its first byte to the first damage.
 
     Iterate over it to the end. It yields the entries that other components need: those of
@@ -122,14 +130,10 @@ class SegmentDigest:
         self, segment: Segment, *, index_interval: int, check_crc: bool, epoch: int = INT32_MAX
     ) -> None:
         """Clear the segment's indexes and numbers."""
-        self._segment = segment
+        assert not segment.auxiliary, "an auxiliary index would miss the batches that are read"
+        super().__init__(segment, check_crc=check_crc)
         self._interval = index_interval
         self._epoch = epoch
-        self._check_crc = check_crc
-        self._damage: str | None = None
-        self._position = 0
-        self._data = b""
-        self._data_position = 0
         segment.offset_index.clear()
         segment.time_index.clear()
         segment.max_timestamp = NO_TIMESTAMP
@@ -138,47 +142,17 @@ class SegmentDigest:
         segment.records = 0
         segment.bytes_since_index = 0
 
-    @property
-    def end(self) -> ScanEnd:
-        """The end of the digest; final once the iteration is over."""
-        return ScanEnd(
-            valid_bytes=self._position,
-            damage=self._damage,
-            next_offset=self._segment.next_offset,
-        )
-
-    def bytes_of(self, entry: Entry) -> memoryview:
-        """The bytes of the entry that was yielded last, borrowed until the next one."""
-        start = entry.position - self._data_position
-        return memoryview(self._data)[start : start + entry.size]
-
     def __iter__(self) -> Iterator[Entry]:
         """The notable entries, in file order."""
+        yield from super().__iter__()
         segment = self._segment
-        size = segment.size
-        chunk_bytes = SCAN_CHUNK_BYTES
-        while self._position < size and self._damage is None:
-            start = self._position
-            self._data = read_exactly(segment, min(chunk_bytes, size - start), start)
-            self._data_position = start
-            taken, stop = yield from self._digest_chunk(start)
-            if stop == digest_loops.STOP_CORRUPT:
-                self._damage = "an impossible entry or a wrong checksum"
-            elif stop == digest_loops.STOP_DISORDER:
-                self._damage = f"offsets that do not follow {segment.next_offset - 1}"
-            elif stop == digest_loops.STOP_INCOMPLETE and taken == 0:
-                if start + len(self._data) == size:
-                    self._damage = "an entry that is cut off"
-                chunk_bytes *= 2
-            else:
-                chunk_bytes = SCAN_CHUNK_BYTES
         segment.bytes_since_index = 0
         segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)
         segment.offset_index.write_out()
         segment.time_index.write_out()
 
-    def _digest_chunk(self, start: int) -> Generator[Entry, None, tuple[int, int]]:
-        """The notable entries of the chunk read last; the number of bytes taken, and STOP_*."""
+    def _take_chunk(self, start: int) -> Generator[Entry, None, int]:
+        """The notable entries of the chunk, after it was indexed."""
         segment, data = self._segment, self._data
         (
             points,
@@ -193,8 +167,8 @@ class SegmentDigest:
         ) = digest_loops.digest_entries(
             data,
             len(data),
-            crc32c if self._check_crc else None,
-            crc32 if self._check_crc else None,
+            self._crcs[0],
+            self._crcs[1],
             segment.next_offset,
             segment.base_offset + INT32_MAX,
             segment.max_timestamp,
@@ -203,11 +177,13 @@ class SegmentDigest:
             self._interval,
             self._epoch,
         )
+        if stop == digest_loops.STOP_DISORDER:
+            self._damage = f"offsets that do not follow {segment.next_offset - 1}"
         if records == UNKNOWN or segment.records == UNKNOWN:
             segment.records = UNKNOWN
         else:
             segment.records += records
-        self._position = start + taken
+        self._position, self._next_offset = start + taken, segment.next_offset
         for offset, position, timestamp, timestamp_offset in points:
             segment.offset_index.append(offset, start + position)
             segment.time_index.maybe_append(timestamp, timestamp_offset)
@@ -219,7 +195,7 @@ class SegmentDigest:
             end = position + LOG_OVERHEAD + size
             ((head,), _, _) = check_entries(data, position, end, None, None)
             yield Entry._make((start + head[0], *head[1:]))
-        return taken, stop
+        return stop
 
 
 def read_exactly(segment: Segment, size: int, position: int) -> bytes:

@@ -1,8 +1,8 @@
-"""One segment: a `.log` file and the three indexes that are derived from it.
+"""One segment: a `.log` file and the indexes that are derived from it.
 
-Owns the files `<base>.log`, `.index`, `.timeindex` and `.txnindex`, and the few numbers about them
-that are kept in memory. Knows entries (offsets, sizes, timestamps), not records. `storage.log.log`
-decides when to roll, delete or sync.
+Owns the files `<base>.log`, `.index`, `.timeindex` and `.txnindex`, those of auxiliary indexes, and
+the few numbers about them that are kept in memory. Knows entries (offsets, sizes, timestamps), not
+records. `storage.log.log` decides when to roll, delete or sync.
 
 How an append of several batches feeds the indexes, batch by batch:
 
@@ -29,7 +29,6 @@ from typing import Protocol
 from protocol.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 from storage.disk.file_names import (
     DELETED_SUFFIX,
-    DENSITY_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -38,11 +37,11 @@ from storage.disk.file_names import (
     segment_file_path,
 )
 from storage.disk.files import Bytes, File, Files
-from storage.segment.density import DensityIndex
-from storage.segment.density_file import Coverage, DensityFile
+from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage
 from storage.segment.entry_heads import EntryHead, HeadWalk
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.segment.offset_index import OffsetIndex
+from storage.segment.sparse_index import SparseIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.txn_index import TxnIndex
 
@@ -89,8 +88,7 @@ class Segment:
         bytes_since_index: log bytes since the last index entry; not persisted.
         stage: the suffix of its files' names: empty for a segment in use; see
             `storage.disk.file_names`.
-        density: the density file's index, if the topic has a density variant; set by
-            `storage.log.density_upkeep`.
+        auxiliary: the auxiliary indexes; set by `storage.log.auxiliary_indexes`.
         indexes_verified: whether this process wrote or checked the index files. If not,
             `storage.segment.scan.ensure_indexes` has to run before they are used.
     """
@@ -99,11 +97,11 @@ class Segment:
         "_facts",
         "_first_timestamp",
         "appended_ms",
+        "auxiliary",
         "base_offset",
         "bytes_since_index",
         "created_ms",
         "data_max_timestamp",
-        "density",
         "directory",
         "files",
         "indexes_verified",
@@ -133,7 +131,7 @@ class Segment:
         self.offset_index = OffsetIndex(files, self.path(OFFSET_INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.txn_index = TxnIndex(files, self.path(TXN_INDEX_SUFFIX), base_offset)
-        self.density: DensityIndex | None = None
+        self.auxiliary: tuple[AuxiliaryIndex, ...] = ()
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.min_timestamp = INT64_MAX if log.size == 0 else UNKNOWN_MINIMUM
@@ -227,12 +225,13 @@ class Segment:
         """
         start = self.log.size
         self.log.append(data)
+        assert self.log.size == start + len(data), "the log file did not grow by the append"
         if start == 0:
             self._first_timestamp = None
             self.min_timestamp = INT64_MAX
             self.data_max_timestamp = NO_TIMESTAMP
         last_offset = self.next_offset - 1
-        density = self.density
+        auxiliary = self.auxiliary
         for batch in batches:
             last_offset = batch.last_offset
             timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
@@ -242,21 +241,29 @@ class Segment:
                 self.offset_index.append(last_offset, start + batch.position)
                 self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
                 self.bytes_since_index = 0
-                if density is not None:
-                    density.note_entry(self.max_timestamp, self.max_timestamp_offset)
-            if density is not None:
-                density.note_batch(timestamp, last_offset)
+            if auxiliary:
+                self._note(timestamp, last_offset)
             self.bytes_since_index += batch.size
             if self.records != UNKNOWN:
                 self.records += batch.records_count
             if self._first_timestamp is None:
                 self._first_timestamp = timestamp
-        assert last_offset >= self.next_offset - 1, "appended offsets go backwards"
+        assert self.next_offset - 1 <= last_offset, "appended offsets go backwards"
+        assert last_offset - self.base_offset <= INT32_MAX, "an appended offset does not fit"
         if min_timestamp < self.min_timestamp:
             self.min_timestamp = min_timestamp
-        self.data_max_timestamp = max(self.data_max_timestamp, data_max_timestamp)
+        if data_max_timestamp > self.data_max_timestamp:
+            self.data_max_timestamp = data_max_timestamp
         self.next_offset = last_offset + 1
         self.appended_ms = now_ms
+
+    def _note(self, timestamp: int, last_offset: int) -> None:
+        """Pass the batch that was indexed last on to the auxiliary indexes."""
+        entry = self.offset_index.load_last()
+        for index in self.auxiliary:
+            if entry is not None and entry[0] == last_offset - self.base_offset:
+                index.note_entry(self.max_timestamp, self.max_timestamp_offset)
+            index.note_batch(timestamp, last_offset)
 
     def walk(self, end: int | None = None) -> HeadWalk:
         """A walk over the heads of the entries up to position `end`."""
@@ -290,7 +297,7 @@ class Segment:
                 return f"{index.path}: {damage}"
         offset, position = self.offset_index.last()
         if self.offset_index.count and not (offset < self.next_offset and position < self.size):
-            return f"{self.offset_index.path} points behind the log, at ({offset}, {position})"
+            return f"{self.offset_index.path} points past the log, at ({offset}, {position})"
         timestamp, offset = self.time_index.last()
         if timestamp != self.max_timestamp or offset >= self.next_offset:
             return f"{self.time_index.path} ends with ({timestamp}, {offset})"
@@ -301,11 +308,16 @@ class Segment:
 
         Afterwards the segment may still be appended to, as after a clean stop. Raises OSError.
         """
+        assert (
+            self.base_offset
+            <= self.max_timestamp_offset
+            <= max(self.base_offset, self.next_offset - 1)
+        ), f"the maximum of {self.log.path} is at {self.max_timestamp_offset}, outside of it"
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write_out()
         self.time_index.write_out()
-        if self.density is not None:
-            self.density.seal(self.coverage(), self.max_timestamp_offset)
+        for index in self.auxiliary:
+            index.seal(self.coverage(), self.max_timestamp_offset)
         self._facts = SegmentFacts(
             base_offset=self.base_offset,
             next_offset=self.next_offset,
@@ -325,8 +337,15 @@ class Segment:
         )
         return self._facts
 
+    def write_out(self) -> None:
+        """Write the index entries that are in memory only. Raises OSError; they stay there then."""
+        self.offset_index.write_out()
+        self.time_index.write_out()
+        for index in self.auxiliary:
+            index.write_out()
+
     def coverage(self) -> Coverage:
-        """The content of a density file's seal."""
+        """What an auxiliary index covers when no entry is missing in it."""
         return Coverage(self.size, self.next_offset, self.max_timestamp)
 
     def remember_measured(
@@ -360,8 +379,11 @@ class Segment:
 
     def adopt(self, facts: SegmentFacts) -> None:
         """Take over the stored facts about the segment; the indexes are yet to be verified."""
-        assert facts.base_offset == self.base_offset
-        assert facts.next_offset >= self.base_offset
+        assert facts.base_offset == self.base_offset, f"facts about {facts.base_offset}"
+        assert facts.size_bytes == self.size, f"facts about {facts.size_bytes} bytes"
+        assert 0 <= facts.next_offset - self.base_offset <= INT32_MAX + 1, (
+            f"end {facts.next_offset}"
+        )
         self.next_offset = facts.next_offset
         self.max_timestamp = facts.max_timestamp
         self.max_timestamp_offset = facts.max_timestamp_offset
@@ -410,47 +432,38 @@ class Segment:
 
     def all_files(self) -> Iterator[File]:
         """The files that exist, log first."""
-        for file in (
-            self.log,
-            self.offset_index.file,
-            self.time_index.file,
-            self.txn_index.file,
-            None if self.density is None else self.density.stored.file,
-        ):
-            if file is not None:
-                yield file
+        yield self.log
+        for index in self._indexes():
+            if index.file is not None:
+                yield index.file
+
+    def release(self) -> None:
+        """Release memory that only appends need: the segment is closed for good."""
+        for index in self.auxiliary:
+            index.release()
 
     def close(self) -> None:
         """Close all descriptors; index entries not written out are gone."""
         self.log.close()
-        self.offset_index.close()
-        self.time_index.close()
-        self.txn_index.close()
-        if self.density is not None:
-            self.density.stored.close()
+        for index in self._indexes():
+            index.close()
 
     def move_to(self, stage: str, kinds: Iterable[str]) -> None:
         """Rename the files of these kinds to another stage; they stay open. Raises OSError."""
+        indexes = {index.SUFFIX: index for index in self._indexes()}
         for kind in kinds:
             target = segment_file_path(self.directory, self.base_offset, kind) + stage
             if kind == LOG_SUFFIX:
                 self.files.rename_open(self.log, target)
-                continue
-            index = self._indexes().get(kind)
-            if index is None:
-                continue
-            index.path = target
-            if index.file is not None:
-                self.files.rename_open(index.file, target)
+            elif kind in indexes:
+                index = indexes[kind]
+                index.path = target
+                if index.file is not None:
+                    self.files.rename_open(index.file, target)
         self.stage = stage
 
-    def _indexes(self) -> "dict[str, OffsetIndex | TimeIndex | TxnIndex | DensityFile | None]":
-        return {
-            OFFSET_INDEX_SUFFIX: self.offset_index,
-            TIME_INDEX_SUFFIX: self.time_index,
-            TXN_INDEX_SUFFIX: self.txn_index,
-            DENSITY_SUFFIX: None if self.density is None else self.density.stored,
-        }
+    def _indexes(self) -> tuple[SparseIndex | TxnIndex, ...]:
+        return (self.offset_index, self.time_index, self.txn_index, *self.auxiliary)
 
     def discard(self) -> None:
         """Close and unlink the files of a segment that no log has used. Raises OSError."""

@@ -98,6 +98,7 @@ class SegmentList:
         """Append a new active segment; the one before it is closed and its maximum final."""
         closed = self.active
         assert segment.base_offset > closed.base_offset, "bases of segments must rise"
+        assert segment.base_offset >= closed.next_offset, "a segment begins within another"
         last = self._prefix_maxima[-1] if self._prefix_maxima else closed.max_timestamp
         self._prefix_maxima.append(max(last, closed.max_timestamp))
         self._segments.append(segment)

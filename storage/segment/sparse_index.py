@@ -1,7 +1,8 @@
-"""A file of fixed-size pairs in ascending order, searched by floor: the base of two index kinds.
+"""A file of fixed-size pairs in ascending order, searched by floor: the base of index kinds.
 
 Owns the bytes of one index file: `count` entries of two big-endian integers, nothing before,
-between or after them. The subclass defines the meaning of an entry (`OffsetIndex`, `TimeIndex`).
+between or after them. The subclass defines the meaning of an entry (`OffsetIndex`, `TimeIndex`). A
+subclass for which Kafka has no format may frame the entries (`AuxiliaryIndex`).
 
     file:    |key|value|key|value| ... |key|value|         entries [0, written)
     memory:                              key, value, ...   entries [written, count): the tail
@@ -49,15 +50,19 @@ class SparseIndex:
 
     __slots__ = ("_file", "_files", "_first", "_last", "_second", "_written", "base_offset", "path")
 
+    SUFFIX: ClassVar[str]
     ENTRY: ClassVar[Struct]
     FIRST_TYPE: ClassVar[str]
 
-    def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        """Use the index file at `path` if it exists; partial entries in it do not count."""
+    def __init__(self, files: Files, path: str, base_offset: int, *, is_new: bool = False) -> None:
+        """Use the index file at `path` if it exists; partial entries in it do not count.
+
+        With `is_new` a file there is not looked at: the subclass replaces it.
+        """
         self.path = path
         self.base_offset = base_offset
         self._files = files
-        self._file: File | None = files.open(path) if files.exists(path) else None
+        self._file: File | None = None if is_new or not files.exists(path) else files.open(path)
         self._written = 0 if self._file is None else self._file.size // self.ENTRY.size
         self._first = array(self.FIRST_TYPE)
         self._second = array("i")
@@ -129,8 +134,8 @@ class SparseIndex:
         if not self._first:
             return
         self._file.append(self._encode_tail())
-        self._written += len(self._first)
-        del self._first[:], self._second[:]
+        self._forget_tail()
+        assert self._file.size == self.size_bytes, f"{self.path} has other bytes than entries"
 
     def clear(self) -> None:
         """Remove all entries, also from the file."""
@@ -146,10 +151,9 @@ class SparseIndex:
         if self._file is not None:
             self._file.close()
 
-    def checksum(self) -> int:
-        """CRC-32C of the file. The tail has to be written out."""
+    def checksum(self, crc: int = 0) -> int:
+        """CRC-32C of the entries, after that of other bytes. The tail has to be written out."""
         assert not self._first, "checksum of an index with a tail in memory"
-        crc = 0
         end = self._written * self.ENTRY.size
         for position in range(0, end, _CHECK_BYTES):
             crc = crc32c(self._pread(min(_CHECK_BYTES, end - position), position), crc)
@@ -184,6 +188,11 @@ class SparseIndex:
         self._first.append(first)
         self._second.append(second)
         self._last = (first, second)
+
+    def _forget_tail(self) -> None:
+        """The tail was written to the file."""
+        self._written += len(self._first)
+        del self._first[:], self._second[:]
 
     def _encode_tail(self) -> bytes:
         pairs: list[int] = [0] * (2 * len(self._first))

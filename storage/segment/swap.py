@@ -27,7 +27,7 @@ Source: Kafka `LocalLog.replaceSegments`. Read next: `storage.log.compaction`.
 from collections.abc import Callable
 from typing import Final
 
-from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, SWAP_SUFFIX
+from storage.disk.file_names import CLEANED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, SWAP_SUFFIX
 from storage.disk.files import Files
 from storage.segment.segment import Segment
 
@@ -48,6 +48,7 @@ class Swap:
 
     def __init__(self, files: Files, new: Segment, replace: Callable[[], None]) -> None:
         """`replace` takes the old segments out of the log, renames their files and adds `new`."""
+        assert new.stage == CLEANED_SUFFIX, f"{new.log.path} is no output of a rewrite"
         self.new = new
         self._files = files
         self._failure: SwapFailed | None = None

@@ -21,6 +21,7 @@ from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
 from protocol.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP
+from storage.disk.file_names import TIME_INDEX_SUFFIX
 from storage.segment.sparse_index import SparseIndex
 
 ENTRY_SIZE: Final = 12
@@ -33,28 +34,15 @@ class TimestampedOffset(NamedTuple):
     offset: int
 
 
-class TimeIndex(SparseIndex):
-    """The sparse map from timestamps to offsets; see `SparseIndex` for its lifecycle."""
+class TimestampIndex(SparseIndex):
+    """A sparse map from timestamps to offsets: what the time index shares with auxiliary ones."""
 
     __slots__ = ()
 
+    NAME: ClassVar[str]
+    """For explanations of lookups."""
     ENTRY: ClassVar[Struct] = Struct(">qi")
     FIRST_TYPE: ClassVar[str] = "q"
-
-    def maybe_append(self, timestamp: int, offset: int) -> bool:
-        """Add an entry if `timestamp` is a new maximum; whether it was added.
-
-        Neither may fall below the last entry's. NO_TIMESTAMP is never stored.
-        """
-        relative = offset - self.base_offset
-        last_timestamp, last_relative = self.load_last() or (NO_TIMESTAMP, 0)
-        assert 0 <= relative <= INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
-        assert relative >= last_relative, f"offset {offset} is below the last entry's"
-        assert timestamp >= last_timestamp, f"timestamp {timestamp} is below {last_timestamp}"
-        if timestamp <= last_timestamp:
-            return False
-        self._append(timestamp, relative)
-        return True
 
     def is_full(self, max_bytes: int) -> bool:
         """Whether an index file of `max_bytes` has room for the closing entry only."""
@@ -81,3 +69,27 @@ class TimeIndex(SparseIndex):
 
     def _nothing(self) -> TimestampedOffset:
         return TimestampedOffset(NO_TIMESTAMP, self.base_offset)
+
+
+class TimeIndex(TimestampIndex):
+    """The map that Kafka's format prescribes; see `SparseIndex` for its lifecycle."""
+
+    __slots__ = ()
+
+    SUFFIX: ClassVar[str] = TIME_INDEX_SUFFIX
+    NAME: ClassVar[str] = "timeindex"
+
+    def maybe_append(self, timestamp: int, offset: int) -> bool:
+        """Add an entry if `timestamp` is a new maximum; whether it was added.
+
+        Neither may fall below the last entry's. NO_TIMESTAMP is never stored.
+        """
+        relative = offset - self.base_offset
+        last_timestamp, last_relative = self.load_last() or (NO_TIMESTAMP, 0)
+        assert 0 <= relative <= INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
+        assert relative >= last_relative, f"offset {offset} is below the last entry's"
+        assert timestamp >= last_timestamp, f"timestamp {timestamp} is below {last_timestamp}"
+        if timestamp <= last_timestamp:
+            return False
+        self._append(timestamp, relative)
+        return True

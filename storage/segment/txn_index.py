@@ -21,8 +21,9 @@ Source: KIP-98; Kafka `TransactionIndex`, `AbortedTxn`. Read next: `storage.log.
 from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
+from storage.disk.file_names import TXN_INDEX_SUFFIX
 from storage.disk.files import File, Files
 
 ENTRY: Final = Struct(">hqqqq")
@@ -42,6 +43,8 @@ class TxnIndex:
     """The aborted transactions of one segment. One writer, which also reads."""
 
     __slots__ = ("_file", "_files", "base_offset", "path")
+
+    SUFFIX: ClassVar[str] = TXN_INDEX_SUFFIX
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         """Use the file at `path` if it exists."""
@@ -63,6 +66,7 @@ class TxnIndex:
     def append(self, txn: AbortedTxn) -> None:
         """Add a transaction whose marker was just written. Raises OSError."""
         assert txn.first_offset <= txn.last_offset, f"transaction ends before it begins: {txn}"
+        assert txn.last_offset >= self.base_offset, f"transaction ends before the segment: {txn}"
         if self._file is None:
             self._file = self._files.create(self.path)
         self._file.append(ENTRY.pack(VERSION, *txn))

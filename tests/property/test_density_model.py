@@ -17,7 +17,7 @@ STEPS = 30
 
 
 class Life:
-    """A log with side files and the model of it; what happens to them is drawn from `chosen`."""
+    """A log with density files and the model of it; what happens to them is drawn from `chosen`."""
 
     def __init__(self, chosen: Random) -> None:
         self.chosen = chosen

@@ -50,7 +50,7 @@ def findings(directory: Path) -> list[str]:
         for file in sorted(partition.iterdir())
         if (parsed := parse_segment_file_name(file.name))
         and not parsed.stage
-        # Of side files it says that it ignores them.
+        # Of density files it says that it ignores them.
         and parsed.kind != DENSITY_SUFFIX
     ]
     assert files, f"no segments below {directory}"

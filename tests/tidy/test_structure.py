@@ -1,6 +1,7 @@
 """The import graph stays a plan that one can read: no circles, few floors, folders of a size."""
 
 from tests.tidy.imports import children, circles, floors, import_graph, modules_per_folder
+from tests.tidy.tree import PACKAGES, python_files, source
 
 STORAGE_FLOORS_MAX = 7
 MODULES_MAX = 16
@@ -9,6 +10,16 @@ CROWDED = {  # one module for each API or command, and the client, which is to b
     "broker/handlers": 60,
     "client": 28,
     "cli": 30,
+}
+DENSITY_MODULES = {  # the whole kind of auxiliary index
+    "storage/segment/density.py",
+    "storage/audit/density.py",
+}
+DENSITY_LINES = {  # where it is registered: its file suffix, its setting, an import and an entry
+    "storage/disk/file_names.py": 2,
+    "config/topic_keys.py": 2,
+    "storage/log/auxiliary_indexes.py": 2,
+    "storage/audit/auxiliary.py": 3,
 }
 
 
@@ -35,3 +46,13 @@ def test_folders_can_be_taken_in_at_a_glance() -> None:
         if count > CROWDED.get(folder, MODULES_MAX)
     }
     assert crowded == {}
+
+
+def test_the_rest_of_the_code_reaches_density_indexes_through_their_interface() -> None:
+    lines = {
+        str(path): sum("density" in line.lower() for line in source(path).splitlines())
+        for path in python_files(*PACKAGES)
+    }
+    knowing = {path: count for path, count in lines.items() if count}
+    assert knowing.keys() >= DENSITY_MODULES
+    assert {p: n for p, n in knowing.items() if p not in DENSITY_MODULES} == DENSITY_LINES

@@ -13,9 +13,9 @@ MINUTE_MS = 60_000
 async def index_used(running: RunningBroker, at_ms: int) -> tuple[str, int]:
     """Which index a lookup started from, and the offset that it found."""
     url = f"127.0.0.1:{running.ready.metrics_port}"
-    told = await explain_lookup(url, "t", 0, at_ms)
-    (search,) = told["searched"]
-    return search["index"], told["found"]["offset"]
+    explained = await explain_lookup(url, "t", 0, at_ms)
+    (search,) = explained["searched"]
+    return search["index"], explained["found"]["offset"]
 
 
 async def test_variant_is_a_topic_setting_that_may_change_at_run_time(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from cli.main import run
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
-from storage.segment.density import Variant
-from storage.segment.density_file import ENTRY, DensityHeader
+from storage.segment.density import ENTRY, Variant, encode_header
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 
@@ -115,7 +114,7 @@ def test_indexes_beside_a_log_are_checked_with_it(segment: Segment) -> None:
     assert segment.problems() == []
 
 
-def test_zeros_behind_the_entries_of_an_open_kafka_index_are_no_entries(segment: Segment) -> None:
+def test_zeros_after_the_entries_of_an_open_kafka_index_are_no_entries(segment: Segment) -> None:
     segment.write(".log", FIRST, SECOND)
     segment.write(".index", OffsetIndex.ENTRY.pack(2, len(FIRST)), bytes(800))
     _, lines = segment.dump(".index")
@@ -156,15 +155,14 @@ def test_what_is_no_segment_file_is_refused(capsys: pytest.CaptureFixture[str]) 
     assert "README.md is no segment file" in capsys.readouterr().err
 
 
-def side_file(*entries: tuple[int, int], variant: Variant = Variant.INTERVAL) -> bytes:
-    """A side file without a seal, as a running broker has it."""
-    header = DensityHeader(variant=variant, interval_ms=60_000, carried_ms=-1)
-    return header.encode() + b"".join(ENTRY.pack(*entry) for entry in entries)
+def density_file(*entries: tuple[int, int], variant: Variant = Variant.INTERVAL) -> bytes:
+    """A density file without a seal, as a running broker has it."""
+    return encode_header(variant, 60_000, -1) + b"".join(ENTRY.pack(*entry) for entry in entries)
 
 
-def test_side_file_is_shown_with_its_rule(segment: Segment) -> None:
+def test_density_file_is_shown_with_its_rule(segment: Segment) -> None:
     segment.write(".log", batch(10, 60_000), batch(11, 200_000))
-    segment.write(".density", side_file((60_000, 0), (180_000, 1)))
+    segment.write(".density", density_file((60_000, 0), (180_000, 1)))
     code, lines = segment.dump(".density")
     assert code == ExitCode.OK
     assert (lines[0]["kind"], lines[0]["variant"]) == ("side-file", "interval")
@@ -173,17 +171,17 @@ def test_side_file_is_shown_with_its_rule(segment: Segment) -> None:
     assert segment.problems() == []
 
 
-def test_side_file_that_skips_records_is_a_problem(segment: Segment) -> None:
+def test_density_file_that_skips_records_is_a_problem(segment: Segment) -> None:
     segment.write(".log", batch(10, 60_000), batch(11, 200_000))
-    segment.write(".density", side_file((60_000, 1)))
+    segment.write(".density", density_file((60_000, 1)))
     [problem] = segment.problems(".density")
     assert "a batch before its offset has 60000" in problem
     [problem] = segment.problems()
     assert problem.startswith(f"{NAME}.density, entry 0")
 
 
-def test_damaged_side_file_is_a_problem(segment: Segment) -> None:
+def test_damaged_density_file_is_a_problem(segment: Segment) -> None:
     segment.write(".log", batch(10, 60_000))
-    segment.write(".density", side_file((60_000, 0))[:20])
+    segment.write(".density", density_file((60_000, 0))[:20])
     [problem] = segment.problems(".density")
     assert "the file cannot be read" in problem

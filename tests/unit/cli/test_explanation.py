@@ -32,12 +32,14 @@ def test_time_index_bounds_what_lies_before(index: str | None) -> None:
 
 
 @pytest.mark.parametrize("index", ["interval", "minute"])
-def test_side_file_bounds_what_lies_before_its_batch(index: str) -> None:
-    assert f"side file ({index}): nothing before the batch of offset 7 is as new as" in told(index)
+def test_auxiliary_index_bounds_what_lies_before_its_batch(index: str) -> None:
+    assert f"auxiliary index ({index}): nothing before the batch of offset 7 is as new as" in told(
+        index
+    )
 
 
 def test_map_names_the_minute_to_begin_with() -> None:
-    assert "side file (minute-map): the minute 1970-01-01T00:01:00" in told("minute-map")
+    assert "auxiliary index (minute-map): the minute 1970-01-01T00:01:00" in told("minute-map")
 
 
 @pytest.mark.parametrize("index", ["timeindex", "minute"])

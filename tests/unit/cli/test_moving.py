@@ -74,7 +74,7 @@ def test_there_and_back_by_copies(
     assert ends(back) == ends(directory) == {"t": [0, 5]}
 
 
-def test_side_files_stay_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_density_files_are_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, kafka = tmp_path / "tide", tmp_path / "kafka"
     data_dir = open_dir(directory)
     topic = data_dir.create_topic("t", 1, {"time.index.variant": "minute"}, NOW)

@@ -8,7 +8,7 @@ lies on disk; what is in memory is measured by `python -m benchmarks.density`.
 
 import pytest
 
-from storage.segment.density_file import parse_density
+from storage.segment.density import parse_density
 from storage.segment.time_index import ENTRY_SIZE
 from tests.support.logs import LogHarness
 

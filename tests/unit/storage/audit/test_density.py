@@ -1,12 +1,11 @@
-"""The audit of side files finds what would lead a lookup astray, and nothing else."""
+"""The audit of density files finds what would lead a lookup astray, and nothing else."""
 
 import pytest
 
 from protocol.records.checksums import crc32c
 from storage.audit.findings import Finding, Severity
 from storage.audit.partition import PartitionAudit
-from storage.segment.density import MS_PER_MINUTE
-from storage.segment.density_file import ENTRY, HEADER, SEAL
+from storage.segment.density import ENTRY, HEADER, MS_PER_MINUTE, SEAL
 from tests.support.logs import LogHarness
 
 MIN = MS_PER_MINUTE
@@ -136,7 +135,7 @@ def test_file_too_short_for_a_header_is_found(size: int) -> None:
     assert (finding.severity, finding.position) == (Severity.ERROR, 0)
 
 
-def test_file_that_nobody_will_believe_is_a_warning() -> None:
+def test_file_that_will_not_be_trusted_is_a_warning() -> None:
     log = closed_log("interval")
     log.files.replace_atomically(PATH, log.files.read_all(PATH)[: -SEAL.size])
     (finding,) = findings(log)
@@ -149,7 +148,7 @@ def test_damage_after_a_crash_is_a_warning_because_the_start_removes_it() -> Non
     assert [f.severity for f in findings(log, stopped_cleanly=False)] == [Severity.WARNING]
 
 
-def test_side_file_without_a_log_is_found() -> None:
+def test_density_file_without_a_log_is_found() -> None:
     log = closed_log("interval")
     log.files.create("/data/t-0/00000000000000000099.density").append(b"x")
     (finding,) = findings(log)

@@ -2,15 +2,13 @@
 
 import pytest
 
+from storage.segment.auxiliary_index import Coverage
 from storage.segment.density import (
     MS_PER_MINUTE,
     DensityIndex,
     DensityRule,
     Variant,
-    create_density,
-    load_density,
 )
-from storage.segment.density_file import Coverage, DamagedDensity
 from storage.segment.time_index import TimestampedOffset
 from tests.support.logs import DIRECTORY, LogHarness, config, disk
 from tests.support.simulated_disk import SimulatedDisk
@@ -28,7 +26,7 @@ def made(
     files: SimulatedDisk | None = None,
 ) -> DensityIndex:
     rule = DensityRule(variant=variant, interval_ms=interval_ms)
-    return create_density(files or disk(), PATH, 100, rule, carried_ms)
+    return rule.create(files or disk(), PATH, 100, carried_ms)
 
 
 def note(index: DensityIndex, *timestamps: int) -> DensityIndex:
@@ -45,7 +43,7 @@ def note(index: DensityIndex, *timestamps: int) -> DensityIndex:
 def entries(index: DensityIndex) -> list[tuple[int, int]]:
     """(timestamp, offset) of all entries, through the file."""
     index.write_out()
-    return [(time, index.base_offset + relative) for time, relative in index.stored.entries()]
+    return [(time, index.base_offset + relative) for time, relative in index.entries()]
 
 
 # --- the setting --------------------------------------------------------------------------------
@@ -91,7 +89,7 @@ def test_interval_adds_a_closing_entry_if_the_largest_timestamp_ever_is_in_the_s
     assert entries(index) == [(20, 101), (29, 102)]
 
 
-def test_interval_goes_on_behind_a_closing_entry() -> None:
+def test_interval_continues_after_a_closing_entry() -> None:
     index = note(made(Variant.INTERVAL, interval_ms=10), 13)
     index.close_with(13, 100)
     for offset, timestamp in enumerate((14, 20), 101):
@@ -179,28 +177,17 @@ def test_index_made_from_points_starts_no_later_than_it_may(variant: Variant) ->
 
 
 @pytest.mark.parametrize("variant", Variant)
-def test_sealed_index_is_loaded_and_goes_on(variant: Variant) -> None:
+def test_sealed_index_is_loaded_and_continues(variant: Variant) -> None:
     files = disk()
     index = note(made(variant, files=files), 0, MIN, 2 * MIN)
     coverage = Coverage(77, 103, 2 * MIN)
     index.seal(coverage, 102)
-    again = load_density(files, PATH, 100, index.rule, coverage)
+    again = DensityRule.load(files, PATH, 100, coverage)
+    assert again.rule == index.rule
     for offset, timestamp in ((103, 2 * MIN + 1), (104, 3 * MIN)):
         again.note_entry(timestamp, offset)
         again.note_batch(timestamp, offset)
     assert entries(again) == [(0, 100), (MIN, 101), (2 * MIN, 102), (3 * MIN, 104)]
-
-
-def test_index_by_another_rule_is_not_loaded() -> None:
-    files = disk()
-    coverage = Coverage(77, 101, MIN)
-    note(made(Variant.INTERVAL, files=files), MIN).seal(coverage, 100)
-    for rule in (
-        DensityRule(variant=Variant.MINUTE, interval_ms=MIN),
-        DensityRule(variant=Variant.INTERVAL, interval_ms=MIN + 1),
-    ):
-        with pytest.raises(DamagedDensity, match="another rule"):
-            load_density(files, PATH, 100, rule, coverage)
 
 
 def test_many_entries_are_found_in_memory_and_in_the_file() -> None:

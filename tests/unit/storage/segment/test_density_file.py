@@ -1,32 +1,41 @@
-"""The side file: its bytes, and what is believed of them."""
+"""The density file: its bytes, and when it is trusted."""
 
 import pytest
 
 from protocol.records.checksums import crc32c
-from storage.segment.density_file import (
+from storage.segment.auxiliary_index import Coverage, DamagedAuxiliaryIndex
+from storage.segment.density import (
     ENTRY,
     HEADER,
+    MS_PER_MINUTE,
     SEAL,
-    Coverage,
-    DamagedDensity,
-    DensityFile,
-    DensityHeader,
+    DensityIndex,
+    DensityRule,
+    Variant,
+    encode_header,
+    encode_seal,
     parse_density,
 )
 from tests.support.logs import DIRECTORY, disk
 from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 PATH = f"{DIRECTORY}/00000000000000000000.density"
-HEADER_MADE = DensityHeader(variant=1, interval_ms=60_000, carried_ms=-1)
+MIN = MS_PER_MINUTE
 COVERAGE = Coverage(1_000, 42, 120_000)
-ENTRIES = ENTRY.pack(60_000, 3) + ENTRY.pack(120_000, 41)
+NEXT = Coverage(1_100, 51, 180_000)
 
 
-def sealed(files: SimulatedDisk) -> DensityFile:
-    file = DensityFile(files, PATH, HEADER_MADE)
-    file.append(ENTRIES)
-    file.seal(COVERAGE)
-    return file
+def opened(files: SimulatedDisk) -> DensityIndex:
+    return DensityRule(variant=Variant.INTERVAL, interval_ms=MIN).create(files, PATH, 0, -1)
+
+
+def sealed(files: SimulatedDisk) -> DensityIndex:
+    """Two entries, (60000, 3) and (120000, 41), for the log that `COVERAGE` describes."""
+    index = opened(files)
+    index.note_batch(MIN, 3)
+    index.note_batch(2 * MIN, 41)
+    index.seal(COVERAGE, 41)
+    return index
 
 
 def with_sum(body: bytes) -> bytes:
@@ -47,11 +56,11 @@ def test_bytes_are_as_documented() -> None:
     assert (len(header), len(seal)) == (28, 40)
 
 
-def test_sealed_file_is_believed_for_the_log_it_covers() -> None:
+def test_sealed_file_is_trusted_for_the_log_it_covers() -> None:
     files = disk()
     sealed(files)
-    loaded = DensityFile.load(files, PATH, COVERAGE)
-    assert loaded.header == HEADER_MADE
+    loaded = DensityRule.load(files, PATH, 0, COVERAGE)
+    assert (loaded.VARIANT, loaded.interval_ms, loaded.carried_ms) == (1, 60_000, -1)
     assert list(loaded.entries()) == [(60_000, 3), (120_000, 41)]
 
 
@@ -60,18 +69,20 @@ def test_sealed_file_is_believed_for_the_log_it_covers() -> None:
     [COVERAGE._replace(size_bytes=1_001), COVERAGE._replace(next_offset=43),
      COVERAGE._replace(max_timestamp=120_001)],
 )  # fmt: skip
-def test_file_of_a_log_that_has_changed_is_not_believed(coverage: Coverage) -> None:
+def test_file_of_a_log_that_has_changed_is_not_trusted(coverage: Coverage) -> None:
     files = disk()
     sealed(files)
-    with pytest.raises(DamagedDensity, match="covers"):
-        DensityFile.load(files, PATH, coverage)
+    with pytest.raises(DamagedAuxiliaryIndex, match="covers"):
+        DensityRule.load(files, PATH, 0, coverage)
 
 
-def test_file_without_a_seal_is_not_believed() -> None:
+def test_file_without_a_seal_is_not_trusted() -> None:
     files = disk()
-    DensityFile(files, PATH, HEADER_MADE).append(ENTRIES)
-    with pytest.raises(DamagedDensity, match="covers None"):
-        DensityFile.load(files, PATH, COVERAGE)
+    index = opened(files)
+    index.note_batch(MIN, 3)
+    index.write_out()
+    with pytest.raises(DamagedAuxiliaryIndex, match="covers None"):
+        DensityRule.load(files, PATH, 0, COVERAGE)
 
 
 def test_no_bit_can_flip_unseen() -> None:
@@ -83,63 +94,93 @@ def test_no_bit_can_flip_unseen() -> None:
         bad[position] ^= 0x10
         try:
             content = parse_density(bytes(bad))
-        except DamagedDensity:
+        except DamagedAuxiliaryIndex:
             continue
         # Only the mark of the seal can go, and then there is none.
         assert content.coverage is None
 
 
-@pytest.mark.parametrize("entries", [ENTRIES, b""])
-def test_no_cut_goes_unseen(entries: bytes) -> None:
+@pytest.mark.parametrize("coverage", [COVERAGE, Coverage(1_000, 42, -1)])
+def test_no_cut_is_unnoticed(coverage: Coverage) -> None:
     files = disk()
-    file = DensityFile(files, PATH, HEADER_MADE)
-    file.append(entries)
-    file.seal(COVERAGE)
+    if coverage is COVERAGE:
+        sealed(files)
+    else:
+        opened(files).seal(coverage, 0)
     good = files.read_all(PATH)
+    assert len(good) == HEADER.size + SEAL.size + 2 * ENTRY.size * (coverage is COVERAGE)
     for size in range(len(good)):
         files.replace_atomically(PATH, good[:size])
-        with pytest.raises(DamagedDensity):
-            DensityFile.load(files, PATH, COVERAGE)
+        with pytest.raises(DamagedAuxiliaryIndex):
+            DensityRule.load(files, PATH, 0, coverage)
 
 
-def test_appending_takes_the_seal_off() -> None:
+def test_appending_cuts_the_seal_off() -> None:
     files = disk()
-    file = sealed(files)
-    file.append(ENTRY.pack(180_000, 50))
+    index = sealed(files)
+    index.note_batch(3 * MIN, 50)
+    index.write_out()
     assert files.size(PATH) == HEADER.size + 3 * ENTRY.size
-    file.seal(COVERAGE._replace(next_offset=51))
+    index.seal(NEXT, 50)
     assert files.size(PATH) == HEADER.size + 3 * ENTRY.size + SEAL.size
-    assert file.size_bytes == files.size(PATH)
+    assert index.file is not None
+    assert index.file.size == files.size(PATH)
 
 
 def test_sealing_again_changes_nothing() -> None:
     files = disk()
-    file = sealed(files)
-    files.fault = Fault(at=0)
-    file.seal(COVERAGE)
+    index = sealed(files)
+    changes = files.counts[Operation.APPEND]
+    index.seal(COVERAGE, 41)
+    assert files.counts[Operation.APPEND] == changes
 
 
-def test_writing_begins_a_file_anew() -> None:
+def test_first_write_replaces_a_file_of_that_name() -> None:
     files = disk()
     files.create(PATH).append(b"from before")
-    file = sealed(files)
-    assert DensityFile.load(files, PATH, COVERAGE).count == file.count
+    index = sealed(files)
+    assert DensityRule.load(files, PATH, 0, COVERAGE).count == index.count == 2
 
 
-def test_failed_write_is_tried_again_at_the_same_place() -> None:
+def test_failed_write_is_repeated_at_the_same_place() -> None:
     files = disk()
-    file = sealed(files)
+    index = sealed(files)
+    index.note_batch(3 * MIN, 50)
     files.fault = Fault(at=0, kinds=frozenset({Operation.APPEND}), short_write=True)
     with pytest.raises(OSError, match="t-0"):
-        file.append(ENTRY.pack(180_000, 50))
-    file.append(ENTRY.pack(180_000, 50))
-    file.seal(COVERAGE)
-    loaded = DensityFile.load(files, PATH, COVERAGE)
+        index.write_out()
+    index.seal(NEXT, 50)
+    loaded = DensityRule.load(files, PATH, 0, NEXT)
     assert [time for time, _ in loaded.entries()] == [60_000, 120_000, 180_000]
 
 
+def test_rest_of_a_seal_that_was_not_written_is_cut_off() -> None:
+    files = disk()
+    index = opened(files)
+    index.note_batch(MIN, 3)
+    index.write_out()
+    files.fault = Fault(at=0, kinds=frozenset({Operation.APPEND}), short_write=True)
+    index.seal(COVERAGE._replace(max_timestamp=MIN), 3)
+    assert files.size(PATH) > HEADER.size + ENTRY.size
+    index.note_batch(2 * MIN, 41)
+    index.write_out()
+    assert files.size(PATH) == HEADER.size + 2 * ENTRY.size
+
+
 def test_version_that_is_not_known_is_not_read() -> None:
-    header = bytearray(HEADER_MADE.encode())
+    header = bytearray(encode_header(1, 60_000, -1))
     header[4] = 2
-    with pytest.raises(DamagedDensity, match="version 2"):
+    with pytest.raises(DamagedAuxiliaryIndex, match="version 2"):
         parse_density(with_sum(bytes(header[:-4])))
+
+
+@pytest.mark.parametrize(("variant", "interval_ms"), [(0, 60_000), (4, 60_000), (1, 0), (1, -1)])
+def test_rule_that_is_not_known_is_not_followed(variant: int, interval_ms: int) -> None:
+    files = disk()
+    sealed(files)
+    header = encode_header(variant, interval_ms, -1)
+    entries = files.read_all(PATH)[HEADER.size : -SEAL.size]
+    seal = encode_seal(2, COVERAGE, crc32c(header + entries))
+    files.replace_atomically(PATH, header + entries + seal)
+    with pytest.raises(DamagedAuxiliaryIndex, match="is not known"):
+        DensityRule.load(files, PATH, 0, COVERAGE)

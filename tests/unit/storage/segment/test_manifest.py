@@ -1,4 +1,4 @@
-"""`segment-manifest`: what it remembers, byte for byte, and what it does not believe."""
+"""`segment-manifest`: what it remembers, byte for byte, and what it does not trust."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def test_golden_bytes() -> None:
     )
 
 
-def test_line_of_a_release_that_knew_no_minimum_is_believed() -> None:
+def test_line_of_a_release_that_had_no_minimum_is_trusted() -> None:
     files = disk()
     files.replace_atomically(
         PATH,
@@ -111,7 +111,7 @@ def test_every_torn_tail_keeps_the_lines_before() -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"something else\n", b"tidelog segment manifest 2\nx 0\n"]
 )
-def test_another_file_is_not_believed(content: bytes) -> None:
+def test_another_file_is_not_trusted(content: bytes) -> None:
     files = disk()
     files.replace_atomically(PATH, content)
     manifest = Manifest(DIRECTORY, files)
@@ -129,7 +129,7 @@ def test_failed_append_leaves_whole_lines() -> None:
     assert Manifest(DIRECTORY, files).log_start_offset == 8
 
 
-def test_half_a_heading_is_not_left_behind() -> None:
+def test_half_a_heading_is_not_left() -> None:
     files = disk()
     manifest = Manifest(DIRECTORY, files)
     files.fault = Fault(at=0, kinds=frozenset({Operation.APPEND}), short_write=True)
@@ -139,7 +139,7 @@ def test_half_a_heading_is_not_left_behind() -> None:
     assert Manifest(DIRECTORY, files).log_start_offset == 8
 
 
-def test_after_a_failed_sync_the_file_is_written_anew() -> None:
+def test_after_a_failed_sync_the_file_is_rewritten() -> None:
     files = disk()
     manifest = Manifest(DIRECTORY, files)
     manifest.remember(FACTS)

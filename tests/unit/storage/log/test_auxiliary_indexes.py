@@ -1,4 +1,4 @@
-"""The life of side files: with their segments, over restarts, changes of setting and damage."""
+"""The life of auxiliary indexes: with their segments, over restarts, other settings, damage."""
 
 import pytest
 
@@ -6,8 +6,7 @@ from storage.audit.fsck import Severity
 from storage.audit.partition import PartitionAudit
 from storage.disk.steps import run_steps
 from storage.kafka.kafka_export import is_exported
-from storage.segment.density import MS_PER_MINUTE
-from storage.segment.density_file import parse_density
+from storage.segment.density import MS_PER_MINUTE, parse_density
 from tests.support.logs import LogHarness, batch
 from tests.support.simulated_disk import Fault, Operation
 
@@ -31,7 +30,7 @@ def minutes(count: int) -> range:
     return range(0, count * MIN, MIN)
 
 
-def side_files(log: LogHarness) -> list[str]:
+def density_files(log: LogHarness) -> list[str]:
     return [name for name in log.names() if ".density" in name]
 
 
@@ -62,34 +61,34 @@ def problems(log: LogHarness, *, stopped_cleanly: bool = True) -> list[tuple[Sev
     return [(finding.severity, finding.rule) for finding in audit.findings]
 
 
-def test_without_a_variant_there_is_no_side_file() -> None:
+def test_without_a_variant_there_is_no_density_file() -> None:
     log = log_of("none", *minutes(10))
     assert indexes_used(log, MIN) == {"timeindex"}
     log.reopen()
-    assert side_files(log) == []
-    assert log.log.segments.active.density is None
+    assert density_files(log) == []
+    assert log.log.segments.active.auxiliary == ()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_closed_segment_has_a_sealed_side_file_and_lookups_start_from_it(variant: str) -> None:
+def test_closed_segment_has_a_sealed_density_file_and_lookups_start_from_it(variant: str) -> None:
     log = log_of(variant, *minutes(10))
-    assert side_files(log) == [f"{base:020d}.density" for base in (0, 4)]
+    assert density_files(log) == [f"{base:020d}.density" for base in (0, 4)]
     assert answers(log, minutes(11)) == [*range(10), None]
     for minute in minutes(10):
         assert indexes_used(log, minute) == {variant}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_clean_restart_believes_what_was_sealed(variant: str) -> None:
+def test_clean_restart_trusts_what_was_sealed(variant: str) -> None:
     log = log_of(variant, *minutes(10))
     log.log.close(log.now_ms)
-    before = {name: log.files.read_all(f"{log.path}/{name}") for name in side_files(log)}
+    before = {name: log.files.read_all(f"{log.path}/{name}") for name in density_files(log)}
     assert len(before) == 3
     log.open(is_clean=True)
     changes = log.files.counts[Operation.APPEND]
     assert answers(log, minutes(11)) == [*range(10), None]
     assert log.files.counts[Operation.APPEND] == changes
-    assert {name: log.files.read_all(f"{log.path}/{name}") for name in side_files(log)} == before
+    assert {name: log.files.read_all(f"{log.path}/{name}") for name in density_files(log)} == before
 
 
 def test_interval_carries_its_largest_timestamp_into_the_next_segment() -> None:
@@ -103,17 +102,17 @@ def test_interval_carries_its_largest_timestamp_into_the_next_segment() -> None:
     assert answers(log, range(0, 8 * MIN, MIN)) == [4, 4, 4, 4, 4, 5, 6, None]
 
 
-def test_segments_without_a_side_file_get_one_when_it_is_needed() -> None:
+def test_segments_without_a_density_file_get_one_when_it_is_needed() -> None:
     log = log_of("none", *minutes(10))
     log.configure(time_index_variant="minute")
-    assert side_files(log) == []
+    assert density_files(log) == []
     assert log.log.offset_for_timestamp(MIN) is not None
-    assert side_files(log) == ["00000000000000000000.density"]
+    assert density_files(log) == ["00000000000000000000.density"]
     # The first batch of a segment is in no index, so its minute begins with the second.
     assert stored(log, 0) == [(MIN, 1), (2 * MIN, 2), (3 * MIN, 3)]
 
 
-def test_minute_index_made_anew_is_what_appending_made() -> None:
+def test_rebuilt_minute_index_is_what_appending_made() -> None:
     log = log_of("minute", *(minute * MIN // 3 for minute in range(40)), roll_every=50)
     log.log.roll(log.now_ms)
     live = stored(log, 0)
@@ -128,22 +127,22 @@ def test_minute_index_made_anew_is_what_appending_made() -> None:
 def test_another_variant_replaces_the_files_as_they_are_needed() -> None:
     log = log_of("minute", *minutes(10))
     log.configure(time_index_variant="minute-map")
-    assert parse_density(log.files.read_all(path_of(log, 0))).header.variant == 2
+    assert parse_density(log.files.read_all(path_of(log, 0))).variant == 2
     assert answers(log, minutes(10)) == list(range(10))
     assert indexes_used(log, MIN) == {"minute-map"}
-    assert parse_density(log.files.read_all(path_of(log, 0))).header.variant == 3
+    assert parse_density(log.files.read_all(path_of(log, 0))).variant == 3
 
 
 def test_turning_it_off_removes_the_files_at_once() -> None:
     log = log_of("interval", *minutes(10))
     log.configure(time_index_variant="none")
-    assert side_files(log) == []
+    assert density_files(log) == []
     assert answers(log, minutes(10)) == list(range(10))
     assert indexes_used(log, MIN) == {"timeindex"}
 
 
 @pytest.mark.parametrize("other", ["none", "minute"])
-def test_no_flush_waits_for_a_side_file_that_is_gone(other: str) -> None:
+def test_no_flush_waits_for_a_density_file_that_is_gone(other: str) -> None:
     log = LogHarness(segment_bytes=300)
     for minute in range(10):
         log.append(minute * 60_000)
@@ -161,15 +160,15 @@ def test_start_with_the_setting_off_removes_what_is_left() -> None:
     log.log.close(log.now_ms)
     log.settings = {**log.settings, "time_index_variant": "none"}
     log.open(is_clean=True)
-    assert side_files(log) == []
+    assert density_files(log) == []
 
 
-def test_side_file_without_a_log_is_removed() -> None:
+def test_density_file_without_a_log_is_removed() -> None:
     log = log_of("interval", *minutes(4))
     log.log.close(log.now_ms)
     log.files.create(path_of(log, 77)).append(b"lost")
     log.open(is_clean=True)
-    assert path_of(log, 77) not in side_files(log)
+    assert path_of(log, 77) not in density_files(log)
     assert "00000000000000000077.density" in log.log.recovery_report.removed_files
 
 
@@ -177,14 +176,14 @@ def test_side_file_without_a_log_is_removed() -> None:
 def test_crash_removes_the_files_of_what_is_read_again(variant: str) -> None:
     log = log_of(variant, *minutes(10))
     log.crash(recovery_point=6)
-    assert side_files(log) == ["00000000000000000000.density"]
+    assert density_files(log) == ["00000000000000000000.density"]
     assert answers(log, minutes(11)) == [*range(10), None]
     assert indexes_used(log, 5 * MIN) == {variant}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "gone"])
-def test_damaged_file_is_made_anew(variant: str, damage: str) -> None:
+def test_damaged_file_is_rebuilt(variant: str, damage: str) -> None:
     log = log_of(variant, *minutes(10))
     log.log.close(log.now_ms)
     path = path_of(log, 4)
@@ -202,7 +201,7 @@ def test_damaged_file_is_made_anew(variant: str, damage: str) -> None:
     assert problems(log) == []
 
 
-def test_log_that_somebody_else_has_appended_to_has_no_file_to_believe() -> None:
+def test_file_of_a_log_that_another_program_has_extended_is_not_trusted() -> None:
     log = log_of("interval", *minutes(4))
     log.log.close(log.now_ms)
     log.files.open(f"{log.path}/00000000000000000000.log").append(batch(9 * MIN, base_offset=4))
@@ -210,18 +209,18 @@ def test_log_that_somebody_else_has_appended_to_has_no_file_to_believe() -> None
     assert answers(log, minutes(10)) == [0, 1, 2, 3, *[4] * 6]
 
 
-def test_retention_takes_the_side_files_along() -> None:
+def test_retention_removes_density_files_with_their_segments() -> None:
     log = log_of("interval", *minutes(10), retention_ms=1)
     log.log.delete_before(8)
     log.log.delete_expired(log.now_ms)
-    assert side_files(log) == [f"{base:020d}.density.deleted" for base in (0, 4)]
+    assert density_files(log) == [f"{base:020d}.density.deleted" for base in (0, 4)]
     log.now_ms += 1_000_000
     log.log.delete_pending_files(log.now_ms)
-    assert side_files(log) == []
+    assert density_files(log) == []
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_file_that_covers_more_than_recovery_left_is_not_believed(variant: str) -> None:
+def test_file_that_covers_more_than_recovery_left_is_not_trusted(variant: str) -> None:
     log = log_of(variant, *minutes(10), roll_every=20)
     log.log.close(log.now_ms)
     path = f"{log.path}/00000000000000000000.log"
@@ -235,7 +234,7 @@ def test_file_that_covers_more_than_recovery_left_is_not_believed(variant: str) 
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_compacted_segment_has_a_side_file_of_its_own(variant: str) -> None:
+def test_compacted_segment_has_a_density_file_of_its_own(variant: str) -> None:
     log = LogHarness(
         time_index_variant=variant, index_interval_bytes=0, cleanup_policy="compact",
         min_cleanable_dirty_ratio=0, file_delete_delay_ms=0,
@@ -257,7 +256,7 @@ def test_compacted_segment_has_a_side_file_of_its_own(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_disk_that_takes_no_side_file_fails_nothing(variant: str) -> None:
+def test_disk_that_takes_no_density_file_fails_nothing(variant: str) -> None:
     log = log_of(variant, *minutes(3))
 
     def refuse(operation: Operation, path: str) -> None:
@@ -275,13 +274,12 @@ def test_disk_that_takes_no_side_file_fails_nothing(variant: str) -> None:
     assert answers(log, minutes(11)) == [*range(10), None]
 
 
-def test_lookup_goes_by_the_time_index_when_the_side_file_cannot_be_read() -> None:
+def test_lookup_goes_by_the_time_index_when_the_density_file_cannot_be_read() -> None:
     log = log_of("interval", *minutes(10))
     assert indexes_used(log, 2 * MIN) == {"interval"}
-    closed = log.log.segments.first.density
-    assert closed is not None
+    (closed,) = log.log.segments.first.auxiliary
     log.files.fault = Fault(at=0, kinds=frozenset({Operation.READ}))
-    assert log.log.segments.first.density is closed
+    assert log.log.segments.first.auxiliary == (closed,)
     assert answers(log, range(2 * MIN, 3 * MIN, MIN)) == [2]
     assert log.files.faults_raised == 1
     assert indexes_used(log, 2 * MIN) == {"interval"}
@@ -302,6 +300,6 @@ def test_coarser_entries_cost_a_longer_scan_and_nothing_else() -> None:
         assert 45 < costs[variant] < 60
 
 
-def test_export_to_kafka_leaves_side_files_behind() -> None:
+def test_export_to_kafka_leaves_density_files_out() -> None:
     assert is_exported("00000000000000000000.timeindex")
     assert not is_exported("00000000000000000000.density")
