@@ -104,7 +104,9 @@ def random_uuid(random_bytes: RandomBytes) -> bytes:
             return uuid
 
 
-def claim(path: str, *, files: Files, config: BrokerConfig, random_bytes: RandomBytes) -> Claim:
+def claim_directory(
+    path: str, *, files: Files, config: BrokerConfig, random_bytes: RandomBytes
+) -> Claim:
     """Lock the directory, read or generate its identity, take the clean-stop marker.
 
     Raises:

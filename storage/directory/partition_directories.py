@@ -22,7 +22,7 @@ from storage.directory.metadata_journal import TopicMetadata
 from storage.disk.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.disk.file_names import deleted_directory_name, partition_directory_name
 from storage.disk.files import Files
-from storage.disk.steps import Steps, off_loop, run_steps
+from storage.disk.steps import Steps, off_loop
 from storage.errors import StorageFailed
 
 _UNIQUE_BYTES: Final = 16
@@ -123,11 +123,7 @@ class PartitionDirectories:
         """Schedule the removal of the directory by `remove_due` at that time."""
         self._deleted.append((f"{self._root}/{name}", remove_from_ms))
 
-    def remove_due(self, now_ms: int) -> int:
-        """Run `remove_steps` to its end."""
-        return run_steps(self.remove_steps(now_ms))
-
-    def remove_steps(self, now_ms: int) -> Steps[int]:
+    def remove_due(self, now_ms: int) -> Steps[int]:
         """Remove the directories that are due, each in another thread; returns their number.
 
         Their names have no other use, so topics may come and go between the steps.

@@ -160,7 +160,9 @@ class TimeLookup:
             found = self.find(largest, log_start_offset) if largest >= 0 else None
         return found
 
-    def explain(self, timestamp: int, log_start_offset: int, visible_end: int) -> LookupExplanation:
+    def explain(
+        self, timestamp: int, log_start_offset: int, high_watermark: int
+    ) -> LookupExplanation:
         """`find` with its cost and the records before and after the answer."""
         trace = LookupTrace()
         found = self.find(timestamp, log_start_offset, trace)
@@ -171,7 +173,7 @@ class TimeLookup:
         return LookupExplanation(
             timestamp=timestamp,
             found=found,
-            visible=found is not None and found.offset < visible_end,
+            visible=found is not None and found.offset < high_watermark,
             segments=len(self._segments),
             searched=tuple(trace.searched),
             before=before,

@@ -114,6 +114,17 @@ class LogReader:
         segment, position = self.locate(offset)
         return LogPosition(offset, segment.base_offset, position)
 
+    def at_segment_start(self, end: LogPosition) -> LogPosition:
+        """The same boundary, named by the segment that begins there, if one does.
+
+        The end of a closed segment is a byte position that compaction changes. The start of the
+        segment after it never moves, and no segment that a boundary cuts in two is compacted.
+        """
+        if end.base_offset == self._segments.active.base_offset:
+            return end
+        after = self._segments.floor(end.offset)
+        return LogPosition(end.offset, end.offset, 0) if after.base_offset == end.offset else end
+
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions with records in `[offset, end_offset)`.
 

@@ -33,7 +33,7 @@ from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.disk.files import Bytes
 from storage.disk.steps import SLICE_BYTES, Steps, off_loop
 from storage.errors import CorruptLog, storage_failure
-from storage.log.readable_log import ReadableLog
+from storage.log.log import Log
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MINIMUM
 from storage.segment.scan import read_exactly
 from storage.segment.segment import Segment
@@ -96,7 +96,7 @@ def _measure_entry(entry: Entry, data: Bytes) -> tuple[int, int]:
     return entry.records_count, found[_MIN_TIMESTAMP_AT]
 
 
-def measure_log(log: ReadableLog, given_up: set[int]) -> Steps[int]:
+def measure_log(log: Log, given_up: set[int]) -> Steps[int]:
     """Collect the statistics of every closed segment of `log` that lacks them; returns the number.
 
     Segments whose base offset is in `given_up` are left out; a segment that cannot be read is added
@@ -119,16 +119,14 @@ def measure_log(log: ReadableLog, given_up: set[int]) -> Steps[int]:
                 given_up.add(segment.base_offset)
                 continue
             if found is not None:
-                log.local.remember_measured(
-                    segment, found.records, found.min_timestamp, found.data_max_timestamp
-                )
+                _store(log, segment, found)
                 measured += 1
     except OSError as error:
         raise storage_failure("measure", log.path, error) from error
     return measured
 
 
-def _unmeasured(log: ReadableLog, given_up: set[int]) -> Iterator[Segment]:
+def _unmeasured(log: Log, given_up: set[int]) -> Iterator[Segment]:
     """The closed segments with unknown statistics, oldest first."""
     for segment in list(log.segments)[:-1]:
         is_known = segment.min_timestamp != UNKNOWN_MINIMUM and segment.records != UNKNOWN
@@ -136,7 +134,7 @@ def _unmeasured(log: ReadableLog, given_up: set[int]) -> Iterator[Segment]:
             yield segment
 
 
-def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None]:
+def _measure_segment(log: Log, segment: Segment) -> Steps[Measure | None]:
     """The statistics of a segment; None when the segment or the log went away meanwhile."""
     records, least, most, position = 0, INT64_MAX, NO_TIMESTAMP, 0
     slice_bytes = SLICE_BYTES
@@ -155,3 +153,12 @@ def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None
         # The batch is longer than the slice: read more at once.
         slice_bytes = SLICE_BYTES if part.size else 2 * slice_bytes
     return Measure(records, least, most, position) if log.segments.holds([segment]) else None
+
+
+def _store(log: Log, segment: Segment, found: Measure) -> None:
+    # The lowest int64 is UNKNOWN_MINIMUM here, but Kafka may store it as a timestamp. One above it
+    # prunes as little.
+    least = max(found.min_timestamp, UNKNOWN_MINIMUM + 1)
+    facts = segment.remember_measured(found.records, least, found.data_max_timestamp)
+    log.manifest.remember(facts)
+    log.unsynced.add_created(log.manifest.file)

@@ -96,7 +96,7 @@ class Remembered:
         """Whether a segment may end at `end` when the next one begins at `following`."""
         if end == following or not self._has_manifest:
             # Apache Kafka never checks for gaps. Directories of ours have a manifest:
-            # `SegmentedLog.roll`.
+            # `SegmentChanges.roll`.
             return True
         if end > following:
             return False

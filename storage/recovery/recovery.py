@@ -54,7 +54,7 @@ from storage.errors import CorruptLog, QuarantineKind, StorageFailed
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from storage.log.log import Log
 from storage.log.producers import LogProducers
-from storage.log.values import LogParts, RecoveryReport
+from storage.log.values import RecoveryReport
 from storage.producers.snapshots import ProducerSnapshots
 from storage.producers.state import ProducerState
 from storage.recovery.loss import Remembered, quarantine
@@ -386,12 +386,16 @@ def _finish(
     opening.producers.has_aborts = any(segment.txn_index.count for segment in segments)
     if opening.quarantine is None:
         _make_durable(opening, segments, existed)
-    parts = LogParts(
+    return Log(
         files=opening.files,
         path=opening.path,
+        topic=topic,
+        partition=partition,
+        config=opening.config,
         segments=segments,
         producers=opening.producers,
         leader_epochs=opening.epochs,
+        leader_epoch=max(FIRST_LEADER_EPOCH, opening.epochs.latest_epoch),
         manifest=opening.manifest,
         random=random,
         log_start_offset=start,
@@ -400,13 +404,6 @@ def _finish(
         is_new=not existed,
         report=opening.report,
         quarantine=opening.quarantine,
-    )
-    return Log(
-        parts,
-        topic=topic,
-        partition=partition,
-        config=opening.config,
-        leader_epoch=max(FIRST_LEADER_EPOCH, opening.epochs.latest_epoch),
     )
 
 

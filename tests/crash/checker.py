@@ -14,7 +14,8 @@ from storage.directory.data_dir import DataDir, Topic
 from storage.disk.power_loss import Survival
 from storage.disk.simulated_disk import SimulatedDisk
 from storage.errors import DataDirError, StorageError
-from storage.log.log import Isolation, Log
+from storage.log.log import Log
+from storage.log.values import Isolation
 from tests.crash.workload import (
     CONFIG,
     NOW_MS,

@@ -17,7 +17,7 @@ from storage.disk.file_names import (
     TIME_INDEX_SUFFIX,
 )
 from storage.disk.simulated_disk import SimulatedDisk
-from storage.log.log import Isolation
+from storage.log.values import Isolation
 from tests.support.logs import DIRECTORY, LogHarness
 
 OFFSET_ENTRY = struct.Struct(">ii")

@@ -3,11 +3,13 @@
 import pytest
 
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP, Codec
+from storage.append.plan import Origin
 from storage.audit.partition import PartitionAudit
 from storage.disk.simulated_disk import Fault, Operation
 from storage.disk.steps import run_steps
 from storage.errors import StorageFailed
-from storage.log.log import Origin
+from storage.log.compaction import compact
+from storage.log.retention import delete_expired
 from storage.log.segment_stats import measure_entries, measure_log
 from storage.segment.manifest import (
     UNKNOWN,
@@ -161,7 +163,7 @@ def test_compacted_segment_is_measured_again() -> None:
         log.append(timestamp, key=key)
     log.log.roll(log.now_ms)
     log.log.flush()
-    run_steps(log.log.compact(now_ms=log.now_ms, map_bytes=1 << 20))
+    run_steps(compact(log.log, now_ms=log.now_ms, map_bytes=1 << 20))
     assert minima(log)[0] == UNKNOWN_MINIMUM
     assert log.log.segments[0].data_max_timestamp == UNKNOWN_MAXIMUM
     assert run_steps(measure_log(log.log, set())) == 1
@@ -205,12 +207,12 @@ def test_segment_that_retention_takes_meanwhile_is_left() -> None:
     log.crash()
     steps = measure_log(log.log, set())
     call = next(steps)
-    assert log.log.delete_expired(log.now_ms)
+    assert delete_expired(log.log, log.now_ms)
     assert call is not None
     call.run()
     with pytest.raises(StopIteration):
         next(steps)
-    assert 0 not in log.log.local.manifest.facts
+    assert 0 not in log.log.manifest.facts
 
 
 def test_what_cannot_be_read_stays_unknown_and_is_not_tried_again() -> None:

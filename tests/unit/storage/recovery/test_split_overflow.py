@@ -10,7 +10,7 @@ from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import sync_file
 from storage.disk.power_loss import Survival
 from storage.disk.simulated_disk import Operation, PowerCut, SimulatedDisk
-from storage.log.log import Isolation
+from storage.log.values import Isolation
 from storage.segment.txn_index import AbortedTxn, TxnIndex
 from tests.support.logs import DIRECTORY, LogHarness, batch, disk, messages
 
