@@ -145,9 +145,6 @@ class Files(Protocol):
     def lock(self, path: str) -> Lock:
         """Lock the file, created if necessary. Raises BlockingIOError when it is locked."""
 
-    def free_bytes(self, path: str) -> int:
-        """The bytes that an unprivileged process can still write to the file system of `path`."""
-
 
 def sync_file(file: File) -> None:
     """`begin_sync`, `sync` and `end_sync` at once, for callers that need not share the wait."""
@@ -269,11 +266,6 @@ class RealFiles:
             os.close(fd)
             raise
         return RealLock(fd)
-
-    def free_bytes(self, path: str) -> int:
-        """See `Files.free_bytes`."""
-        stats = os.statvfs(path)
-        return stats.f_bavail * stats.f_frsize
 
     def _open_again(self, file: "RealFile") -> int:
         self._make_room()

@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from protocol.records.layout import INT64_MAX, NO_OFFSET
 from storage.disk.file_names import LOG_SUFFIX, MANIFEST_NAME, segment_file_path
 from storage.errors import LogQuarantined, QuarantineKind
-from storage.recovery.temporary_files import Opening
+from storage.recovery.opening import DirectoryOpening
 from storage.segment.manifest import SegmentFacts
 from storage.segment.segment import Segment
 
@@ -45,7 +45,7 @@ class Loss:
 class Remembered:
     """The facts as they were before this start changed anything. Made once for each start."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: DirectoryOpening) -> None:
         """Take the facts of the manifest and the checkpoints."""
         self._opening = opening
         self._facts = dict(opening.manifest.facts)
@@ -183,7 +183,9 @@ class Remembered:
         return segment_file_path(self._opening.path, base, LOG_SUFFIX)
 
 
-def quarantine(opening: Opening, kind: QuarantineKind, *, good_until: int, reason: str) -> None:
+def quarantine(
+    opening: DirectoryOpening, kind: QuarantineKind, *, good_until: int, reason: str
+) -> None:
     """Note why the log is read-only, and that it can be read only below `good_until`."""
     opening.quarantine = LogQuarantined(
         opening.path, good_until=good_until, reason=reason, kind=kind

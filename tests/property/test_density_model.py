@@ -95,7 +95,7 @@ class Life:
 
     def crash(self) -> None:
         knows = self.chosen.random() < 0.5
-        self.log.crash(recovery_point=self.log.log.recovery_point if knows else 0)
+        self.log.crash(recovery_point=self.log.log.durable_offset if knows else 0)
 
     def lose_power(self) -> None:
         survival = self.chosen.choice(list(Survival))

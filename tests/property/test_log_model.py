@@ -88,7 +88,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         if clean:
             self.log.reopen()
         else:
-            self.log.crash(recovery_point=self.log.log.recovery_point if knows else 0)
+            self.log.crash(recovery_point=self.log.log.durable_offset if knows else 0)
         assert self.log.log.offline_reason is None
         assert self.log.log.recovery_report.truncated_bytes == 0
 

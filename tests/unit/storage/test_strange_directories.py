@@ -17,7 +17,7 @@ from storage.errors import DataDirNotWritable, LogQuarantined, QuarantineKind
 from storage.log.log import Log
 from storage.log.values import Isolation
 from storage.recovery import recovery
-from storage.recovery.temporary_files import Opening
+from storage.recovery.opening import DirectoryOpening
 from storage.segment.segment import Segment
 from tests.support.logs import read_all
 from tests.unit.storage.recovery.test_loss import (
@@ -213,7 +213,7 @@ def test_a_bug_in_opening_one_directory_is_reported_with_its_place(
     disk = stopped(is_clean=True)
     original = recovery.choose_start
 
-    def choose_start(opening: Opening, segments: list[Segment]) -> int:
+    def choose_start(opening: DirectoryOpening, segments: list[Segment]) -> int:
         if opening.path == DIRECTORY:
             raise OverflowError("int too big to convert")
         return original(opening, segments)
