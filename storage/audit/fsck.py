@@ -198,7 +198,7 @@ def _check_checkpoints(report: AuditReport, files: Files) -> None:
     for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
         path = f"{report.path}/{name}"
         if files.exists(path + TEMPORARY_SUFFIX):
-            report.add("D8", path + TEMPORARY_SUFFIX, "no leftover", "one", repaired=True)
+            report.add("D8", path + TEMPORARY_SUFFIX, "no temporary file", "one", repaired=True)
         try:
             offsets = read_offsets(report.path, name, files)
         except CorruptCheckpoint as error:

@@ -16,7 +16,7 @@ repairs the state that a crash leaves around that moment:
 | set overrides  | checked   | line *topic*          | logs reconfigured                |
 
 So a directory that is not in the journal was never part of a finished change, or does not belong
-here: it is renamed ``-stray``, never served and never deleted. A missing directory that is in the
+here: it is renamed `-stray`, never served and never deleted. A missing directory that is in the
 journal is created again, unless offsets are known to have been in it: a crash right after the
 moment looks the same. A fault in one directory quarantines one partition. A data directory of
 Apache Kafka has no journal yet; its topics are adopted by their directories.
@@ -24,7 +24,7 @@ Apache Kafka has no journal yet; its topics are adopted by their directories.
 Order of a start: lock, identity, marker removed, journal, checkpoints, logs. Order of a clean stop:
 logs closed (synced, with producer snapshot and indexes), checkpoints, marker, lock released.
 
-Source: Kafka ``LogManager``; the journal is ours (docs/adr/0007). Read next: `storage.log.log`,
+Source: Kafka `LogManager`; the journal is ours (docs/adr/0007). Read next: `storage.log.log`,
 `storage.directory.metadata_journal`, docs/crash-safety.md.
 """
 
@@ -183,7 +183,7 @@ class DataDir:
             partitions=partitions,
             overrides=dict(overrides),
         )
-        self._checkpoints.forget(name, range(partitions), self._logs())
+        self._checkpoints.remove_entries(name, range(partitions), self._logs())
         self._journal.put_topic(metadata)
         topic = Topic(
             name=name,
@@ -196,7 +196,7 @@ class DataDir:
             topic.partitions = yield from self._make_partitions(topic, partitions, now_ms)
         except StorageFailed:
             self._journal.mark_deleted(metadata)
-            self._bury(metadata, now_ms)
+            self._delete_directories(metadata, now_ms)
             raise
         self.topics[name] = topic
         return topic
@@ -212,7 +212,7 @@ class DataDir:
         topic = self.topics[name]
         before = len(topic.partitions)
         assert total > before
-        self._checkpoints.forget(name, range(before, total), self._logs())
+        self._checkpoints.remove_entries(name, range(before, total), self._logs())
         self._journal.put_topic(self._metadata(topic, partitions=total))
         try:
             added = yield from self._make_partitions(topic, total, now_ms)
@@ -224,7 +224,7 @@ class DataDir:
         topic.partitions += added
 
     def delete_topic(self, name: str, now_ms: int) -> None:
-        """Delete the topic, durably; its files are removed ``file.delete.delay.ms`` later.
+        """Delete the topic, durably; its files are removed `file.delete.delay.ms` later.
 
         Raises:
             StorageFailed: it could not be written. The topic is unchanged if it is still in
@@ -237,7 +237,7 @@ class DataDir:
         for log in topic.partitions:
             log.abandon()
         try:
-            self._bury(metadata, now_ms + topic.config.file_delete_delay_ms)
+            self._delete_directories(metadata, now_ms + topic.config.file_delete_delay_ms)
         except OSError as error:
             raise StorageFailed("delete", f"{self.path}/{name}", str(error)) from error
 
@@ -391,7 +391,7 @@ class DataDir:
     def _finish_deletions(self, now_ms: int) -> None:
         for metadata in self._journal.deleted_topics():
             try:
-                self._bury(metadata, now_ms)
+                self._delete_directories(metadata, now_ms)
             except OSError as error:
                 self.notices.append(f"the deleted topic {metadata.name} is still there: {error}")
 
@@ -482,7 +482,7 @@ class DataDir:
             random=self._random,
         )
 
-    def _bury(self, metadata: TopicMetadata, due_ms: int) -> None:
+    def _delete_directories(self, metadata: TopicMetadata, due_ms: int) -> None:
         """Rename the directories of a topic that is marked as deleted, then drop it."""
         self._directories.delete(metadata.name, range(metadata.partitions), due_ms=due_ms)
         self._directories.sync()

@@ -1,6 +1,6 @@
 """The metadata journal: the broker's facts that are not in any log.
 
-Owns one append-only file, ``metadata.journal`` in the root of a data directory. It has the topics
+Owns one append-only file, `metadata.journal` in the root of a data directory. It has the topics
 (id, number of partitions, configuration overrides), the broker's dynamic overrides, groups' own
 settings and the next free producer id. It is a map from (kind, key) to a JSON document; a change is
 one line, and a null document is a tombstone. Refuses to know the meaning of documents of other

@@ -3,7 +3,7 @@
 Owns the four files in the root that hold one offset per partition, and the knowledge of which
 partitions they may contain. A missing or broken checkpoint costs time, never correctness. An entry
 of *another* topic of the same name would cost data. So before a partition is created, its entries
-are removed from the files (`forget`).
+are removed from the files (`remove_entries`).
 
 | file                             | offset          | used for                                   |
 |----------------------------------|-----------------|--------------------------------------------|
@@ -12,7 +12,7 @@ are removed from the files (`forget`).
 | replication-offset-checkpoint    | high watermark  | Apache Kafka, if it opens the directory    |
 | cleaner-offset-checkpoint        | compacted up to | logs without a manifest, and Apache Kafka  |
 
-Source: Kafka ``LogManager`` checkpoints. Read next: `storage.directory.data_dir`.
+Source: Kafka `LogManager` checkpoints. Read next: `storage.directory.data_dir`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -115,7 +115,7 @@ class OffsetCheckpoints:
             self._has_cleaned = bool(cleaned)
             self._known = set(recovery_points)
 
-    def forget(self, topic: str, partitions: Iterable[int], logs: Iterable[Log]) -> None:
+    def remove_entries(self, topic: str, partitions: Iterable[int], logs: Iterable[Log]) -> None:
         """Make sure that no file has an entry for these partitions, which are about to be created.
 
         `logs` are all the others.

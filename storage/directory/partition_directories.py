@@ -6,10 +6,10 @@ Owns the life of a partition's directory, apart from the files that its log keep
                             |
                             +--set_aside--> <topic>-<p>.<hex>-stray        kept, never served
 
-and the file ``partition.metadata``. Refuses to know why: `storage.directory.data_dir` decides, and
+and the file `partition.metadata`. Refuses to know why: `storage.directory.data_dir` decides, and
 makes the names durable with `sync` once per change, however many partitions a topic has.
 
-Source: Kafka ``LogManager`` and ``LocalLog``. Read next: `storage.directory.data_dir`.
+Source: Kafka `LogManager` and `LocalLog`. Read next: `storage.directory.data_dir`.
 """
 
 import os
@@ -48,7 +48,7 @@ class PartitionDirectories:
         self._files.sync_directory(self._root)
 
     def make(self, topic: str, partition: int, topic_id: bytes) -> str:
-        """Create a directory with its ``partition.metadata``; returns its path.
+        """Create a directory with its `partition.metadata`; returns its path.
 
         Raises:
             StorageFailed: the directory exists already; its content is not this topic's.
@@ -61,7 +61,7 @@ class PartitionDirectories:
         return directory
 
     def write_metadata(self, directory: str, topic_id: bytes) -> None:
-        """Write ``partition.metadata`` again.
+        """Write `partition.metadata` again.
 
         Not synced: the journal has the id, and a start that finds the file broken writes it again.
         For thousands of partitions that saves seconds.

@@ -231,6 +231,7 @@ class _Compaction:
                 yield from self._rewrite(group, rounds, horizon_ms)
         except _Overtaken:
             return CompactionResult(end=self._plan.first_dirty, is_complete=False)
+        assert self._plan.first_dirty <= keys.end <= self._log.log_end_offset, "cleaned too far"
         self._log.manifest.remember_cleaned(keys.end)
         self._log.unsynced.add_created(self._log.manifest.file)
         return CompactionResult(

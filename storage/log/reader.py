@@ -78,6 +78,7 @@ class LogReader:
             assert following is not None, "the end lies in a segment that is not there"
             segment, position = following, 0
             limit = self._limit(segment, end)
+        assert 0 <= position <= limit, f"read at byte {position} of {limit}"
         size = min(max_bytes, limit - position)
         data = memoryview(segment.log.pread(size, position))
         if len(data) != size:
@@ -93,6 +94,7 @@ class LogReader:
                 data, last_offset = self._first_entry(segment, position, limit)
                 taken = len(data)
             data, next_offset = data[:taken], last_offset + 1
+        assert offset <= next_offset <= end.offset, f"read to {next_offset}, beyond {end.offset}"
         self._remember(next_offset, segment, position + len(data))
         return Slice(data, next_offset)
 

@@ -155,6 +155,7 @@ def delete_expired(log: Log, now_ms: int) -> list[DeletedSegment]:
         return []
     if count == len(ages):
         log.roll(now_ms)
+    assert log.segments[count].base_offset <= log.high_watermark, "visible records would go"
     # The start is durable before any file goes: a crash in between leaves no gap in the log.
     log.advance_log_start(log.segments[count].base_offset)
     try:

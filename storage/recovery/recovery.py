@@ -63,8 +63,8 @@ from storage.recovery.split_overflow import split_overflowing
 from storage.recovery.temporary_files import (
     finish_rewrites,
     remove_below_start,
-    remove_leftovers,
     remove_orphans,
+    remove_temporary_files,
 )
 from storage.recovery.unusable_log import unusable_log
 from storage.segment.density_file import DamagedDensity, DensityFile
@@ -107,7 +107,7 @@ def open_log(
             opening.manifest.cleaned_offset = cleaned_offset
         if producer_id_expiration_ms is not None:
             opening.producers.state.expiration_ms = producer_id_expiration_ms
-        remove_leftovers(opening)
+        remove_temporary_files(opening)
         finish_rewrites(opening)
         remove_orphans(opening)
         remove_below_start(opening)
@@ -146,7 +146,7 @@ def _begin(
         epochs = LeaderEpochs.open(path, files)
     except CorruptCheckpoint as error:
         # Derived data: batches carry their epoch, and the epochs are learned from those read again.
-        report.notes.append(f"{LEADER_EPOCHS_NAME} is not readable ({error}) and was started anew")
+        report.notes.append(f"{LEADER_EPOCHS_NAME} is not readable ({error}): it was emptied")
         epochs = LeaderEpochs.start_over(path, files)
     # Not earlier: starting over removes a temporary file that a crash has left.
     names = files.list_directory(path)
@@ -323,7 +323,7 @@ def recover_segments(
                 remembered.quarantine(loss)
         else:
             _cut(opening, segments[index], end)
-            _remove_behind_cut(opening, segments[index + 1 :])
+            _remove_after_cut(opening, segments[index + 1 :])
         del segments[index + 1 :]
         return
 
@@ -380,7 +380,7 @@ def _cut(opening: DirectoryOpening, segment: Segment, end: ScanEnd) -> None:
     segment.log.truncate(end.valid_bytes)
 
 
-def _remove_behind_cut(opening: DirectoryOpening, segments: list[Segment]) -> None:
+def _remove_after_cut(opening: DirectoryOpening, segments: list[Segment]) -> None:
     for segment in segments:
         opening.report.truncated_bytes += segment.size
         opening.report.removed_segments.append(segment.base_offset)
@@ -403,12 +403,12 @@ def choose_start(opening: DirectoryOpening, segments: list[Segment]) -> int:
     start = opening.start
     if segments and segments[-1].next_offset < start and opening.quarantine is None:
         opening.report.notes.append(
-            f"the log ended at {segments[-1].next_offset}, below its start {start}: it begins anew"
+            f"the log ended at {segments[-1].next_offset}, below its start {start}: it starts again"
         )
         # Segments after a cut may have been unlinked just before. Make that durable first: if one
         # of their names outlived these segments, the next start would find a log that begins there.
         opening.files.sync_directory(opening.path)
-        _remove_behind_cut(opening, segments)
+        _remove_after_cut(opening, segments)
         segments.clear()
         opening.epochs.clear()
     if not segments:

@@ -2,10 +2,10 @@
 
 Owns the first four passes of opening a log:
 
-1. `remove_leftovers`   `.deleted` files, temporary files, outputs of rewrites that did not finish
-2. `finish_rewrites`    outputs of finished rewrites take the place of what they replace
-3. `remove_orphans`     index files without a log
-4. `remove_below_start` segments whose removal was decided and did not finish
+1. `remove_temporary_files` `.deleted` files, `.tmp` files, outputs of unfinished rewrites
+2. `finish_rewrites`        outputs of finished rewrites take the place of what they replace
+3. `remove_orphans`         index files without a log
+4. `remove_below_start`     segments whose removal was decided and did not finish
 
 Each can be interrupted and run again: a replacement is complete before the original goes.
 
@@ -32,7 +32,7 @@ from storage.segment.density import DensityRule
 from storage.segment.entry_heads import HeadWalk
 
 
-def remove_leftovers(opening: DirectoryOpening) -> None:
+def remove_temporary_files(opening: DirectoryOpening) -> None:
     """Pass 1: unlink `.deleted` files, temporary files, and outputs of unfinished rewrites.
 
     A `.swap` file at or above the lowest `.cleaned` one belongs to a rewrite into several segments

@@ -24,7 +24,7 @@ from storage.errors import AppendRejected, StorageError
 from storage.log.compaction import compact
 from storage.log.log import Log
 from storage.log.retention import delete_expired
-from storage.log.segment_stats import measure_log
+from storage.log.segment_stats import collect_statistics
 
 ROOT = "/data"
 NOW_MS = 1_700_000_000_000
@@ -282,7 +282,7 @@ class Workload:
     def _measure(self) -> None:
         """The statistics of closed segments that are unknown, with appends in between."""
         log = self._pick()
-        for call in measure_log(log, set()):
+        for call in collect_statistics(log, set()):
             if call is not None:
                 call.run()
             if self._rng.random() < 0.2:

@@ -9,7 +9,7 @@ from protocol.records.layout import INT64_MAX, Codec
 from protocol.records.record import Record
 from storage.disk.steps import run_steps
 from storage.log.retention import delete_expired
-from storage.log.segment_stats import measure_log
+from storage.log.segment_stats import collect_statistics
 from storage.log.values import Isolation
 from storage.segment.manifest import UNKNOWN_MINIMUM
 from tests.support.log_model import ModelLog
@@ -130,7 +130,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def measure(self) -> None:
-        run_steps(measure_log(self.log.log, set()))
+        run_steps(collect_statistics(self.log.log, set()))
         segments = list(self.log.log.segments)[:-1]
         assert UNKNOWN_MINIMUM not in [segment.min_timestamp for segment in segments]
 
