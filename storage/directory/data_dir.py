@@ -222,6 +222,7 @@ class DataDir:
                 self._directories.delete(name, range(before, total), due_ms=now_ms)
             raise
         topic.partitions += added
+        assert [log.partition for log in topic.partitions] == list(range(total))
 
     def delete_topic(self, name: str, now_ms: int) -> None:
         """Delete the topic, durably; its files are removed `file.delete.delay.ms` later.

@@ -584,6 +584,7 @@ class Log:
             self.go_offline(ticket.error)
         if self._offline is not None:
             raise self._offline
+        assert ticket.end.offset <= self.log_end_offset, "a flush beyond the log's end"
         self.durable_offset = max(self.durable_offset, ticket.end.offset)
         if self.waits_for_disk:
             self._advance_high_watermark(ticket.end)

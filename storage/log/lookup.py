@@ -143,6 +143,8 @@ class TimeLookup:
             if not self._is_known_miss(segment, log_start_offset, timestamp):
                 found = find_in_segment(segment, timestamp, log_start_offset, trace)
                 if found is not None:
+                    assert found.timestamp >= timestamp, f"{found} is older than {timestamp}"
+                    assert found.offset >= log_start_offset, f"{found} is below the log's start"
                     return found
                 self._known_miss = (segment.base_offset, segment.size, log_start_offset, timestamp)
             if index + 1 == len(segments):

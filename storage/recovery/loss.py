@@ -145,6 +145,7 @@ class Remembered:
 
     def quarantine(self, loss: Loss) -> None:
         """Open the log read-only, up to the first missing offset."""
+        assert loss.first_offset < loss.next_offset, f"a loss of nothing: {loss}"
         reason = (
             f"offsets {loss.first_offset} to {loss.next_offset - 1} were durable and are gone: "
             f"{loss.found}{self._times(loss)}"

@@ -372,6 +372,8 @@ def _recover_segment(opening: DirectoryOpening, segment: Segment) -> ScanEnd:
 
 
 def _cut(opening: DirectoryOpening, segment: Segment, end: ScanEnd) -> None:
+    assert not _was_durable(opening, end.next_offset), "durable records would be cut off"
+    assert 0 <= end.valid_bytes <= segment.size
     opening.report.truncated_bytes += segment.size - end.valid_bytes
     opening.report.notes.append(
         f"{segment.log.path} was cut at byte {end.valid_bytes}, offset {end.next_offset}: "
@@ -414,6 +416,7 @@ def choose_start(opening: DirectoryOpening, segments: list[Segment]) -> int:
     if not segments:
         segments.append(Segment.create(opening.files, opening.path, start, now_ms=opening.now_ms))
         opening.producers.state.clear(start)
+    assert start >= 0
     return max(start, segments[0].base_offset)
 
 

@@ -589,3 +589,14 @@ def test_real_files_hold_the_same_log(tmp_path: Path) -> None:
     assert files.open_files <= 20
     log.log.close(log.now_ms)
     assert files.open_files == 0
+
+
+@pytest.mark.parametrize("name", ["log_start_offset", "durable_offset", "high_watermark"])
+def test_offset_above_the_log_end_is_noticed_at_the_next_change(name: str) -> None:
+    log = LogHarness()
+    log.append(1)
+    log.append(2, flush=False)
+    setattr(log.log, name, 9)
+    with pytest.raises(AssertionError):
+        log.log.flush()
+        log.log.delete_before(1)
