@@ -210,7 +210,7 @@ def plan_adoption(
 ) -> tuple[list[TopicMetadata], list[str]]:
     """The topics to adopt from a directory of Apache Kafka, and the notices for the operator.
 
-    None when there is a journal: then the directory is Tidelog's.
+    Both are empty when there is a journal: then the directory is Tidelog's.
 
     Raises:
         ForeignDataDir: it has a metadata log, which `storage.kafka.kafka_import` reads.

@@ -17,7 +17,7 @@ Every file is replaced atomically and is durable when the writing function retur
 | partition.metadata               | partition dir | the topic's id                             |
 
 The four offset checkpoints and `leader-epoch-checkpoint` share one frame: a line with the format
-version, a line with the number of entries, one line per entry::
+version, a line with the number of entries, one line per entry:
 
     0
     2
@@ -27,7 +27,7 @@ version, a line with the number of entries, one line per entry::
 An empty file has no entries.
 
 Source: Kafka `CheckpointFile`, `OffsetCheckpointFile`, `PartitionMetadataFile`,
-`MetaProperties`, `CleanShutdownFileHandler`. Next: :mod:`storage.directory.data_dir`.
+`MetaProperties`, `CleanShutdownFileHandler`. Next: `storage.directory.data_dir`.
 """
 
 import base64

@@ -251,8 +251,7 @@ class Log:
         if end.offset >= self.high_watermark:
             assert end.offset <= self.log_end_offset, "the high watermark is above the log's end"
             self.high_watermark = end.offset
-            # A flush may complete after a roll: the log's end of then is the end of a closed
-            # segment now.
+            # When a flush completes after a roll, its end is the end of a closed segment.
             self._high_watermark_position = self.reader.at_segment_start(end)
             self.producers.state.advance_high_watermark(end.offset)
 
@@ -637,7 +636,7 @@ class Log:
         self.producers.state.advance_log_start(offset)
         self._check_offsets()
 
-    # --- the end --------------------------------------------------------------------------------
+    # --- close ----------------------------------------------------------------------------------
 
     def close(self, now_ms: int) -> None:
         """Make everything durable, so that the next start need not scan, and close all files.

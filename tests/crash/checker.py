@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import iter_records, scan_entries
-from storage.audit.fsck import audit
+from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.power_loss import Survival
 from storage.disk.simulated_disk import SimulatedDisk
@@ -67,7 +67,7 @@ def _problems(
         for log in topic.partitions:
             yield from _check_writable(log)
     data_dir.close(NOW_MS)
-    for finding in audit(ROOT, disk):
+    for finding in audit_directory(ROOT, disk).findings:
         yield f"fsck: {finding}"
     if not twice:
         return

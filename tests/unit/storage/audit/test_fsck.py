@@ -10,10 +10,10 @@ from config import load
 from protocol.records.builder import build_batch, build_end_txn_marker
 from protocol.records.record import Record
 from storage.append.plan import Origin
-from storage.audit.fsck import Severity, audit, audit_directory
+from storage.audit.fsck import Finding, Severity, audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
-from storage.disk.files import RealFiles
+from storage.disk.files import Files, RealFiles
 from storage.disk.power_loss import Survival
 from storage.disk.simulated_disk import Operation, PowerCut, SimulatedDisk
 from storage.disk.steps import run_steps
@@ -51,6 +51,10 @@ def sound_directory() -> SimulatedDisk:
     produce(topic.partitions[1], 0)
     data_dir.close(NOW)
     return disk
+
+
+def audit(path: str, files: Files) -> list[Finding]:
+    return audit_directory(path, files).findings
 
 
 def rules(disk: SimulatedDisk) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 from config import BrokerConfig, ConfigErrors, load
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
-from storage.audit.fsck import audit
+from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -368,7 +368,7 @@ def test_deletion_is_all_or_nothing_at_every_crash() -> None:
         for topic in data_dir.topics.values():
             assert [log.log_end_offset for log in topic.partitions] == [4, 4, 4]
         data_dir.close(NOW)
-        assert audit(ROOT, disk) == []
+        assert audit_directory(ROOT, disk).findings == []
 
     each_crash_state(prepare, lambda d: d.delete_topic("t", NOW), check)
 
@@ -435,7 +435,7 @@ def test_clean_stop_leaves_nothing_to_recover() -> None:
     produce(run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0], 9)
     data_dir.close(NOW)
     data_dir.close(NOW)
-    assert audit(ROOT, disk) == []
+    assert audit_directory(ROOT, disk).findings == []
     survivor = after_cut(disk)
     again = open_dir(survivor)
     assert again.stopped_cleanly
