@@ -23,7 +23,9 @@ from protocol.records.record import Record
 from storage.directory.data_dir import DataDir
 from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
-from storage.log.log import Isolation, Log
+from storage.log.compaction import compact
+from storage.log.log import Log
+from storage.log.values import Isolation
 from storage.recovery.recovery import open_log
 
 NOW_MS = 1_700_000_000_000
@@ -173,7 +175,7 @@ def measure_compaction(folder: Path) -> Row:
     log.roll(NOW_MS)
     log.flush()
     started = time.perf_counter()
-    result = run_steps(log.compact(now_ms=NOW_MS, map_bytes=1 << 27))
+    result = run_steps(compact(log, now_ms=NOW_MS, map_bytes=1 << 27))
     seconds = time.perf_counter() - started
     assert result is not None
     assert result.records_kept == 50_000
@@ -214,7 +216,7 @@ def prepare_partitions(folder: Path, partitions: int) -> None:
     """A directory with a topic of so many partitions, three segments each, cleanly stopped."""
     data_dir = DataDir.open(str(folder), files=RealFiles(), broker_config=load(), now_ms=NOW_MS)
     settings = {"segment.bytes": "4000", "index.interval.bytes": "1000"}
-    topic = data_dir.create_topic("idle", partitions, settings, NOW_MS)
+    topic = run_steps(data_dir.create_topic("idle", partitions, settings, NOW_MS))
     data = bytes(batch(0, 10, value_bytes=100))
     for log in topic.partitions:
         for _ in range(7):

@@ -36,7 +36,8 @@ from storage.errors import LogOffline, StorageError
 if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
     from broker.metrics import CommitMetrics
-    from storage.log.log import FlushTicket, Log
+    from storage.log.flush import FlushTicket
+    from storage.log.log import Log
 
 THREADS = 8
 """Syncs that may run at once.
@@ -117,15 +118,14 @@ class GroupCommit:
         already moved with the append, so parked fetches wake at once. Then a sync is due only by
         `flush.messages`, or when a segment was closed.
         """
-        config = log.config
         if self._failing:
             self._resumed(log)
-        if config.flush_policy != "os":
+        if log.waits_for_disk:
             self.mark_dirty(log, size_bytes)
             return
         self._fetch_waiters.data_visible(log, size_bytes)
         unsynced = log.log_end_offset - log.durable_offset
-        if unsynced >= config.flush_messages or log.has_unsynced_files:
+        if unsynced >= log.config.flush_messages or log.has_unsynced_files:
             self.mark_dirty(log)
 
     def append_failed(self, log: "Log", error: StorageError) -> None:

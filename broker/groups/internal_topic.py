@@ -183,7 +183,7 @@ class InternalTopic:
         return result.last_offset + 1
 
     def _when_durable(self, log: Log, next_offset: int, when_done: WhenDone) -> None:
-        if log.config.flush_policy == "os":
+        if not log.waits_for_disk:
             when_done(ErrorCode.NONE)
             return
 

@@ -43,7 +43,7 @@ from protocol.api.list_offsets import (
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
 from storage.disk.steps import Steps
-from storage.log.log import Isolation
+from storage.log.values import Isolation
 
 if TYPE_CHECKING:
     from storage.log.log import Log

@@ -65,7 +65,8 @@ from storage.disk.steps import Steps, off_loop
 from storage.errors import AppendRejected, StorageError, StorageFailed, TooMuchAtOnce
 
 if TYPE_CHECKING:
-    from storage.log.log import AppendResult, Log
+    from storage.log.log import Log
+    from storage.log.values import AppendResult
 
 ACKS_NONE = 0
 ACKS_WRITTEN = 1
@@ -357,7 +358,7 @@ class _Append:
         log, result = self._log, self._result
         if log is None or result is None:
             return
-        if log.config.flush_policy == "os" or result.last_offset < 0:
+        if not log.waits_for_disk or result.last_offset < 0:
             return
         if wait is not None:
             wait.add(log, result.last_offset + 1, self.answer)

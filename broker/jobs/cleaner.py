@@ -20,12 +20,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import CorruptLog, StorageError
+from storage.log.compaction import CompactionResult, compact, find_cleanable
 
 if TYPE_CHECKING:
     from broker.metrics import Metrics
     from storage.disk.steps import OffLoop
-    from storage.log.compaction import CompactionResult
-    from storage.log.compaction_plan import Cleanable
     from storage.log.log import Log
 
 logger = logging.getLogger("tidelog.broker.jobs.cleaner")
@@ -74,7 +73,7 @@ class Cleaner:
         for log in self._logs():
             if log in tried or log in self._given_up:
                 continue
-            plan: Cleanable | None = log.cleanable(now_ms)
+            plan = find_cleanable(log, now_ms)
             if plan is not None and plan.is_due:
                 need = (plan.is_overdue, plan.ratio)
                 if best is None or need > best[0]:
@@ -82,7 +81,7 @@ class Cleaner:
         return None if best is None else best[1]
 
     def _clean(self, log: "Log") -> Iterator[int]:
-        steps = log.compact(now_ms=self._now_ms(), map_bytes=self._map_bytes)
+        steps = compact(log, now_ms=self._now_ms(), map_bytes=self._map_bytes)
         while True:
             started_ns = time.perf_counter_ns()
             try:
@@ -97,7 +96,7 @@ class Cleaner:
             else:
                 yield from run_elsewhere(call)
 
-    def _report(self, log: "Log", result: "CompactionResult | None") -> None:
+    def _report(self, log: "Log", result: CompactionResult | None) -> None:
         if result is None or not result.segments_before:
             return
         self._metrics.compactions += 1

@@ -28,6 +28,7 @@ from broker.jobs.cleaner import Cleaner, run_elsewhere
 from broker.jobs.schedule import Housekeeping
 from broker.jobs.segment_stats import Measuring
 from storage.errors import StorageError
+from storage.log.retention import delete_expired
 
 if TYPE_CHECKING:
     from broker.coordinator_services import Coordinator
@@ -117,7 +118,7 @@ class Upkeep:
 
     def checkpoint(self) -> Iterator[int]:
         """Write the offset checkpoints, in a thread."""
-        for call in self._data_dir.checkpoint_steps():
+        for call in self._data_dir.checkpoint():
             if call is not None:
                 yield from run_elsewhere(call)
 
@@ -138,7 +139,7 @@ class Upkeep:
         now_ms = self._clock.monotonic_ms()
         still_dirty: dict[Log, int] = {}
         for log in self._topics.logs():
-            if log.config.flush_policy == "os" and log.durable_offset < log.log_end_offset:
+            if not log.waits_for_disk and log.durable_offset < log.log_end_offset:
                 since_ms = self._dirty_since_ms.get(log, now_ms)
                 if now_ms - since_ms >= log.config.flush_ms:
                     self._commits.mark_dirty(log)
@@ -161,7 +162,7 @@ class Upkeep:
             yield
 
     def _delete_expired_of(self, log: "Log", now_ms: int) -> None:
-        deleted = log.delete_expired(now_ms)
+        deleted = delete_expired(log, now_ms)
         for segment in deleted:
             self._metrics.segments_deleted[segment.reason.value] += 1
             logger.info(
@@ -201,7 +202,7 @@ class Upkeep:
 
     def delete_pending_files(self) -> Iterator[int | None]:
         """Unlink files that were renamed away `file.delete.delay.ms` ago, in threads."""
-        for call in self._data_dir.delete_pending_steps(self._clock.wall_ms()):
+        for call in self._data_dir.delete_pending_files(self._clock.wall_ms()):
             if call is None:
                 yield None
             else:

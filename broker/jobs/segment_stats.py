@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from broker.jobs.cleaner import run_elsewhere
 from storage.errors import StorageError
-from storage.log.segment_stats import measure_log
+from storage.log.segment_stats import collect_statistics
 
 if TYPE_CHECKING:
     from storage.log.log import Log
@@ -47,7 +47,7 @@ class Measuring:
                 del self._given_up[log]
 
     def _measure(self, log: "Log", given_up: set[int]) -> Iterator[int]:
-        for call in measure_log(log, given_up):
+        for call in collect_statistics(log, given_up):
             started_ns = time.perf_counter_ns()
             if call is not None:
                 yield from run_elsewhere(call)

@@ -37,11 +37,12 @@ from protocol.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
 from protocol.records.scan import scan_entries
 from storage.disk.steps import Steps, off_loop
 from storage.errors import OffsetOutOfRange
-from storage.log.log import Isolation
+from storage.log.values import Isolation
 
 if TYPE_CHECKING:
     from protocol.declare.primitives import Buffer
-    from storage.log.log import Log, ReadResult
+    from storage.log.log import Log
+    from storage.log.values import ReadResult
 
 OPENED_BYTES_ENOUGH = 8 * 1024 * 1024
 """Bytes of records that the broker converts for one request of an old version.
@@ -76,7 +77,7 @@ class FetchReader:
 
     `was_limited` says that a partition was read with a limit below the requested one, so that more
     may be there; `was_cut` says that more is there. `hidden_ends` collects the logs whose answer
-    reaches the visible end, while more of them was acknowledged (`broker.requests.commit_wait`).
+    reaches the high watermark, while more of them was acknowledged (`broker.requests.commit_wait`).
     """
 
     __slots__ = (

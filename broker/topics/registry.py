@@ -223,7 +223,7 @@ class TopicRegistry:
     async def _create(self, name: str, partitions: int, overrides: dict[str, str]) -> "Topic":
         self.check_new(name, partitions)
         topic = await drive(
-            self._data_dir.create_topic_steps(name, partitions, overrides, self._clock.wall_ms())
+            self._data_dir.create_topic(name, partitions, overrides, self._clock.wall_ms())
         )
         self._by_id[topic.topic_id] = topic
         self._metric_names[_metric_name(name)] += 1
@@ -279,7 +279,7 @@ class TopicRegistry:
 
     async def _grow(self, name: str, total: int) -> None:
         self.check_growth(name, total)
-        await drive(self._data_dir.add_partitions_steps(name, total, self._clock.wall_ms()))
+        await drive(self._data_dir.add_partitions(name, total, self._clock.wall_ms()))
         self._revision += 1
 
     def check_growth(self, name: str, total: int) -> None:

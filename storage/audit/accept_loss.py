@@ -133,7 +133,9 @@ class _Repair:
     def run(self) -> LossReport:
         following = [*self._bases[1:], None]
         for base, next_base in zip(self._bases, following, strict=False):
-            self._report.log_end_offset = self._mend(base, next_base)
+            end = self._mend(base, next_base)
+            assert next_base in (None, end), f"segment {base} ends at {end}, next is {next_base}"
+            self._report.log_end_offset = end
         self._move_start()
         gone = self._manifest.facts.keys() - set(self._bases)
         if self._report.lost and gone:

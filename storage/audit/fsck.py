@@ -45,7 +45,7 @@ from storage.disk.checkpoints import (
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import DIRECTORY_MODE, FILE_MODE, TEMPORARY_SUFFIX, Files, RealFiles
 
-__all__ = ["AuditReport", "Finding", "Severity", "audit", "audit_directory"]
+__all__ = ["AuditReport", "Finding", "Severity", "audit_directory"]
 
 _OTHERS: Final = 0o077
 _COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -83,11 +83,6 @@ class AuditReport:
         )
 
 
-def audit(path: str, files: Files) -> list[Finding]:
-    """Every fault of the data directory at `path`; empty when there is none."""
-    return audit_directory(path, files).findings
-
-
 def audit_directory(
     path: str,
     files: Files,
@@ -96,7 +91,7 @@ def audit_directory(
     compacted: Iterable[str] = _COMPACTED_TOPICS,
     progress: Progress | None = None,
 ) -> AuditReport:
-    """As `audit`, with the summaries of the logs.
+    """Every fault of the data directory at `path`, and the summaries of its logs.
 
     `deep` decodes every record, which takes most of the time. `compacted` are topics in which
     offsets may be missing, besides those that the journal marks as compacted.
@@ -198,7 +193,7 @@ def _check_checkpoints(report: AuditReport, files: Files) -> None:
     for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
         path = f"{report.path}/{name}"
         if files.exists(path + TEMPORARY_SUFFIX):
-            report.add("D8", path + TEMPORARY_SUFFIX, "no leftover", "one", repaired=True)
+            report.add("D8", path + TEMPORARY_SUFFIX, "no temporary file", "one", repaired=True)
         try:
             offsets = read_offsets(report.path, name, files)
         except CorruptCheckpoint as error:

@@ -1,6 +1,6 @@
 """The audit of one partition directory: do all its files agree with the log?
 
-Owns the rules about a single log. It derives everything from the ``.log`` files, one walk over
+Owns the rules about a single log. It derives everything from the `.log` files, one walk over
 each, and compares: the indexes entry by entry, the transaction index and the producer snapshots
 with a replay, the leader epochs and the manifest with the batches. It shares no code with the
 engine's own writers and readers of indexes, because the same mistake in both would not show.

@@ -1,7 +1,7 @@
 """Taking possession of a data directory: may this process use it, and what does it contain?
 
 Owns the first steps of a start, before any log is opened: the lock, the identity in
-``meta.properties``, the clean-stop marker, and the sorting of directory names into topics,
+`meta.properties`, the clean-stop marker, and the sorting of directory names into topics,
 unfinished deletions and unknown names. Refuses to open logs: `storage.directory.data_dir` does.
 
 A directory is either understood or refused with one sentence:
@@ -10,14 +10,14 @@ A directory is either understood or refused with one sentence:
 |-----------------------------------------|-------------------------------------------------------|
 | nothing, or an empty directory          | a new identity is generated and stored                |
 | the lock is held                        | `DataDirLocked`, with the process id when it is known |
-| no ``meta.properties``, but other files | `ForeignDataDir`: the files of another program        |
-| an unreadable ``meta.properties``       | `HalfWrittenDataDir`                                  |
+| no `meta.properties`, but other files | `ForeignDataDir`: the files of another program        |
+| an unreadable `meta.properties`       | `HalfWrittenDataDir`                                  |
 | a newer version of it                   | `ForeignDataDir`                                      |
-| another node's                          | `ForeignDataDir`, when ``node.id`` was set explicitly |
+| another node's                          | `ForeignDataDir`, when `node.id` was set explicitly |
 
 Files and directories of other programs are never changed.
 
-Source: Kafka ``LogManager`` and ``MetaPropertiesEnsemble``. Read next:
+Source: Kafka `LogManager` and `MetaPropertiesEnsemble`. Read next:
 `storage.directory.data_dir`.
 """
 
@@ -86,7 +86,7 @@ class Claim:
 class Survey:
     """The directories found in a data directory.
 
-    `partitions` maps topic and partition to the topic id in its ``partition.metadata``, or to None
+    `partitions` maps topic and partition to the topic id in its `partition.metadata`, or to None
     when that file is missing or broken.
     """
 
@@ -104,7 +104,9 @@ def random_uuid(random_bytes: RandomBytes) -> bytes:
             return uuid
 
 
-def claim(path: str, *, files: Files, config: BrokerConfig, random_bytes: RandomBytes) -> Claim:
+def claim_directory(
+    path: str, *, files: Files, config: BrokerConfig, random_bytes: RandomBytes
+) -> Claim:
     """Lock the directory, read or generate its identity, take the clean-stop marker.
 
     Raises:
@@ -126,7 +128,7 @@ def claim(path: str, *, files: Files, config: BrokerConfig, random_bytes: Random
 
 
 def survey(path: str, files: Files, known: Container[str] = ()) -> Survey:
-    """Sort the sub-directories by their names and the content of ``partition.metadata``.
+    """Sort the sub-directories by their names and the content of `partition.metadata`.
 
     The name of Kafka's metadata log counts as a topic only if it is `known` as one: releases up to
     0.1.0 let clients create it.
@@ -208,7 +210,7 @@ def plan_adoption(
 ) -> tuple[list[TopicMetadata], list[str]]:
     """The topics to adopt from a directory of Apache Kafka, and the notices for the operator.
 
-    None when there is a journal: then the directory is Tidelog's.
+    Both are empty when there is a journal: then the directory is Tidelog's.
 
     Raises:
         ForeignDataDir: it has a metadata log, which `storage.kafka.kafka_import` reads.

@@ -16,7 +16,7 @@ repairs the state that a crash leaves around that moment:
 | set overrides  | checked   | line *topic*          | logs reconfigured                |
 
 So a directory that is not in the journal was never part of a finished change, or does not belong
-here: it is renamed ``-stray``, never served and never deleted. A missing directory that is in the
+here: it is renamed `-stray`, never served and never deleted. A missing directory that is in the
 journal is created again, unless offsets are known to have been in it: a crash right after the
 moment looks the same. A fault in one directory quarantines one partition. A data directory of
 Apache Kafka has no journal yet; its topics are adopted by their directories.
@@ -24,37 +24,53 @@ Apache Kafka has no journal yet; its topics are adopted by their directories.
 Order of a start: lock, identity, marker removed, journal, checkpoints, logs. Order of a clean stop:
 logs closed (synced, with producer snapshot and indexes), checkpoints, marker, lock released.
 
-Source: Kafka ``LogManager``; the journal is ours (docs/adr/0007). Read next: `storage.log.log`,
+Source: Kafka `LogManager`; the journal is ours (docs/adr/0007). Read next: `storage.log.log`,
 `storage.directory.metadata_journal`, docs/crash-safety.md.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
 from config import BrokerConfig, ConfigErrors, TopicConfig, topic_config, with_dynamic
-from storage.directory import claim as data_dir_start
-from storage.directory.claim import Claim, RandomBytes, Survey
-from storage.directory.close_logs import RunAll, close_logs, run_in_order
+from storage.directory.claim import (
+    Claim,
+    RandomBytes,
+    Survey,
+    claim_directory,
+    notices_of_others,
+    plan_adoption,
+    random_uuid,
+    survey,
+)
 from storage.directory.metadata_journal import MetadataJournal, TopicMetadata
 from storage.directory.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.directory.partition_directories import PartitionDirectories
 from storage.disk.checkpoints import write_clean_shutdown
 from storage.disk.files import Files
-from storage.disk.steps import Steps, off_loop, run_steps
+from storage.disk.steps import Slice, Steps, off_loop, run_steps
 from storage.errors import DataDirNotWritable, StorageError, StorageFailed
+from storage.log.flush import FlushTicket
 from storage.log.log import Log
-from storage.log.pending_deletes import unlink_all
 from storage.recovery.recovery import open_log
 from storage.recovery.unusable_log import missing_log, open_or_stand_in
 
 Progress = Callable[[int, int], None]
 """Called with the number of partitions loaded so far and the total."""
 
+RunAll = Callable[[Sequence[FlushTicket]], None]
+"""Runs every ticket, in any order and in any threads, and returns when all are done."""
+
 _SEED_BYTES: Final = 16
+
+_CHECKED_IN_ONE_SLICE: Final = 256
+"""Logs checked for due files, most of them in vain, before the thread serves requests."""
+
+_CLOSED_TOGETHER: Final = 64
+"""Logs whose last syncs are waited for together: each holds several descriptors meanwhile."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,11 +135,9 @@ class DataDir:
             DataDirError: this process must not or cannot use the directory. The lock is released.
         """
         path = os.path.abspath(path)
-        claim = data_dir_start.claim(
-            path, files=files, config=broker_config, random_bytes=random_bytes
-        )
+        claim = claim_directory(path, files=files, config=broker_config, random_bytes=random_bytes)
         try:
-            adopted, notices = data_dir_start.plan_adoption(path, files, random_bytes)
+            adopted, notices = plan_adoption(path, files, random_bytes)
             self = cls(
                 claim,
                 MetadataJournal(path, files, adopted=adopted),
@@ -150,12 +164,6 @@ class DataDir:
 
     def create_topic(
         self, name: str, partitions: int, overrides: Mapping[str, str], now_ms: int
-    ) -> Topic:
-        """Run `create_topic_steps` to its end."""
-        return run_steps(self.create_topic_steps(name, partitions, overrides, now_ms))
-
-    def create_topic_steps(
-        self, name: str, partitions: int, overrides: Mapping[str, str], now_ms: int
     ) -> Steps[Topic]:
         """Create a topic with empty partitions, durable at the end; the caller checks the name.
 
@@ -171,11 +179,11 @@ class DataDir:
         config = topic_config(overrides, self.broker_config)
         metadata = TopicMetadata(
             name=name,
-            topic_id=data_dir_start.random_uuid(self._random_bytes),
+            topic_id=random_uuid(self._random_bytes),
             partitions=partitions,
             overrides=dict(overrides),
         )
-        self._checkpoints.forget(name, range(partitions), self._logs())
+        self._checkpoints.remove_entries(name, range(partitions), self._logs())
         self._journal.put_topic(metadata)
         topic = Topic(
             name=name,
@@ -188,19 +196,15 @@ class DataDir:
             topic.partitions = yield from self._make_partitions(topic, partitions, now_ms)
         except StorageFailed:
             self._journal.mark_deleted(metadata)
-            self._bury(metadata, now_ms)
+            self._delete_directories(metadata, now_ms)
             raise
         self.topics[name] = topic
         return topic
 
-    def add_partitions(self, name: str, total: int, now_ms: int) -> None:
-        """Run `add_partitions_steps` to its end."""
-        run_steps(self.add_partitions_steps(name, total, now_ms))
-
-    def add_partitions_steps(self, name: str, total: int, now_ms: int) -> Steps[None]:
+    def add_partitions(self, name: str, total: int, now_ms: int) -> Steps[None]:
         """Extend the topic to `total` partitions, more than it has; durable at the end.
 
-        The new ones appear together, after the last step; see `create_topic_steps`.
+        The new ones appear together, after the last step; see `create_topic`.
 
         Raises:
             StorageFailed: it could not be written; the topic is as it was.
@@ -208,7 +212,7 @@ class DataDir:
         topic = self.topics[name]
         before = len(topic.partitions)
         assert total > before
-        self._checkpoints.forget(name, range(before, total), self._logs())
+        self._checkpoints.remove_entries(name, range(before, total), self._logs())
         self._journal.put_topic(self._metadata(topic, partitions=total))
         try:
             added = yield from self._make_partitions(topic, total, now_ms)
@@ -218,9 +222,10 @@ class DataDir:
                 self._directories.delete(name, range(before, total), due_ms=now_ms)
             raise
         topic.partitions += added
+        assert [log.partition for log in topic.partitions] == list(range(total))
 
     def delete_topic(self, name: str, now_ms: int) -> None:
-        """Delete the topic, durably; its files are removed ``file.delete.delay.ms`` later.
+        """Delete the topic, durably; its files are removed `file.delete.delay.ms` later.
 
         Raises:
             StorageFailed: it could not be written. The topic is unchanged if it is still in
@@ -233,7 +238,7 @@ class DataDir:
         for log in topic.partitions:
             log.abandon()
         try:
-            self._bury(metadata, now_ms + topic.config.file_delete_delay_ms)
+            self._delete_directories(metadata, now_ms + topic.config.file_delete_delay_ms)
         except OSError as error:
             raise StorageFailed("delete", f"{self.path}/{name}", str(error)) from error
 
@@ -297,25 +302,32 @@ class DataDir:
 
     # --- upkeep ---------------------------------------------------------------------------------
 
-    def checkpoint(self) -> None:
-        """Run `checkpoint_steps` to its end."""
-        self._checkpoints.write(self._logs())
-
-    def checkpoint_steps(self) -> Steps[None]:
+    def checkpoint(self) -> Steps[None]:
         """Store recovery points, log starts and high watermarks, so that a start has less to do.
 
         Raises StorageFailed: the old ones still exist and are still correct.
         """
-        return self._checkpoints.write_steps(self._logs())
+        return self._checkpoints.write(self._logs())
 
-    def delete_pending_files(self, now_ms: int) -> int:
-        """Run `delete_pending_steps` to its end."""
-        return run_steps(self.delete_pending_steps(now_ms))
+    def delete_pending_files(self, now_ms: int) -> Steps[int]:
+        """Remove directories and files of topics and segments that were deleted long ago; how many.
 
-    def delete_pending_steps(self, now_ms: int) -> Steps[int]:
-        """Remove topics and segments deleted long ago; how many. Raises StorageFailed at last."""
-        works = [self._directories.remove_steps, *(it.delete_pending_steps for it in self._logs())]
-        return unlink_all(works, now_ms)
+        Topics may come and go between the steps. Raises StorageFailed, the first one, after all
+        were tried.
+        """
+        removals = [self._directories.remove_due, *(it.delete_pending_files for it in self._logs())]
+        removed, failures = 0, []
+        checked = Slice(_CHECKED_IN_ONE_SLICE)
+        for remove in removals:
+            if checked.add(1):
+                yield None
+            try:
+                removed += yield from remove(now_ms)
+            except StorageFailed as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return removed
 
     def close(self, now_ms: int, *, run_all: RunAll | None = None) -> None:
         """Stop cleanly: make everything durable, then write the marker, then release the lock.
@@ -331,8 +343,8 @@ class DataDir:
             return
         self._is_closed = True
         try:
-            failures = close_logs(list(self._logs()), now_ms, run_all or run_in_order)
-            self.checkpoint()
+            failures = _close_logs(list(self._logs()), now_ms, run_all or _run_in_order)
+            run_steps(self.checkpoint())
             self._journal.close()
             if not failures:
                 write_clean_shutdown(self.path, self._files)
@@ -350,11 +362,11 @@ class DataDir:
         # Before the directories are listed: it moves some of them.
         self._finish_deletions(now_ms)
         known = self._journal.topics()
-        survey = data_dir_start.survey(self.path, self._files, known)
-        for name in survey.deleted:
+        found = survey(self.path, self._files, known)
+        for name in found.deleted:
             self._directories.remove_later(name, now_ms)
-        self.notices += self._directories.set_aside_strays(survey.partitions, known)
-        self.notices += data_dir_start.notices_of_others(survey, self._journal)
+        self.notices += self._directories.set_aside_strays(found.partitions, known)
+        self.notices += notices_of_others(found, self._journal)
         hints, notices = self._checkpoints.read()
         self.notices += notices
         total = sum(metadata.partitions for metadata in known.values())
@@ -363,7 +375,7 @@ class DataDir:
             topic = self._topic(metadata)
             self.topics[topic.name] = topic
             for partition in range(metadata.partitions):
-                self._load_partition(topic, partition, survey, hints, now_ms)
+                self._load_partition(topic, partition, found, hints, now_ms)
                 loaded += 1
                 progress(loaded, total)
         self._directories.sync()
@@ -380,7 +392,7 @@ class DataDir:
     def _finish_deletions(self, now_ms: int) -> None:
         for metadata in self._journal.deleted_topics():
             try:
-                self._bury(metadata, now_ms)
+                self._delete_directories(metadata, now_ms)
             except OSError as error:
                 self.notices.append(f"the deleted topic {metadata.name} is still there: {error}")
 
@@ -401,11 +413,11 @@ class DataDir:
         )
 
     def _load_partition(
-        self, topic: Topic, partition: int, survey: Survey, hints: Hints, now_ms: int
+        self, topic: Topic, partition: int, found: Survey, hints: Hints, now_ms: int
     ) -> None:
         key = (topic.name, partition)
         log = open_or_stand_in(
-            lambda: self._open_partition(topic, partition, survey, hints, now_ms),
+            lambda: self._open_partition(topic, partition, found, hints, now_ms),
             path=self._directories.path(*key),
             topic=topic.name,
             partition=partition,
@@ -416,19 +428,19 @@ class DataDir:
         topic.partitions.append(log)
 
     def _open_partition(
-        self, topic: Topic, partition: int, survey: Survey, hints: Hints, now_ms: int
+        self, topic: Topic, partition: int, found: Survey, hints: Hints, now_ms: int
     ) -> Log:
         key = (topic.name, partition)
-        if key not in survey.partitions:
+        if key not in found.partitions:
             path, end = self._directories.path(*key), hints.recovery_points.get(key, 0)
             if end and not self._files.exists(path):
                 return missing_log(path, *key, topic.config, end)
             self._directories.make(*key, topic.topic_id)
-        elif survey.partitions[key] is None:
+        elif found.partitions[key] is None:
             self._directories.write_metadata(self._directories.path(*key), topic.topic_id)
         log = self._open_log(topic, partition, hints, now_ms, self.stopped_cleanly)
         was_crash = not self.stopped_cleanly and log.quarantine is None
-        if was_crash and topic.config.flush_policy == "os":
+        if was_crash and not log.waits_for_disk:
             # Records that consumers saw may be gone: a higher epoch shows them the cut. It is
             # stored at once, because clients that have seen it refuse a lower one.
             log.bump_leader_epoch()
@@ -471,7 +483,7 @@ class DataDir:
             random=self._random,
         )
 
-    def _bury(self, metadata: TopicMetadata, due_ms: int) -> None:
+    def _delete_directories(self, metadata: TopicMetadata, due_ms: int) -> None:
         """Rename the directories of a topic that is marked as deleted, then drop it."""
         self._directories.delete(metadata.name, range(metadata.partitions), due_ms=due_ms)
         self._directories.sync()
@@ -498,3 +510,33 @@ class DataDir:
 
 def _no_progress(loaded: int, total: int) -> None:
     """Report no progress."""
+
+
+def _run_in_order(tickets: Sequence[FlushTicket]) -> None:
+    for ticket in tickets:
+        ticket.run()
+
+
+def _close_logs(logs: Sequence[Log], now_ms: int, run_all: RunAll) -> list[StorageError]:
+    """Close every log; the failures, in which case the stop is not clean."""
+    failures: list[StorageError] = []
+    for start in range(0, len(logs), _CLOSED_TOGETHER):
+        together = logs[start : start + _CLOSED_TOGETHER]
+        tickets: list[tuple[Log, FlushTicket]] = []
+        for log in together:
+            try:
+                ticket = log.begin_close(now_ms)
+            except StorageError as error:
+                failures.append(error)
+                continue
+            if ticket is not None:
+                tickets.append((log, ticket))
+        run_all([ticket for _, ticket in tickets])
+        for log, ticket in tickets:
+            try:
+                log.complete_flush(ticket)
+            except StorageError as error:
+                failures.append(error)
+        for log in together:
+            log.abandon()
+    return failures

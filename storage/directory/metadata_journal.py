@@ -1,6 +1,6 @@
 """The metadata journal: the broker's facts that are not in any log.
 
-Owns one append-only file, ``metadata.journal`` in the root of a data directory. It has the topics
+Owns one append-only file, `metadata.journal` in the root of a data directory. It has the topics
 (id, number of partitions, configuration overrides), the broker's dynamic overrides, groups' own
 settings and the next free producer id. It is a map from (kind, key) to a JSON document; a change is
 one line, and a null document is a tombstone. Refuses to know the meaning of documents of other
@@ -156,6 +156,7 @@ class MetadataJournal:
 
     def put_topic(self, topic: TopicMetadata) -> None:
         """Create or change a topic."""
+        assert topic.partitions > 0, f"{topic.name} without partitions"
         self.put(KIND_TOPIC, topic.name, _format_topic(topic))
 
     def mark_deleted(self, topic: TopicMetadata) -> None:
@@ -202,6 +203,7 @@ class MetadataJournal:
         except OSError as error:
             self._failed = str(error)
             raise StorageFailed("sync", self.path, str(error)) from error
+        assert self._file.size == good_size + len(line)
         self._take(kind, key, document)
         if self._lines - len(self._documents) > _SUPERSEDED_LINES_MAX:
             self._compact()

@@ -3,7 +3,7 @@
 Owns the four files in the root that hold one offset per partition, and the knowledge of which
 partitions they may contain. A missing or broken checkpoint costs time, never correctness. An entry
 of *another* topic of the same name would cost data. So before a partition is created, its entries
-are removed from the files (`forget`).
+are removed from the files (`remove_entries`).
 
 | file                             | offset          | used for                                   |
 |----------------------------------|-----------------|--------------------------------------------|
@@ -12,7 +12,7 @@ are removed from the files (`forget`).
 | replication-offset-checkpoint    | high watermark  | Apache Kafka, if it opens the directory    |
 | cleaner-offset-checkpoint        | compacted up to | logs without a manifest, and Apache Kafka  |
 
-Source: Kafka ``LogManager`` checkpoints. Read next: `storage.directory.data_dir`.
+Source: Kafka `LogManager` checkpoints. Read next: `storage.directory.data_dir`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -73,17 +73,10 @@ class OffsetCheckpoints:
         self._read_at_start = hints
         return hints, notices
 
-    def write(self, logs: Iterable[Log]) -> None:
-        """Run `write_steps` to its end; steps that are under way elsewhere write nothing more.
-
-        Raises:
-            StorageFailed: see `write_steps`.
-        """
-        self._generation += 1
-        run_steps(self.write_steps(logs))
-
-    def write_steps(self, logs: Iterable[Log]) -> Steps[None]:
+    def write(self, logs: Iterable[Log]) -> Steps[None]:
         """Store the offsets of these logs and of no others; the files are written off the loop.
+
+        Steps of an earlier call that are under way elsewhere write nothing more.
 
         For a quarantined log the files keep their entries: the log is known to have been longer
         than it is, and the next start must find that again.
@@ -94,6 +87,7 @@ class OffsetCheckpoints:
         Raises:
             StorageFailed: a file could not be written; the old ones still exist and are correct.
         """
+        self._generation += 1
         generation = self._generation
         has_cleaned = self._has_cleaned
         content = log_starts, recovery_points, high_watermarks, cleaned = self._offsets_of(logs)
@@ -121,7 +115,7 @@ class OffsetCheckpoints:
             self._has_cleaned = bool(cleaned)
             self._known = set(recovery_points)
 
-    def forget(self, topic: str, partitions: Iterable[int], logs: Iterable[Log]) -> None:
+    def remove_entries(self, topic: str, partitions: Iterable[int], logs: Iterable[Log]) -> None:
         """Make sure that no file has an entry for these partitions, which are about to be created.
 
         `logs` are all the others.
@@ -130,7 +124,7 @@ class OffsetCheckpoints:
             StorageFailed: see `write`.
         """
         if any((topic, partition) in self._known for partition in partitions):
-            self.write(logs)
+            run_steps(self.write(logs))
 
     def _offsets_of(self, logs: Iterable[Log]) -> tuple[dict[PartitionKey, int], ...]:
         """Log starts, recovery points, high watermarks, and compacted offsets."""
@@ -148,8 +142,7 @@ class OffsetCheckpoints:
                     if key in known:
                         written[key] = known[key]
                 continue
-            assert log.recovery_point <= log.log_end_offset
-            recovery_points[key] = log.recovery_point
+            recovery_points[key] = _recovery_point(log)
             high_watermarks[key] = log.high_watermark
             if log.config.is_compacted:
                 cleaned[key] = log.cleaned_offset
@@ -163,3 +156,9 @@ class OffsetCheckpoints:
         except CorruptCheckpoint as error:
             notices.append(f"{name} cannot be read and is taken for empty: {error}")
             return {}
+
+
+def _recovery_point(log: Log) -> int:
+    """Recovery after a crash starts reading here: everything below is durable."""
+    assert log.durable_offset <= log.high_watermark, "durable records that no reader may see"
+    return log.durable_offset

@@ -6,10 +6,10 @@ Owns the life of a partition's directory, apart from the files that its log keep
                             |
                             +--set_aside--> <topic>-<p>.<hex>-stray        kept, never served
 
-and the file ``partition.metadata``. Refuses to know why: `storage.directory.data_dir` decides, and
+and the file `partition.metadata`. Refuses to know why: `storage.directory.data_dir` decides, and
 makes the names durable with `sync` once per change, however many partitions a topic has.
 
-Source: Kafka ``LogManager`` and ``LocalLog``. Read next: `storage.directory.data_dir`.
+Source: Kafka `LogManager` and `LocalLog`. Read next: `storage.directory.data_dir`.
 """
 
 import os
@@ -22,7 +22,7 @@ from storage.directory.metadata_journal import TopicMetadata
 from storage.disk.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.disk.file_names import deleted_directory_name, partition_directory_name
 from storage.disk.files import Files
-from storage.disk.steps import Steps, off_loop, run_steps
+from storage.disk.steps import Steps, off_loop
 from storage.errors import StorageFailed
 
 _UNIQUE_BYTES: Final = 16
@@ -48,7 +48,7 @@ class PartitionDirectories:
         self._files.sync_directory(self._root)
 
     def make(self, topic: str, partition: int, topic_id: bytes) -> str:
-        """Create a directory with its ``partition.metadata``; returns its path.
+        """Create a directory with its `partition.metadata`; returns its path.
 
         Raises:
             StorageFailed: the directory exists already; its content is not this topic's.
@@ -61,7 +61,7 @@ class PartitionDirectories:
         return directory
 
     def write_metadata(self, directory: str, topic_id: bytes) -> None:
-        """Write ``partition.metadata`` again.
+        """Write `partition.metadata` again.
 
         Not synced: the journal has the id, and a start that finds the file broken writes it again.
         For thousands of partitions that saves seconds.
@@ -123,11 +123,7 @@ class PartitionDirectories:
         """Schedule the removal of the directory by `remove_due` at that time."""
         self._deleted.append((f"{self._root}/{name}", remove_from_ms))
 
-    def remove_due(self, now_ms: int) -> int:
-        """Run `remove_steps` to its end."""
-        return run_steps(self.remove_steps(now_ms))
-
-    def remove_steps(self, now_ms: int) -> Steps[int]:
+    def remove_due(self, now_ms: int) -> Steps[int]:
         """Remove the directories that are due, each in another thread; returns their number.
 
         Their names have no other use, so topics may come and go between the steps.

@@ -2,7 +2,7 @@
 
 Owns the formats below, both directions, byte for byte as Apache Kafka has them. Refuses to decide
 the effect of a missing or broken one. Reading raises `CorruptCheckpoint`, and the callers differ: a
-broken offset checkpoint is a lost hint, a broken ``meta.properties`` stops the start.
+broken offset checkpoint is a lost hint, a broken `meta.properties` stops the start.
 
 Every file is replaced atomically and is durable when the writing function returns.
 
@@ -16,8 +16,8 @@ Every file is replaced atomically and is durable when the writing function retur
 | .kafka_cleanshutdown             | root          | exists only after a clean stop             |
 | partition.metadata               | partition dir | the topic's id                             |
 
-The four offset checkpoints and ``leader-epoch-checkpoint`` share one frame: a line with the format
-version, a line with the number of entries, one line per entry::
+The four offset checkpoints and `leader-epoch-checkpoint` share one frame: a line with the format
+version, a line with the number of entries, one line per entry:
 
     0
     2
@@ -26,8 +26,8 @@ version, a line with the number of entries, one line per entry::
 
 An empty file has no entries.
 
-Source: Kafka ``CheckpointFile``, ``OffsetCheckpointFile``, ``PartitionMetadataFile``,
-``MetaProperties``, ``CleanShutdownFileHandler``. Next: :mod:`storage.directory.data_dir`.
+Source: Kafka `CheckpointFile`, `OffsetCheckpointFile`, `PartitionMetadataFile`,
+`MetaProperties`, `CleanShutdownFileHandler`. Next: `storage.directory.data_dir`.
 """
 
 import base64
@@ -127,7 +127,7 @@ def parse_offsets(content: bytes) -> dict[tuple[str, int], int]:
     """The offsets by (topic, partition).
 
     Raises:
-        CorruptCheckpoint: as `parse_checkpoint`, or a line is not ``topic partition offset``.
+        CorruptCheckpoint: as `parse_checkpoint`, or a line is not `topic partition offset`.
     """
     offsets: dict[tuple[str, int], int] = {}
     for line in parse_checkpoint(content):
@@ -182,12 +182,12 @@ def parse_uuid(text: str) -> bytes:
 
 
 def format_partition_metadata(topic_id: bytes) -> bytes:
-    """The content of ``partition.metadata``; no newline at its end, as in Kafka."""
+    """The content of `partition.metadata`; no newline at its end, as in Kafka."""
     return f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode()
 
 
 def parse_partition_metadata(content: bytes) -> bytes:
-    """The topic id in ``partition.metadata``.
+    """The topic id in `partition.metadata`.
 
     Raises:
         CorruptCheckpoint: another layout, a negative version, or the all-zero id.
@@ -213,7 +213,7 @@ class MetaProperties:
 
 
 def format_meta_properties(meta: MetaProperties) -> bytes:
-    """The content of ``meta.properties``, version 1, in the order Kafka sorts it."""
+    """The content of `meta.properties`, version 1, in the order Kafka sorts it."""
     lines = ["#", f"cluster.id={_escape(meta.cluster_id)}"]
     if meta.directory_id is not None:
         lines.append(f"directory.id={format_uuid(meta.directory_id)}")
@@ -222,7 +222,7 @@ def format_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def parse_meta_properties(content: bytes) -> MetaProperties:
-    """The owner of the directory, from version 1 or the older version 0 (``broker.id``).
+    """The owner of the directory, from version 1 or the older version 0 (`broker.id`).
 
     Raises:
         UnknownVersion: neither 0 nor 1.
@@ -252,7 +252,7 @@ def _escape(value: str) -> str:
 
 
 def _parse_properties(text: str) -> dict[str, str]:
-    """Java properties without line continuation and ``\\uXXXX``, which are never written here."""
+    """Java properties without line continuation and `\\uXXXX`, which are never written here."""
     properties = {}
     for line in text.splitlines():
         stripped = line.strip()

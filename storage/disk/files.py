@@ -145,9 +145,6 @@ class Files(Protocol):
     def lock(self, path: str) -> Lock:
         """Lock the file, created if necessary. Raises BlockingIOError when it is locked."""
 
-    def free_bytes(self, path: str) -> int:
-        """The bytes that an unprivileged process can still write to the file system of `path`."""
-
 
 def sync_file(file: File) -> None:
     """`begin_sync`, `sync` and `end_sync` at once, for callers that need not share the wait."""
@@ -270,11 +267,6 @@ class RealFiles:
             raise
         return RealLock(fd)
 
-    def free_bytes(self, path: str) -> int:
-        """See `Files.free_bytes`."""
-        stats = os.statvfs(path)
-        return stats.f_bavail * stats.f_frsize
-
     def _open_again(self, file: "RealFile") -> int:
         self._make_room()
         fd = os.open(file.path, os.O_RDWR)
@@ -352,6 +344,7 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         """See `File.truncate`."""
+        assert size >= 0, f"{self.path}: truncate to {size}"
         fd = self._fd if self._fd >= 0 else self._files._open_again(self)
         self._changes += 1
         os.ftruncate(fd, size)
@@ -366,7 +359,7 @@ class RealFile:
 
     def sync(self) -> None:
         """See `File.sync`."""
-        assert self._pins > 0, "sync of a file that nobody pinned"
+        assert self._pins > 0, "sync of a file that is not pinned"
         os.fdatasync(self._fd)
 
     def end_sync(self, mark: int | None) -> None:
@@ -374,6 +367,7 @@ class RealFile:
         assert self._pins > 0, "end_sync without begin_sync"
         self._pins -= 1
         if mark is not None:
+            assert mark <= self._changes, "a mark of changes that were not made"
             self._synced = max(self._synced, mark)
         if self._closing and self._pins == 0:
             self.close()

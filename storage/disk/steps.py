@@ -74,7 +74,7 @@ class OffLoop(Generic[Result]):
                 raise error
             finally:
                 del error
-        assert self._result, "the call failed, as its thread has told"
+        assert self._result, "the call failed, and its error was taken already"
         return self._result[0]
 
 

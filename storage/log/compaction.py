@@ -1,10 +1,25 @@
 """Compaction of one log: the last value of every key stays, at its offset; the rest goes.
 
+Owns the part of a compacted log to clean, and when. The log has three parts:
+
+    log start        first dirty            uncleanable          log end
+    |---- clean -----|------- dirty --------|---- kept as is ----|
+
+*Clean* records have been compared with everything up to `first_dirty`. *Dirty* ones have not. The
+end is kept as it is: the active segment, everything at or above the last stable offset (its
+transactions are open) or not yet durable, and records younger than `min.compaction.lag.ms`.
+
+| a log is cleaned when                                                              |
+|------------------------------------------------------------------------------------|
+| dirty bytes / (clean + dirty bytes) > `min.cleanable.dirty.ratio`, or              |
+| a dirty closed segment began more than `max.compaction.lag.ms` ago                 |
+
 Owns one round from its plan to its last swap, as a generator of short steps (`storage.disk.steps`):
 
 1. *Map.* Read the dirty part, note the newest offset of every key (`compaction_filter.KeyMap`).
    When the memory is used up, the map ends there and the next round continues from there.
-2. *Group.* All closed segments below the map's end, neighbours together while they fit into one.
+2. *Group.* All closed segments below the map's end, neighbours together while their sizes, index
+   sizes and offsets still fit into one segment.
 3. *Rewrite* each group: read its entries, checksums verified, keep what `compaction_filter.Round`
    keeps, append it to a segment beside the log, sync that.
 4. *Swap* it in (`storage.segment.swap`), and continue with the next group. A group of one segment
@@ -22,22 +37,23 @@ segments stay.
 Differs from Kafka: keys are compared in full, not by their MD5; every rewritten segment keeps its
 last batch, at least as a header; see docs/adr/0013.
 
-Source: KIP-280's ancestor, Kafka `Cleaner`; KIP-534 (tombstones).
-Read next: `storage.log.compaction_plan`, `storage.log.compaction_filter`.
+Source: Kafka `LogCleanerManager`, `Cleaner`; KIP-534 (tombstones).
+Read next: `storage.log.compaction_filter`, `storage.segment.swap`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from config import TopicConfig
-from protocol.records.layout import NO_TIMESTAMP
+from protocol.errors import ProtocolError
+from protocol.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 from protocol.records.scan import Entry, scan_entries
 from storage.disk.file_names import CLEANED_SUFFIX
 from storage.disk.files import File
 from storage.disk.steps import SLICE_BYTES, Slice, Steps, off_loop
-from storage.errors import CorruptLog
+from storage.errors import CorruptLog, StorageFailed, storage_failure
 from storage.log.compaction_filter import (
     KeyMap,
     LastOfProducer,
@@ -45,9 +61,7 @@ from storage.log.compaction_filter import (
     TransactionFates,
     index_entry,
 )
-from storage.log.compaction_plan import Cleanable, group_segments
-from storage.log.producers import LogProducers
-from storage.log.segmented_log import SegmentedLog
+from storage.log.log import Log
 from storage.segment.scan import SegmentScan
 from storage.segment.segment import Segment
 from storage.segment.swap import SwapFailed
@@ -59,6 +73,36 @@ _ENTRY_COST_BYTES: Final = 512
 
 class _Overtaken(Exception):
     """Retention has removed segments that the round was working on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleanable:
+    """The part of a log that can be cleaned now.
+
+    Attributes:
+        first_dirty: offset up to which (exclusive) the log is clean.
+        end: offset up to which (exclusive) it may be cleaned; the base of a segment.
+        clean_bytes, dirty_bytes: sizes of the two parts.
+        is_overdue: `max.compaction.lag.ms` has passed for a dirty record.
+        min_ratio: `min.cleanable.dirty.ratio` of the topic.
+    """
+
+    first_dirty: int
+    end: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    min_ratio: float
+
+    @property
+    def ratio(self) -> float:
+        """The share of dirty bytes, 0 to 1."""
+        return self.dirty_bytes / max(1, self.clean_bytes + self.dirty_bytes)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the log should be cleaned now."""
+        return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > self.min_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,26 +128,79 @@ class CompactionResult:
     records_dropped: int = 0
 
 
-class Compaction:
+def find_cleanable(log: Log, now_ms: int) -> Cleanable | None:
+    """The part that can be compacted now, and whether it is due; None if the log never is."""
+    config = log.config
+    if log.offline_reason is not None or not config.is_compacted:
+        return None
+    segments = list(log.segments)
+    first_dirty = log.cleaned_offset
+    bound = _uncleanable_offset(log)
+    closed = segments[:-1]
+    ends = [segment.base_offset for segment in segments[1:]]
+    end = segments[0].base_offset
+    clean_bytes = dirty_bytes = 0
+    oldest_ms = INT64_MAX
+    lag_ms = config.min_compaction_lag_ms
+    for segment, next_base in zip(closed, ends, strict=True):
+        if next_base > bound or (lag_ms > 0 and segment.largest_timestamp > now_ms - lag_ms):
+            break
+        end = next_base
+        if next_base <= first_dirty:
+            clean_bytes += segment.size
+        else:
+            dirty_bytes += segment.size
+    for segment, next_base in zip(closed, ends, strict=True):
+        if next_base > first_dirty and segment.first_timestamp > 0:
+            oldest_ms = min(oldest_ms, segment.first_timestamp)
+    return Cleanable(
+        first_dirty=first_dirty,
+        end=end,
+        clean_bytes=clean_bytes,
+        dirty_bytes=dirty_bytes,
+        is_overdue=now_ms - oldest_ms > config.max_compaction_lag_ms,
+        min_ratio=config.min_cleanable_dirty_ratio,
+    )
+
+
+def _uncleanable_offset(log: Log) -> int:
+    """From here on transactions are open or records not durable."""
+    return min(log.last_stable_offset, log.durable_offset)
+
+
+def compact(log: Log, *, now_ms: int, map_bytes: int) -> Steps[CompactionResult | None]:
+    """One round of compaction in short steps, due or not; None when there is nothing to do.
+
+    `map_bytes` bounds the memory for keys. Methods of the log may be called between the steps.
+    Raises StorageFailed (CorruptLog included) with the log as it was, or LogOffline.
+    """
+    plan = find_cleanable(log, now_ms)
+    if plan is None or plan.dirty_bytes == 0:
+        return None
+    try:
+        result = yield from _Compaction(log, plan, now_ms=now_ms, map_bytes=map_bytes).steps()
+    except SwapFailed as error:
+        if log.is_closed:
+            return None
+        log.go_offline(error)
+    except ProtocolError as error:
+        raise StorageFailed("compact", log.path, str(error)) from error
+    except OSError as error:
+        if log.is_closed:
+            return None
+        raise storage_failure("compact", log.path, error) from error
+    return None if log.is_closed else result
+
+
+class _Compaction:
     """One round over one log; `steps` once. Belongs to the log's thread."""
 
-    def __init__(
-        self,
-        local: SegmentedLog,
-        producers: LogProducers,
-        config: TopicConfig,
-        plan: Cleanable,
-        *,
-        log_start_offset: int,
-        now_ms: int,
-        map_bytes: int,
-    ) -> None:
+    def __init__(self, log: Log, plan: Cleanable, *, now_ms: int, map_bytes: int) -> None:
         """Clean the part given by `plan`, with at most about `map_bytes` of memory for keys."""
-        self._local = local
-        self._producers = producers
-        self._config = config
+        self._log = log
+        self._config = log.config
         self._plan = plan
-        self._start = log_start_offset
+        self._start = log.log_start_offset
         self._now_ms = now_ms
         self._keys = KeyMap(plan.first_dirty, map_bytes)
         self._after = [0, 0]
@@ -111,11 +208,11 @@ class Compaction:
     def steps(self) -> Steps[CompactionResult]:
         """Run the round. Raises OSError, CorruptLog, SwapFailed; the log is intact in any case."""
         # A round that was abandoned in the middle of a swap left the rest of the swap to this one.
-        self._local.settle()
-        first = self._local.segments.index_of(self._start)
+        self._log.changes.settle_swap()
+        first = self._log.segments.index_of(self._start)
         segments = [
             segment
-            for segment in list(self._local.segments)[first:-1]
+            for segment in list(self._log.segments)[first:-1]
             if segment.base_offset < self._plan.end
         ]
         keys = self._keys
@@ -134,7 +231,9 @@ class Compaction:
                 yield from self._rewrite(group, rounds, horizon_ms)
         except _Overtaken:
             return CompactionResult(end=self._plan.first_dirty, is_complete=False)
-        self._local.remember_cleaned(keys.end)
+        assert self._plan.first_dirty <= keys.end <= self._log.log_end_offset, "cleaned too far"
+        self._log.manifest.remember_cleaned(keys.end)
+        self._log.unsynced.add_created(self._log.manifest.file)
         return CompactionResult(
             end=keys.end,
             is_complete=not keys.is_full,
@@ -173,7 +272,7 @@ class Compaction:
         self._check_still_there(group)
         end = group[-1].next_offset
         appended_ms = group[-1].appended_ms
-        new = self._local.new_segment(
+        new = self._log.changes.new_segment(
             group[0].base_offset, stage=CLEANED_SUFFIX, now_ms=appended_ms
         )
         kept_before = rounds.kept
@@ -207,7 +306,7 @@ class Compaction:
             yield from self._swap(group, new)
         finally:
             rounds.fates.kept_aborts.clear()
-            if self._local.is_closed:
+            if self._log.is_closed:
                 new.close()
             elif not is_swapping:
                 with suppress(OSError):
@@ -224,17 +323,17 @@ class Compaction:
         finally:
             for file, mark in marks:
                 file.end_sync(mark if synced else None)
-        yield from off_loop(self._local.sync_names)
+        yield from off_loop(self._log.changes.sync_names)
 
     def _swap(self, group: list[Segment], new: Segment) -> Steps[None]:
         due_ms = self._now_ms + self._config.file_delete_delay_ms
         try:
-            swap = self._local.begin_swap(group, new, due_ms=due_ms)
+            swap = self._log.changes.begin_swap(group, new, due_ms=due_ms)
             while not swap.is_done:
                 swap.advance()
-                yield from off_loop(self._local.sync_names)
+                yield from off_loop(self._log.changes.sync_names)
                 self._check_open()
-            self._local.end_swap(swap)
+            self._log.changes.end_swap(swap)
         except OSError as error:
             raise SwapFailed(error.errno, str(error)) from error
 
@@ -255,17 +354,17 @@ class Compaction:
 
     def _check_still_there(self, group: list[Segment]) -> None:
         self._check_open()
-        if not self._local.segments.holds(group):
+        if not self._log.segments.holds(group):
             raise _Overtaken
 
     def _check_open(self) -> None:
-        if self._local.is_closed:
+        if self._log.is_closed:
             raise _Overtaken
 
     def _aborted(self) -> list[AbortedTxn]:
         return [
             txn
-            for segment in self._local.segments
+            for segment in self._log.segments
             for txn in segment.txn_index.read_from(segment.base_offset)
         ]
 
@@ -274,7 +373,7 @@ class Compaction:
             entry.producer_id: LastOfProducer(
                 last_offset=entry.last_offset, epoch=entry.producer_epoch
             )
-            for entry in self._producers.state
+            for entry in self._log.producers.state
         }
 
     def _old_horizon_ms(self, segments: list[Segment]) -> int:
@@ -321,3 +420,25 @@ class _Writer:
         if self._segment.offset_index.wants_writing:
             self._segment.offset_index.write_out()
             self._segment.time_index.write_out()
+
+
+def group_segments(segments: Sequence[Segment], config: TopicConfig) -> list[list[Segment]]:
+    """`segments` (closed, adjacent) in groups that fit into one segment each."""
+    groups: list[list[Segment]] = []
+    sizes = [0, 0, 0]
+    limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)
+    for segment in segments:
+        added = [segment.size, segment.offset_index.size_bytes, segment.time_index.size_bytes]
+        joined = [size + more for size, more in zip(sizes, added, strict=True)]
+        fits = (
+            bool(groups)
+            and all(size <= limit for size, limit in zip(joined, limits, strict=True))
+            and segment.next_offset - 1 - groups[-1][0].base_offset <= INT32_MAX
+        )
+        if fits:
+            groups[-1].append(segment)
+            sizes = joined
+        else:
+            groups.append([segment])
+            sizes = added
+    return groups

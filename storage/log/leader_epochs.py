@@ -1,6 +1,6 @@
 """Leader epochs of one partition: at which offset each epoch began.
 
-Owns the list *epoch -> start offset* and its file ``leader-epoch-checkpoint``. A client that knows
+Owns the list *epoch -> start offset* and its file `leader-epoch-checkpoint`. A client that knows
 the epoch of its last record queries where that epoch ended. When the answer is below the client's
 position, the log was cut there and the client must go back. Refuses to know why an epoch changes.
 
@@ -18,8 +18,8 @@ therefore treats a file that cannot be read as missing, not as an error of the l
 reason the first entry of a log needs no sync of its own: it begins with the first batch that is not
 durable, and until a flush has covered both, recovery reads that batch again.
 
-Source: KIP-101, KIP-279; Kafka ``LeaderEpochFileCache``, ``LeaderEpochCheckpointFile``.
-Next: :mod:`storage.disk.checkpoints` for the other text files.
+Source: KIP-101, KIP-279; Kafka `LeaderEpochFileCache`, `LeaderEpochCheckpointFile`.
+Next: `storage.disk.checkpoints` for the other text files.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ UNKNOWN_EPOCH_END: Final = EpochEnd(NO_LEADER_EPOCH, NO_OFFSET)
 class LeaderEpochs:
     """The epochs of one partition, changed by its single writer.
 
-    With a ``directory``, each change is in the file and durable before the method returns, except
+    With a `directory`, each change is in the file and durable before the method returns, except
     for `assign_unsynced`. Without one the list is in memory only.
     """
 
@@ -72,7 +72,7 @@ class LeaderEpochs:
         directory: str | None = None,
         files: Files | None = None,
     ) -> None:
-        """Start from ``entries``, which must be strictly increasing in both numbers."""
+        """Start from `entries`, which must be strictly increasing in both numbers."""
         self._entries = list(entries)
         self._files = files
         self._path = None if directory is None else f"{directory}/{LEADER_EPOCHS_NAME}"
@@ -81,7 +81,7 @@ class LeaderEpochs:
 
     @classmethod
     def open(cls, directory: str, files: Files) -> "LeaderEpochs":
-        """The epochs stored in ``directory``; none when there is no file.
+        """The epochs stored in `directory`; none when there is no file.
 
         Raises:
             CorruptCheckpoint: the file is malformed; the caller decides (recovery starts from
@@ -116,7 +116,7 @@ class LeaderEpochs:
         return self._entries[0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that ``epoch`` begins at ``start_offset``; False when that was known.
+        """Note that `epoch` begins at `start_offset`; False when that was known.
 
         Entries that contradict the new one (same or higher epoch, same or higher offset) are
         dropped: the record written now is the truth.
@@ -163,19 +163,19 @@ class LeaderEpochs:
         return file
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where ``epoch`` ended, with the epoch that the answer refers to.
+        """Where `epoch` ended, with the epoch that the answer refers to.
 
         =============================  ==================================================
         requested                      answer
         =============================  ==================================================
         none (-1), or above the latest unknown (-1, -1)
-        the latest                     that epoch, ``log_end_offset``
+        the latest                     that epoch, `log_end_offset`
         below the earliest             the requested epoch, start of the earliest
         in between                     the greatest known epoch not above it, and the
                                        start of the one after
         =============================  ==================================================
 
-        Source: Kafka ``LeaderEpochFileCache.endOffsetFor``.
+        Source: Kafka `LeaderEpochFileCache.endOffsetFor`.
         """
         if epoch == NO_LEADER_EPOCH or epoch > self.latest_epoch:
             return UNKNOWN_EPOCH_END
@@ -188,19 +188,19 @@ class LeaderEpochs:
         return EpochEnd(self._entries[after - 1].epoch, end_offset)
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch in which the record at ``offset`` was written, or NO_LEADER_EPOCH."""
+        """The epoch in which the record at `offset` was written, or NO_LEADER_EPOCH."""
         after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[after - 1].epoch if after else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drop epochs that begin at or above ``end_offset``, the new end of the log."""
+        """Drop epochs that begin at or above `end_offset`, the new end of the log."""
         assert end_offset >= 0
         if self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries = [e for e in self._entries if e.start_offset < end_offset]
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop epochs that ended below ``start_offset``; the one in force there begins there.
+        """Drop epochs that ended below `start_offset`; the one in force there begins there.
 
         Never raises: the log's start is stored elsewhere, and every open truncates here again.
         """
@@ -234,12 +234,12 @@ class LeaderEpochs:
 
 
 def format_leader_epochs(entries: Iterable[EpochStart]) -> bytes:
-    """The content of ``leader-epoch-checkpoint`` for these entries."""
+    """The content of `leader-epoch-checkpoint` for these entries."""
     return format_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 
 def parse_leader_epochs(content: bytes) -> list[EpochStart]:
-    """The entries of a ``leader-epoch-checkpoint`` file; none for an empty file.
+    """The entries of a `leader-epoch-checkpoint` file; none for an empty file.
 
     Raises:
         CorruptCheckpoint: wrong version, malformed line, wrong count, not increasing, or cut off in

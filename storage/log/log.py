@@ -1,70 +1,76 @@
-"""One partition: an append-only log of record batches, and every operation that changes it.
+"""One partition: an append-only log of record batches.
 
-Owns the order of steps. An append: validate and stamp (`storage.append.plan`), leader epoch, roll
-if due, producer state and duplicates, one write, indexes, offsets, producer map. Each step that
-refuses leaves the log untouched. A flush: begin, run in another thread, complete. A removal: the
-start of the log moves durably, then files are renamed, later unlinked.
+Owns the segments, the offsets of the partition and the order of steps that changes them:
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+                        durable_offset     <= high_watermark
+
+| offset              | meaning (all but the first are exclusive ends)                          |
+|---------------------|-------------------------------------------------------------------------|
+| `log_start_offset`  | earliest record that may be read; below it is what retention removes    |
+| `last_stable_offset`| end for readers of committed records: no open transaction below it      |
+| `high_watermark`    | end for all other consumers                                             |
+| `durable_offset`    | everything below is synced: also the recovery point                     |
+| `log_end_offset`    | offset of the next record                                               |
+
+An append: validate and stamp (`storage.append.plan`), leader epoch, roll if due, producer state and
+duplicates, one write, indexes, offsets, producer map. Each step that refuses leaves the log
+untouched. A flush: begin, run in another thread, complete. A removal: the start of the log moves
+durably, then files are renamed, later unlinked.
 
 A write that fails half-way is cut back to the last whole batch. If the cut fails too, or a sync
 fails, the log goes offline. From then until a restart recovers it, the log accepts no append and
 serves only what is durable.
 
-Under `flush.policy=batch` the high watermark is the durable offset, so that a power cut cannot
-remove what a consumer has seen. Under `os` it is the log's end, as in a Kafka with one replica.
+Under `flush.policy=batch` the high watermark waits for the disk: it is the durable offset, so that
+a power cut cannot remove what a consumer has seen. Under `os` it is the log's end, as in a Kafka
+with one replica.
 
 Concurrency: one thread calls everything here. Only `FlushTicket.run` may run in another thread.
 
-Source: Kafka `UnifiedLog`. Read next: `storage.log.readable_log` (offsets and queries),
-`storage.log.segmented_log` (the files), `storage.log.flush`, `storage.recovery.recovery` (which
-makes `Log`s).
+Source: Kafka `UnifiedLog`. Read next: `storage.segment.segment`, `storage.log.reader`,
+`storage.log.lookup`, `storage.log.flush`, `storage.log.compaction`, `storage.recovery.recovery`
+(which makes `Log`s).
 """
 
+from contextlib import suppress
+from random import Random
 from typing import Final, NoReturn
 
 from config import TopicConfig
-from protocol.errors import ProtocolError
 from protocol.records.layout import NO_TIMESTAMP
 from storage.append.opening import Opening
 from storage.append.plan import AppendPlan, AppendRules, Examined, Origin, place_append, plan_append
-from storage.disk.steps import Steps, run_steps
+from storage.disk.files import Files
+from storage.disk.steps import Steps
 from storage.errors import (
     LogOffline,
+    LogQuarantined,
     OffsetOutOfRange,
     PolicyViolation,
     StorageFailed,
     storage_failure,
 )
-from storage.log.compaction import Compaction, CompactionResult
-from storage.log.compaction_plan import Cleanable, find_cleanable
-from storage.log.flush import FlushTicket
-from storage.log.lookup import LookupExplanation, TimestampOffset
-from storage.log.readable_log import ReadableLog
-from storage.log.reader import LogPosition
-from storage.log.retention import RetentionRules, plan_retention
-from storage.log.segmented_log import RollbackFailed
+from storage.log.auxiliary_indexes import AuxiliaryIndexes
+from storage.log.flush import FlushTicket, Unsynced
+from storage.log.leader_epochs import EpochEnd, LeaderEpochs
+from storage.log.lookup import LookupExplanation, TimeLookup, TimestampOffset, offsets_before
+from storage.log.producers import LogProducers
+from storage.log.reader import NOTHING, LogPosition, LogReader
+from storage.log.segment_changes import SegmentChanges
 from storage.log.values import (
     AppendResult,
-    DeletedSegment,
     Isolation,
-    LogParts,
     ReadResult,
+    RecoveryReport,
     appended,
     appended_before,
 )
+from storage.segment.manifest import Manifest
 from storage.segment.rolling import RollRules, find_roll_reason
-from storage.segment.swap import SwapFailed
-
-__all__ = [
-    "AppendResult",
-    "DeletedSegment",
-    "FlushTicket",
-    "Isolation",
-    "Log",
-    "LookupExplanation",
-    "Origin",
-    "ReadResult",
-    "TimestampOffset",
-]
+from storage.segment.segment import Segment
+from storage.segment.segment_list import SegmentList
+from storage.segment.txn_index import AbortedTxn
 
 FLUSH_POLICY_OS: Final = "os"
 
@@ -72,46 +78,137 @@ STAMP_SLACK_MS: Final = 60_000
 """How far the clock may fall behind the last LogAppendTime stamp before stamps fall with it."""
 
 
-class Log(ReadableLog):
-    """The log of one partition. Opened by `storage.recovery.recovery`, closed by `close`."""
+class Log:
+    """The log of one partition. Opened by `storage.recovery.recovery`, closed by `close`.
+
+    Attributes:
+        topic, partition, path: which log this is, and its directory.
+        segments: oldest first, the last one is appended to; only the log changes them.
+        manifest: the stored facts about closed segments.
+        unsynced: the files that are not durable yet, apart from the growth of the active segment.
+        reader, lookup: reads by offset and by time.
+        leader_epochs: where each leader epoch began.
+        producers: producers and transactions.
+        changes: rolls, removals and replacements of segments.
+        waits_for_disk: whether the high watermark waits until records are durable.
+        held_by_future: base offset of the segment that only a timestamp ahead of the clock keeps.
+        is_closed: whether the log was closed; steps that are under way then write nothing more.
+        recovery_report: the findings of opening it.
+        quarantine: why it was opened read-only, or None; a quarantined log ends too early.
+    """
 
     def __init__(
         self,
-        parts: LogParts,
         *,
+        files: Files,
+        path: str,
         topic: str,
         partition: int,
         config: TopicConfig,
+        segments: list[Segment],
+        manifest: Manifest,
+        producers: LogProducers,
+        leader_epochs: LeaderEpochs,
         leader_epoch: int,
+        log_start_offset: int,
+        end_position: int,
+        last_stamp_ms: int,
+        is_new: bool,
+        random: Random,
+        report: RecoveryReport,
+        quarantine: LogQuarantined | None = None,
     ) -> None:
-        """Take over loaded parts; batches appended from now on carry `leader_epoch`."""
-        super().__init__(parts, topic=topic, partition=partition)
+        """Take over loaded segments, all of whose bytes are synced. Raises OSError.
+
+        The log ends at `end_position` of the last segment; batches appended from now on carry
+        `leader_epoch`. `last_stamp_ms` is the newest LogAppendTime stamp in the log, or
+        NO_TIMESTAMP. `is_new` says that the directory has entries which are not synced yet.
+        """
+        segments[-1].time_index.load_last()
+        self.topic = topic
+        self.partition = partition
+        self.path = path
+        self.segments = SegmentList(segments)
+        self.manifest = manifest
+        self.unsynced = Unsynced(files, path)
+        self.reader = LogReader(self.segments, index_interval=0)
+        self._auxiliary = AuxiliaryIndexes(files, self.unsynced)
+        self.lookup = TimeLookup(self.segments, self._auxiliary, index_interval=0)
+        self.changes = SegmentChanges(
+            files,
+            path,
+            self.segments,
+            manifest=manifest,
+            unsynced=self.unsynced,
+            auxiliary=self._auxiliary,
+            readers=(self.reader, self.lookup),
+        )
+        self.leader_epochs = leader_epochs
         self.leader_epoch = leader_epoch
+        self.producers = producers
+        self.recovery_report = report
+        self.quarantine = quarantine
         self.held_by_future: int | None = None
-        self._last_stamp_ms = parts.last_stamp_ms
-        self._is_closed = False
-        if parts.is_new:
-            self.local.unsynced.add_created()
-        self.producers.state.advance_high_watermark(self.high_watermark)
+        self.is_closed = False
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = max(self.segments.active.next_offset, log_start_offset)
+        self.durable_offset = self.high_watermark = self.log_end_offset
+        self._high_watermark_position = self._end_position()._replace(position=end_position)
+        self._random = random
+        self._last_stamp_ms = last_stamp_ms
+        self._offline: LogOffline | None = quarantine
+        if is_new:
+            self.unsynced.add_created()
+        producers.state.advance_high_watermark(self.high_watermark)
         self.reconfigure(config)
         self._check_offsets()
 
-    @property
-    def needs_flush(self) -> bool:
-        """Whether some data is not durable yet and no flush is under way."""
-        unsynced = self.local.unsynced
-        if self._offline is not None or unsynced.ticket is not None:
-            return False
-        return self.durable_offset < self.local.end_offset or unsynced.is_dirty
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Apply another configuration, starting with the next operation."""
+        self.config = config
+        self.append_rules = AppendRules.from_config(config)
+        self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
+        self.reader.index_interval = config.index_interval_bytes
+        self.lookup.index_interval = config.index_interval_bytes
+        self._roll_rules = RollRules.from_config(config)
+        self._draw_jitter(self.segments.active)
+        self._auxiliary.configure(config, self.segments)
+        if not self.waits_for_disk and self._offline is None:
+            self._advance_high_watermark(self._end_position())
+
+    def bump_leader_epoch(self) -> None:
+        """Write the next batches in a new epoch, so that clients can detect a cut tail."""
+        self.leader_epoch += 1
+
+    # --- offsets and state ----------------------------------------------------------------------
 
     @property
-    def has_unsynced_files(self) -> bool:
-        """Whether closed segments or new names wait for a sync.
+    def last_stable_offset(self) -> int:
+        """Exclusive end for readers of committed records."""
+        unstable = self.producers.state.first_unstable_offset()
+        if unstable is None:
+            return self.high_watermark
+        return max(self.log_start_offset, min(unstable, self.high_watermark))
 
-        These need a sync soon, whatever the flush policy. Until then their descriptors stay open,
-        and recovery after a crash would have to read them again.
-        """
-        return self.local.unsynced.is_dirty
+    @property
+    def cleaned_offset(self) -> int:
+        """The offset below which the log is compacted; the log's start if nothing was compacted."""
+        cleaned = self.manifest.cleaned_offset
+        known = cleaned if cleaned <= self.segments.active.base_offset else 0
+        return max(known, self.log_start_offset)
+
+    def end_offset(self, isolation: Isolation) -> int:
+        """The exclusive end of what a reader of this isolation level sees."""
+        if isolation is Isolation.READ_UNCOMMITTED:
+            return self.high_watermark
+        if isolation is Isolation.READ_COMMITTED:
+            return self.last_stable_offset
+        return self.log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all `.log` files."""
+        return sum(segment.size for segment in self.segments)
 
     @property
     def newest_append_ms(self) -> int:
@@ -119,19 +216,55 @@ class Log(ReadableLog):
         appended_ms = (s.appended_ms for s in reversed(list(self.segments)) if not s.is_empty)
         return max(self._last_stamp_ms, next(appended_ms, NO_TIMESTAMP))
 
-    def reconfigure(self, config: TopicConfig) -> None:
-        """Apply another configuration, starting with the next operation."""
-        self.config = config
-        self.append_rules = AppendRules.from_config(config)
-        self._roll_rules = RollRules.from_config(config)
-        self.local.configure(config)
-        self._sees_log_end = config.flush_policy == FLUSH_POLICY_OS
-        if self._sees_log_end and self._offline is None:
-            self._advance_visible_end(self.local.end())
+    @property
+    def offline_reason(self) -> str | None:
+        """Why the log stopped for good, or None while it is online."""
+        return None if self._offline is None else self._offline.reason
 
-    def bump_leader_epoch(self) -> None:
-        """Write the next batches in a new epoch, so that clients can detect a cut tail."""
-        self.leader_epoch += 1
+    @property
+    def offline_kind(self) -> str | None:
+        """`offline_reason` in one word: the quarantine's kind, or "failed" for a later error."""
+        if self._offline is None:
+            return None
+        return "failed" if self.quarantine is None else self.quarantine.kind.value
+
+    def check_end(self) -> None:
+        """Refuse to give the end of a log that had more records than can be read now.
+
+        Raises LogQuarantined.
+        """
+        if self.quarantine is not None:
+            raise self.quarantine
+
+    def go_offline(self, error: OSError) -> NoReturn:
+        """Stop for good: what is on disk is unknown from now on. Raises LogOffline."""
+        self._offline = LogOffline(self.path, str(error))
+        raise self._offline from error
+
+    def _end_position(self) -> LogPosition:
+        """The position of the next batch."""
+        active = self.segments.active
+        return LogPosition(self.log_end_offset, active.base_offset, active.size)
+
+    def _advance_high_watermark(self, end: LogPosition) -> None:
+        if end.offset >= self.high_watermark:
+            assert end.offset <= self.log_end_offset, "the high watermark is above the log's end"
+            self.high_watermark = end.offset
+            # When a flush completes after a roll, its end is the end of a closed segment.
+            self._high_watermark_position = self.reader.at_segment_start(end)
+            self.producers.state.advance_high_watermark(end.offset)
+
+    def _check_offsets(self) -> None:
+        stable = self.last_stable_offset
+        assert self.log_start_offset <= stable <= self.high_watermark <= self.log_end_offset, (
+            f"{self.path}: start {self.log_start_offset}, stable {stable}, "
+            f"high watermark {self.high_watermark}, end {self.log_end_offset}"
+        )
+        assert self.durable_offset <= self.high_watermark, (
+            f"{self.path}: durable {self.durable_offset}, high watermark {self.high_watermark}"
+        )
+        assert self._high_watermark_position.offset == self.high_watermark
+        assert self.segments.first.base_offset <= self.log_start_offset
 
     # --- append ---------------------------------------------------------------------------------
 
@@ -166,7 +299,7 @@ class Log(ReadableLog):
             records,
             rules=self.append_rules,
             now_ms=self._stamp_ms(now_ms, stamp_slack_ms),
-            next_offset=self.local.end_offset,
+            next_offset=self.log_end_offset,
             leader_epoch=self.leader_epoch,
             origin=origin,
             produce_version=produce_version,
@@ -185,7 +318,7 @@ class Log(ReadableLog):
         plan = place_append(
             examined,
             now_ms=self._stamp_ms(now_ms, stamp_slack_ms),
-            next_offset=self.local.end_offset,
+            next_offset=self.log_end_offset,
             leader_epoch=self.leader_epoch,
         )
         return self._append_plan(plan, now_ms, Origin.CLIENT)
@@ -202,7 +335,7 @@ class Log(ReadableLog):
         try:
             if self.leader_epochs.latest_epoch < self.leader_epoch:
                 begun = self.leader_epochs.assign_unsynced(self.leader_epoch, plan.first_offset)
-                self.local.unsynced.add_complete(begun)
+                self.unsynced.add_complete(begun)
             self._roll_if_due(plan, now_ms)
         except OSError as error:
             raise storage_failure("append", self.path, error) from error
@@ -216,26 +349,44 @@ class Log(ReadableLog):
 
     def _write(self, plan: AppendPlan, now_ms: int) -> None:
         """Write bytes, indexes and offsets: from here on the append has happened."""
+        segment = self.segments.active
+        size_before = segment.size
         try:
-            self.local.append(plan, now_ms=now_ms)
-        except RollbackFailed as error:
-            self._go_offline(error)
+            segment.append(
+                plan.buffer,
+                plan.batches,
+                now_ms=now_ms,
+                index_interval=self.config.index_interval_bytes,
+                min_timestamp=plan.min_timestamp,
+                data_max_timestamp=NO_TIMESTAMP if _is_marker(plan) else plan.max_timestamp,
+            )
         except OSError as error:
+            try:
+                segment.log.truncate(size_before)
+            except OSError:
+                # The failed write left bytes: the file's end is unknown.
+                self.go_offline(error)
             raise storage_failure("append", self.path, error) from error
+        assert segment.next_offset == plan.last_offset + 1 > self.log_end_offset
+        self.log_end_offset = segment.next_offset
+        if segment.offset_index.wants_writing:
+            # A failure costs nothing: the entries stay in memory, and `seal` tries again.
+            with suppress(OSError):
+                segment.write_out()
         try:
-            self.producers.update(plan.buffer, plan.batches, self.local.segments.active)
+            self.producers.update(plan.buffer, plan.batches, segment)
         except OSError as error:
             # The marker is in the log but not in the index: readers would get wrong results.
-            self._go_offline(error)
-        self.producers.state.map_end_offset = self.local.end_offset
-        if self._sees_log_end:
-            self._advance_visible_end(self.local.end())
+            self.go_offline(error)
+        self.producers.state.map_end_offset = self.log_end_offset
+        if not self.waits_for_disk:
+            self._advance_high_watermark(self._end_position())
 
     # --- roll -----------------------------------------------------------------------------------
 
     def _roll_if_due(self, plan: AppendPlan, now_ms: int) -> None:
         reason = find_roll_reason(
-            self.local.segments.active,
+            self.segments.active,
             self._roll_rules,
             size_bytes=len(plan.buffer),
             last_offset=plan.last_offset,
@@ -258,14 +409,149 @@ class Log(ReadableLog):
             raise storage_failure("roll", self.path, error) from error
 
     def _start_segment(self, now_ms: int) -> None:
-        self.local.roll(now_ms=now_ms, durable_offset=self.durable_offset)
-        # No visible offset has changed, but the end may lie in the new segment now.
-        self._visible_end = self.local.lasting(self._visible_end)
+        if self.segments.active.base_offset < self.log_end_offset:
+            segment = self.changes.roll(
+                log_end_offset=self.log_end_offset,
+                durable_offset=self.durable_offset,
+                now_ms=now_ms,
+            )
+            self._draw_jitter(segment)
+        assert self.segments.active.is_empty, "a segment with data begins at the log's end"
+        # The high watermark stays, but its position may lie in the new segment now.
+        self._high_watermark_position = self.reader.at_segment_start(self._high_watermark_position)
         # Even without producers: an unclean start would otherwise search the whole log for them.
         snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
-        self.local.unsynced.add_complete(snapshot)
+        self.unsynced.add_complete(snapshot)
+
+    def _draw_jitter(self, segment: Segment) -> None:
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        segment.roll_jitter_ms = self._random.randrange(jitter_ms) if jitter_ms else 0
+
+    # --- read -----------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, *, max_bytes: int, isolation: Isolation, min_one: bool = True
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset` on, bounded by what `isolation` may see.
+
+        The first batch may begin below `offset`. At least one batch is returned if there is a
+        visible one and `min_one` is set, else at most `max_bytes`.
+
+        Raises:
+            OffsetOutOfRange: `offset` is below the log's start or above its end.
+            CorruptLog, StorageFailed: the bytes could not be read, or differ from what was written.
+            LogQuarantined: `offset` is damaged or gone, or lies after an offset that is.
+        """
+        if self.quarantine is not None and offset >= self.quarantine.good_until:
+            raise self.quarantine
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(offset, start=self.log_start_offset, end=self.log_end_offset)
+        stable = self.last_stable_offset
+        committed = isolation is Isolation.READ_COMMITTED
+        records, next_offset = NOTHING, offset
+        try:
+            end = self._end_for(isolation, stable)
+            if offset < end.offset:
+                records, next_offset = self.reader.read(
+                    offset, max_bytes=max_bytes, end=end, min_one=min_one
+                )
+            aborted: list[AbortedTxn] | None = [] if committed else None
+            if committed and self.producers.has_aborts and records:
+                aborted = self.reader.aborted_transactions(offset, next_offset)
+        except OSError as error:
+            raise storage_failure("read", self.path, error) from error
+        return ReadResult(
+            records, next_offset, self.high_watermark, stable, self.log_start_offset, aborted
+        )
+
+    def _end_for(self, isolation: Isolation, stable: int) -> LogPosition:
+        if isolation is Isolation.LOG_END:
+            return self._end_position() if self._offline is None else self._high_watermark_position
+        if isolation is Isolation.READ_UNCOMMITTED or stable == self.high_watermark:
+            return self._high_watermark_position
+        return self.reader.position_of(stable)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def offset_for_timestamp(
+        self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> TimestampOffset | None:
+        """The first record at or after `timestamp` (ms, >= 0), or None if none is visible yet.
+
+        Raises StorageFailed; LogQuarantined when the answer may be among the lost records.
+        """
+        try:
+            found = self.lookup.find(timestamp, self.log_start_offset)
+        except OSError as error:
+            raise storage_failure("lookup", self.path, error) from error
+        if found is not None and found.offset < self.end_offset(isolation):
+            return found
+        self.check_end()
+        return None
+
+    def offset_for_max_timestamp(
+        self, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of the log; None when none has any,
+        or when it is not visible yet.
+
+        Raises StorageFailed; LogQuarantined, because the answer may be among the lost records.
+        """
+        self.check_end()
+        try:
+            found = self.lookup.find_max(self.log_start_offset)
+        except OSError as error:
+            raise storage_failure("lookup", self.path, error) from error
+        return found if found is not None and found.offset < self.end_offset(isolation) else None
+
+    def explain_offset_for_timestamp(self, timestamp: int) -> LookupExplanation:
+        """`offset_for_timestamp` with its cost and the records before and after the answer.
+
+        Raises StorageFailed.
+        """
+        try:
+            return self.lookup.explain(timestamp, self.log_start_offset, self.high_watermark)
+        except OSError as error:
+            raise storage_failure("lookup", self.path, error) from error
+
+    def offsets_before(self, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
+        """The answer to ListOffsets version 0: at most `max_offsets` starts of segments last
+        written at or before `timestamp` (ms), newest first; see `lookup.offsets_before`.
+        """
+        return offsets_before(
+            self.segments,
+            timestamp,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+        )[:max_offsets]
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which the record at `offset` was written, or NO_LEADER_EPOCH."""
+        return self.leader_epochs.epoch_for_offset(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """The end of a leader epoch; see `LeaderEpochs.end_offset_for`. Raises LogQuarantined."""
+        self.check_end()
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     # --- durability -----------------------------------------------------------------------------
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether some data is not durable yet and no flush is under way."""
+        if self._offline is not None or self.unsynced.ticket is not None:
+            return False
+        return self.durable_offset < self.log_end_offset or self.unsynced.is_dirty
+
+    @property
+    def has_unsynced_files(self) -> bool:
+        """Whether closed segments or new names wait for a sync.
+
+        These need a sync soon, whatever the flush policy. Until then their descriptors stay open,
+        and recovery after a crash would have to read them again.
+        """
+        return self.unsynced.is_dirty
 
     def begin_flush(self) -> FlushTicket | None:
         """A ticket for everything appended until now; None when all of it is already durable.
@@ -279,7 +565,7 @@ class Log(ReadableLog):
         if not self.needs_flush:
             return None
         try:
-            return self.local.begin_flush()
+            return self.unsynced.begin(self.segments.active, self._end_position())
         except OSError as error:
             raise storage_failure("flush", self.path, error) from error
 
@@ -288,35 +574,30 @@ class Log(ReadableLog):
 
         Raises LogOffline when the sync failed: the log has stopped for good.
         """
-        self.local.unsynced.end(ticket)
+        self.unsynced.end(ticket)
         if ticket.error is not None and self._offline is None:
-            self._go_offline(ticket.error)
+            self.go_offline(ticket.error)
         if self._offline is not None:
             raise self._offline
+        assert ticket.end.offset <= self.log_end_offset, "a flush beyond the log's end"
         self.durable_offset = max(self.durable_offset, ticket.end.offset)
-        if not self._sees_log_end:
-            self._advance_visible_end(ticket.end)
+        if self.waits_for_disk:
+            self._advance_high_watermark(ticket.end)
         self._check_offsets()
 
     def flush(self) -> None:
         """Make everything durable before returning. Raises LogOffline, StorageFailed."""
-        ticket = self.begin_flush()
+        self._run(self.begin_flush())
+
+    def _run(self, ticket: FlushTicket | None) -> None:
         if ticket is not None:
             ticket.run()
             self.complete_flush(ticket)
 
-    def _advance_visible_end(self, end: LogPosition) -> None:
-        if end.offset >= self.high_watermark:
-            self.high_watermark = end.offset
-            # A flush may complete after a roll: the log's end of then is the end of a closed
-            # segment now.
-            self._visible_end = self.local.lasting(end)
-            self.producers.state.advance_high_watermark(end.offset)
-
     # --- removing -------------------------------------------------------------------------------
 
     def delete_before(self, offset: int) -> None:
-        """Move the log's start to `offset`; the next `delete_expired` removes the files.
+        """Move the log's start to `offset`; retention removes the files later.
 
         Raises:
             PolicyViolation: the cleanup policy does not contain delete.
@@ -329,76 +610,21 @@ class Log(ReadableLog):
             raise PolicyViolation(f"cleanup.policy of {self.topic} does not contain delete")
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(offset, start=0, end=self.high_watermark)
-        self._advance_log_start(offset)
+        self.advance_log_start(offset)
 
-    def delete_expired(self, now_ms: int) -> list[DeletedSegment]:
-        """Remove the segments that retention selects, oldest first, each with its reason.
+    def delete_pending_files(self, now_ms: int) -> Steps[int]:
+        """Unlink the renamed files that are due; returns their number. Raises StorageFailed."""
+        return self.changes.unlink_due(now_ms)
 
-        Their files are renamed at once and unlinked by `delete_pending_files` later. When only a
-        timestamp ahead of the clock keeps the oldest segment, `held_by_future` is its base offset.
-        Raises StorageFailed.
+    def advance_log_start(self, offset: int) -> None:
+        """Move the start durably: neither a crash nor a copy may bring deleted records back.
+
+        An offset below the start changes nothing. Raises StorageFailed.
         """
-        if self._offline is not None:
-            return []
-        try:
-            # The plan below counts the segments as they are; a swap that is under way would change
-            # them.
-            self.local.settle()
-        except SwapFailed as error:
-            self._go_offline(error)
-        except OSError as error:
-            raise storage_failure("delete", self.path, error) from error
-        ages = self.local.ages()
-        plan = plan_retention(
-            ages,
-            RetentionRules(
-                retention_ms=self.config.retention_ms,
-                retention_bytes=self.config.retention_bytes,
-                deletes=self.config.is_deleted_by_retention,
-                clamps_future=self.config.retention_clamp_future,
-                stamps=self.append_rules.stamps,
-            ),
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-            now_ms=now_ms,
-        )
-        self.held_by_future = plan.held_by_future
-        if not plan.reasons:
-            return []
-        if len(plan.reasons) == len(ages):
-            self.roll(now_ms)
-        # The start is durable before any file goes: a crash in between leaves no gap in the log.
-        self._advance_log_start(self.segments[len(plan.reasons)].base_offset)
-        try:
-            self.local.remove_first(len(plan.reasons), due_ms=self._unlink_due_ms(now_ms))
-            self.producers.snapshots.delete_before(self.segments.first.base_offset)
-        except OSError as error:
-            raise storage_failure("delete", self.path, error) from error
-        return [
-            DeletedSegment(age.base_offset, age.size_bytes, age.largest_timestamp, reason)
-            for age, reason in zip(ages, plan.reasons, strict=False)
-        ]
-
-    def delete_pending_files(self, now_ms: int) -> int:
-        """Run `delete_pending_steps` to its end."""
-        return run_steps(self.delete_pending_steps(now_ms))
-
-    def delete_pending_steps(self, now_ms: int) -> Steps[int]:
-        """Unlink files renamed `file.delete.delay.ms` ago or earlier; returns their number.
-
-        Raises StorageFailed.
-        """
-        try:
-            return (yield from self.local.unlink_steps(now_ms))
-        except OSError as error:
-            raise storage_failure("delete", self.path, error) from error
-
-    def _advance_log_start(self, offset: int) -> None:
-        """Move the start durably: neither a crash nor a copy may bring deleted records back."""
         if offset <= self.log_start_offset:
             return
         try:
-            self.local.remember_start(offset)
+            self.changes.store_log_start(offset)
         except OSError as error:
             raise storage_failure("delete", self.path, error) from error
         self.log_start_offset = offset
@@ -406,63 +632,7 @@ class Log(ReadableLog):
         self.producers.state.advance_log_start(offset)
         self._check_offsets()
 
-    def _unlink_due_ms(self, now_ms: int) -> int:
-        return now_ms + self.config.file_delete_delay_ms
-
-    # --- compaction -----------------------------------------------------------------------------
-
-    @property
-    def cleaned_offset(self) -> int:
-        """The offset below which the log is compacted; the log's start if nothing was compacted."""
-        cleaned = self.local.manifest.cleaned_offset
-        known = cleaned if cleaned <= self.segments.active.base_offset else 0
-        return max(known, self.log_start_offset)
-
-    def cleanable(self, now_ms: int) -> Cleanable | None:
-        """The part that can be compacted now, and whether it is due; None if the log never is."""
-        if self._offline is not None or not self.config.is_compacted:
-            return None
-        return find_cleanable(
-            list(self.segments),
-            self.config,
-            first_dirty=self.cleaned_offset,
-            bound=min(self.last_stable_offset, self.durable_offset),
-            now_ms=now_ms,
-        )
-
-    def compact(self, *, now_ms: int, map_bytes: int) -> Steps[CompactionResult | None]:
-        """One round of compaction in short steps, due or not; None when there is nothing to do.
-
-        `map_bytes` bounds the memory for keys. Other methods may be called between the steps.
-        Raises StorageFailed (CorruptLog included) with the log as it was, or LogOffline.
-        """
-        plan = self.cleanable(now_ms)
-        if plan is None or plan.dirty_bytes == 0:
-            return None
-        compaction = Compaction(
-            self.local,
-            self.producers,
-            self.config,
-            plan,
-            log_start_offset=self.log_start_offset,
-            now_ms=now_ms,
-            map_bytes=map_bytes,
-        )
-        try:
-            result = yield from compaction.steps()
-        except SwapFailed as error:
-            if self._is_closed:
-                return None
-            self._go_offline(error)
-        except ProtocolError as error:
-            raise StorageFailed("compact", self.path, str(error)) from error
-        except OSError as error:
-            if self._is_closed:
-                return None
-            raise storage_failure("compact", self.path, error) from error
-        return None if self._is_closed else result
-
-    # --- the end --------------------------------------------------------------------------------
+    # --- close ----------------------------------------------------------------------------------
 
     def close(self, now_ms: int) -> None:
         """Make everything durable, so that the next start need not scan, and close all files.
@@ -470,13 +640,10 @@ class Log(ReadableLog):
         Raises StorageFailed or LogOffline on failure. The files are closed anyway, and the caller
         must not report a clean stop.
         """
-        if self._is_closed:
+        if self.is_closed:
             return
         try:
-            ticket = self.begin_close(now_ms)
-            if ticket is not None:
-                ticket.run()
-                self.complete_flush(ticket)
+            self._run(self.begin_close(now_ms))
         finally:
             self.abandon()
 
@@ -488,25 +655,29 @@ class Log(ReadableLog):
         """
         if self._offline is not None:
             raise self._offline
-        if self.local.unsynced.ticket is not None:
+        if self.unsynced.ticket is not None:
             raise StorageFailed("close", self.path, "a sync is still under way")
         try:
-            self.local.seal_active(now_ms=now_ms)
+            self.changes.seal_active(now_ms=now_ms)
             if len(self.segments) > 1 or self.producers.has_any:
                 snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
                 if snapshot is not None:
-                    self.local.unsynced.add_complete(snapshot)
+                    self.unsynced.add_complete(snapshot)
         except OSError as error:
             raise storage_failure("close", self.path, error) from error
-        return None if self.local.is_untouched else self.begin_flush()
+        return None if self.changes.is_untouched else self.begin_flush()
 
     def abandon(self) -> None:
         """Close all files and write nothing, as in a crash. The log cannot be used afterwards."""
-        self._is_closed = True
+        self.is_closed = True
         if self._offline is None:
             self._offline = LogOffline(self.path, "the log was closed")
-        self.local.close()
+        for segment in self.segments:
+            segment.close()
+        self.manifest.close()
+        self.unsynced.close()
 
-    def _go_offline(self, error: OSError) -> NoReturn:
-        self._offline = LogOffline(self.path, str(error))
-        raise self._offline from error
+
+def _is_marker(plan: AppendPlan) -> bool:
+    """Whether the append is a transaction's marker, which no reader sees."""
+    return len(plan.batches) == 1 and plan.batches[0].is_control

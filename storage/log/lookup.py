@@ -114,7 +114,7 @@ class TimeLookup:
     Every method raises OSError, or CorruptLog when a batch that has to be read is damaged.
     """
 
-    __slots__ = ("_auxiliary", "_barren", "_segments", "index_interval")
+    __slots__ = ("_auxiliary", "_known_miss", "_segments", "index_interval")
 
     def __init__(
         self, segments: SegmentList, auxiliary: AuxiliaryIndexes, *, index_interval: int
@@ -125,12 +125,12 @@ class TimeLookup:
         # The segment that the log's start cuts through has a maximum that may lie below the start.
         # After one walk to its end without a hit, this remembers (base offset, size, log start,
         # timestamp): no record in it is as new, so the next lookups need not walk again.
-        self._barren = (NO_OFFSET, 0, 0, 0)
+        self._known_miss = (NO_OFFSET, 0, 0, 0)
         self.index_interval = index_interval
 
     def forget_positions(self) -> None:
         """Drop the remembered walk, because segments were removed or replaced."""
-        self._barren = (NO_OFFSET, 0, 0, 0)
+        self._known_miss = (NO_OFFSET, 0, 0, 0)
 
     def find(
         self, timestamp: int, log_start_offset: int, trace: LookupTrace | None = None
@@ -140,11 +140,13 @@ class TimeLookup:
         index = segments.first_reaching(timestamp, segments.index_of(log_start_offset))
         while index is not None:
             segment = self._verified(index)
-            if not self._is_barren(segment, log_start_offset, timestamp):
+            if not self._is_known_miss(segment, log_start_offset, timestamp):
                 found = find_in_segment(segment, timestamp, log_start_offset, trace)
                 if found is not None:
+                    assert found.timestamp >= timestamp, f"{found} is older than {timestamp}"
+                    assert found.offset >= log_start_offset, f"{found} is below the log's start"
                     return found
-                self._barren = (segment.base_offset, segment.size, log_start_offset, timestamp)
+                self._known_miss = (segment.base_offset, segment.size, log_start_offset, timestamp)
             if index + 1 == len(segments):
                 return None
             index = segments.first_reaching(timestamp, index + 1)
@@ -160,7 +162,9 @@ class TimeLookup:
             found = self.find(largest, log_start_offset) if largest >= 0 else None
         return found
 
-    def explain(self, timestamp: int, log_start_offset: int, visible_end: int) -> LookupExplanation:
+    def explain(
+        self, timestamp: int, log_start_offset: int, high_watermark: int
+    ) -> LookupExplanation:
         """`find` with its cost and the records before and after the answer."""
         trace = LookupTrace()
         found = self.find(timestamp, log_start_offset, trace)
@@ -171,15 +175,15 @@ class TimeLookup:
         return LookupExplanation(
             timestamp=timestamp,
             found=found,
-            visible=found is not None and found.offset < visible_end,
+            visible=found is not None and found.offset < high_watermark,
             segments=len(self._segments),
             searched=tuple(trace.searched),
             before=before,
             after=after,
         )
 
-    def _is_barren(self, segment: Segment, log_start_offset: int, timestamp: int) -> bool:
-        base_offset, size, start, reached = self._barren
+    def _is_known_miss(self, segment: Segment, log_start_offset: int, timestamp: int) -> bool:
+        base_offset, size, start, reached = self._known_miss
         return (
             segment.base_offset == base_offset
             and segment.size == size

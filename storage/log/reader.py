@@ -78,6 +78,7 @@ class LogReader:
             assert following is not None, "the end lies in a segment that is not there"
             segment, position = following, 0
             limit = self._limit(segment, end)
+        assert 0 <= position <= limit, f"read at byte {position} of {limit}"
         size = min(max_bytes, limit - position)
         data = memoryview(segment.log.pread(size, position))
         if len(data) != size:
@@ -93,6 +94,7 @@ class LogReader:
                 data, last_offset = self._first_entry(segment, position, limit)
                 taken = len(data)
             data, next_offset = data[:taken], last_offset + 1
+        assert offset <= next_offset <= end.offset, f"read to {next_offset}, beyond {end.offset}"
         self._remember(next_offset, segment, position + len(data))
         return Slice(data, next_offset)
 
@@ -113,6 +115,17 @@ class LogReader:
         """The boundary before the batch that holds `offset`."""
         segment, position = self.locate(offset)
         return LogPosition(offset, segment.base_offset, position)
+
+    def at_segment_start(self, end: LogPosition) -> LogPosition:
+        """The same boundary, named by the segment that begins there, if one does.
+
+        The end of a closed segment is a byte position that compaction changes. The start of the
+        segment after it never moves, and no segment that a boundary cuts in two is compacted.
+        """
+        if end.base_offset == self._segments.active.base_offset:
+            return end
+        after = self._segments.floor(end.offset)
+        return LogPosition(end.offset, end.offset, 0) if after.base_offset == end.offset else end
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions with records in `[offset, end_offset)`.

@@ -1,7 +1,8 @@
-"""The segments that retention removes, and why: a pure decision over a few numbers per segment.
+"""The segments that retention removes, and why; and their removal.
 
-Owns the three rules of retention and their common frame. Segments go oldest first, up to the first
-one that has to stay; never at or above the high watermark; never an empty active segment.
+Owns the three rules of retention, a pure decision over a few numbers per segment, and their common
+frame. Segments go oldest first, up to the first one that has to stay; never at or above the high
+watermark; never an empty active segment.
 
 | reason   | the segment may go when                                                              |
 |----------|--------------------------------------------------------------------------------------|
@@ -30,7 +31,11 @@ Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`. Read next: `storage.log.lo
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
+
+from storage.errors import storage_failure
+from storage.log.log import Log
+from storage.segment.swap import SwapFailed
 
 UNLIMITED: Final = -1
 
@@ -102,6 +107,82 @@ class RetentionPlan:
 
     reasons: tuple[DeletionReason, ...]
     held_by_future: int | None = None
+
+
+class DeletedSegment(NamedTuple):
+    """A segment that retention removed, and why."""
+
+    base_offset: int
+    size_bytes: int
+    largest_timestamp: int
+    reason: DeletionReason
+
+
+def delete_expired(log: Log, now_ms: int) -> list[DeletedSegment]:
+    """Remove the segments of `log` that retention selects, oldest first, each with its reason.
+
+    Their files are renamed at once and unlinked by `Log.delete_pending_files` later. When only a
+    timestamp ahead of the clock keeps the oldest segment, `Log.held_by_future` is its base offset.
+    Raises StorageFailed, LogOffline.
+    """
+    if log.offline_reason is not None:
+        return []
+    try:
+        # The plan below counts the segments as they are; a swap that is under way would change
+        # them.
+        log.changes.settle_swap()
+    except SwapFailed as error:
+        log.go_offline(error)
+    except OSError as error:
+        raise storage_failure("delete", log.path, error) from error
+    ages = _ages_of(log)
+    plan = plan_retention(
+        ages,
+        RetentionRules(
+            retention_ms=log.config.retention_ms,
+            retention_bytes=log.config.retention_bytes,
+            deletes=log.config.is_deleted_by_retention,
+            clamps_future=log.config.retention_clamp_future,
+            stamps=log.append_rules.stamps,
+        ),
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        now_ms=now_ms,
+    )
+    log.held_by_future = plan.held_by_future
+    count = len(plan.reasons)
+    if not count:
+        return []
+    if count == len(ages):
+        log.roll(now_ms)
+    assert log.segments[count].base_offset <= log.high_watermark, "visible records would go"
+    # The start is durable before any file goes: a crash in between leaves no gap in the log.
+    log.advance_log_start(log.segments[count].base_offset)
+    try:
+        log.changes.remove_oldest(count, due_ms=now_ms + log.config.file_delete_delay_ms)
+        log.producers.snapshots.delete_before(log.segments.first.base_offset)
+    except OSError as error:
+        raise storage_failure("delete", log.path, error) from error
+    return [
+        DeletedSegment(age.base_offset, age.size_bytes, age.largest_timestamp, reason)
+        for age, reason in zip(ages, plan.reasons, strict=False)
+    ]
+
+
+def _ages_of(log: Log) -> list[SegmentAge]:
+    """The facts that retention needs, oldest segment first."""
+    segments = list(log.segments)
+    ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
+    return [
+        SegmentAge(
+            base_offset=segment.base_offset,
+            next_base=end,
+            size_bytes=segment.size,
+            largest_timestamp=segment.largest_timestamp,
+            appended_ms=segment.appended_ms,
+        )
+        for segment, end in zip(segments, ends, strict=True)
+    ]
 
 
 def plan_retention(

@@ -33,7 +33,7 @@ from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.disk.files import Bytes
 from storage.disk.steps import SLICE_BYTES, Steps, off_loop
 from storage.errors import CorruptLog, storage_failure
-from storage.log.readable_log import ReadableLog
+from storage.log.log import Log
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MINIMUM
 from storage.segment.scan import read_exactly
 from storage.segment.segment import Segment
@@ -42,7 +42,7 @@ _MIN_TIMESTAMP_AT: Final = 4
 """Place of the minimum in what `check_records` returns."""
 
 
-class Measure(NamedTuple):
+class Statistics(NamedTuple):
     """Statistics of a stretch of log.
 
     Attributes:
@@ -59,7 +59,7 @@ class Measure(NamedTuple):
     size: int
 
 
-def measure_entries(data: Bytes) -> Measure:
+def statistics_of_entries(data: Bytes) -> Statistics:
     """Collect the statistics of the whole entries at the start of `data`.
 
     Raises:
@@ -67,16 +67,16 @@ def measure_entries(data: Bytes) -> Measure:
     """
     records, least, most, size = 0, INT64_MAX, NO_TIMESTAMP, 0
     for entry in scan_entries(data):
-        count, timestamp = _measure_entry(entry, data)
+        count, timestamp = _statistics_of_entry(entry, data)
         records += count
         least = min(least, timestamp)
         if count and not entry.is_control:
             most = max(most, entry.max_timestamp)
         size += entry.size
-    return Measure(records, least, most, size)
+    return Statistics(records, least, most, size)
 
 
-def _measure_entry(entry: Entry, data: Bytes) -> tuple[int, int]:
+def _statistics_of_entry(entry: Entry, data: Bytes) -> tuple[int, int]:
     """(records, smallest timestamp) of one entry of any magic."""
     if entry.magic != MAGIC_V2:
         if entry.codec == Codec.NONE:
@@ -96,7 +96,7 @@ def _measure_entry(entry: Entry, data: Bytes) -> tuple[int, int]:
     return entry.records_count, found[_MIN_TIMESTAMP_AT]
 
 
-def measure_log(log: ReadableLog, given_up: set[int]) -> Steps[int]:
+def collect_statistics(log: Log, given_up: set[int]) -> Steps[int]:
     """Collect the statistics of every closed segment of `log` that lacks them; returns the number.
 
     Segments whose base offset is in `given_up` are left out; a segment that cannot be read is added
@@ -105,30 +105,28 @@ def measure_log(log: ReadableLog, given_up: set[int]) -> Steps[int]:
     Raises:
         StorageFailed: a file could not be read, or the manifest could not be written.
     """
-    measured = 0
+    collected = 0
     try:
         while log.offline_reason is None:
-            segment = next(iter(_unmeasured(log, given_up)), None)
+            segment = next(iter(_unknown_segments(log, given_up)), None)
             if segment is None:
                 break
             try:
-                found = yield from _measure_segment(log, segment)
+                found = yield from _read_segment(log, segment)
             except (CorruptLog, RecordsError):
                 # Recovery or a reader will report the damage; here it only means that nothing is
                 # pruned.
                 given_up.add(segment.base_offset)
                 continue
             if found is not None:
-                log.local.remember_measured(
-                    segment, found.records, found.min_timestamp, found.data_max_timestamp
-                )
-                measured += 1
+                _store(log, segment, found)
+                collected += 1
     except OSError as error:
-        raise storage_failure("measure", log.path, error) from error
-    return measured
+        raise storage_failure("collect statistics", log.path, error) from error
+    return collected
 
 
-def _unmeasured(log: ReadableLog, given_up: set[int]) -> Iterator[Segment]:
+def _unknown_segments(log: Log, given_up: set[int]) -> Iterator[Segment]:
     """The closed segments with unknown statistics, oldest first."""
     for segment in list(log.segments)[:-1]:
         is_known = segment.min_timestamp != UNKNOWN_MINIMUM and segment.records != UNKNOWN
@@ -136,7 +134,7 @@ def _unmeasured(log: ReadableLog, given_up: set[int]) -> Iterator[Segment]:
             yield segment
 
 
-def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None]:
+def _read_segment(log: Log, segment: Segment) -> Steps[Statistics | None]:
     """The statistics of a segment; None when the segment or the log went away meanwhile."""
     records, least, most, position = 0, INT64_MAX, NO_TIMESTAMP, 0
     slice_bytes = SLICE_BYTES
@@ -144,7 +142,7 @@ def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None
         if log.offline_reason is not None or not log.segments.holds([segment]):
             return None
         data = read_exactly(segment, min(slice_bytes, segment.size - position), position)
-        part = yield from off_loop(partial(measure_entries, data))
+        part = yield from off_loop(partial(statistics_of_entries, data))
         if part.size == 0 and position + len(data) == segment.size:
             raise CorruptLog(
                 segment.log.path, position=position, expected="a whole batch", found="a part of one"
@@ -154,4 +152,13 @@ def _measure_segment(log: ReadableLog, segment: Segment) -> Steps[Measure | None
         position += part.size
         # The batch is longer than the slice: read more at once.
         slice_bytes = SLICE_BYTES if part.size else 2 * slice_bytes
-    return Measure(records, least, most, position) if log.segments.holds([segment]) else None
+    return Statistics(records, least, most, position) if log.segments.holds([segment]) else None
+
+
+def _store(log: Log, segment: Segment, found: Statistics) -> None:
+    # The lowest int64 is UNKNOWN_MINIMUM here, but Kafka may store it as a timestamp. One above it
+    # prunes as little.
+    least = max(found.min_timestamp, UNKNOWN_MINIMUM + 1)
+    facts = segment.remember_measured(found.records, least, found.data_max_timestamp)
+    log.manifest.remember(facts)
+    log.unsynced.add_created(log.manifest.file)

@@ -5,18 +5,10 @@ Read next: `storage.log.log`.
 
 from dataclasses import dataclass, field
 from enum import Enum
-from random import Random
 from typing import NamedTuple
 
 from storage.append.values import AppendPlan
-from storage.disk.files import Files
-from storage.errors import LogQuarantined
-from storage.log.leader_epochs import LeaderEpochs
-from storage.log.producers import LogProducers
-from storage.log.retention import DeletionReason
 from storage.producers.state import CachedBatch
-from storage.segment.manifest import Manifest
-from storage.segment.segment import Segment
 from storage.segment.txn_index import AbortedTxn
 
 
@@ -90,15 +82,6 @@ class ReadResult(NamedTuple):
     aborted_transactions: list[AbortedTxn] | None
 
 
-class DeletedSegment(NamedTuple):
-    """A segment that retention removed, and why."""
-
-    base_offset: int
-    size_bytes: int
-    largest_timestamp: int
-    reason: DeletionReason
-
-
 @dataclass(slots=True)
 class RecoveryReport:
     """The findings and repairs of opening a partition directory; empty after a clean stop.
@@ -118,26 +101,3 @@ class RecoveryReport:
     rebuilt_indexes: list[tuple[int, str]] = field(default_factory=list)
     removed_files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-class LogParts(NamedTuple):
-    """The parts that a log is built from; made by `storage.recovery.recovery` alone.
-
-    Every byte of the segments is synced. `end_position` is where the log ends in the last of them.
-    `last_stamp_ms` is the newest LogAppendTime stamp in the log, or NO_TIMESTAMP. `is_new` says
-    that the directory has entries which are not synced yet.
-    """
-
-    files: Files
-    path: str
-    segments: list[Segment]
-    producers: LogProducers
-    leader_epochs: LeaderEpochs
-    manifest: Manifest
-    random: Random
-    log_start_offset: int
-    end_position: int
-    last_stamp_ms: int
-    is_new: bool
-    report: RecoveryReport
-    quarantine: LogQuarantined | None = None

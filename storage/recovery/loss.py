@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from protocol.records.layout import INT64_MAX, NO_OFFSET
 from storage.disk.file_names import LOG_SUFFIX, MANIFEST_NAME, segment_file_path
 from storage.errors import LogQuarantined, QuarantineKind
-from storage.recovery.temporary_files import Opening
+from storage.recovery.opening import DirectoryOpening
 from storage.segment.manifest import SegmentFacts
 from storage.segment.segment import Segment
 
@@ -45,7 +45,7 @@ class Loss:
 class Remembered:
     """The facts as they were before this start changed anything. Made once for each start."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: DirectoryOpening) -> None:
         """Take the facts of the manifest and the checkpoints."""
         self._opening = opening
         self._facts = dict(opening.manifest.facts)
@@ -96,7 +96,7 @@ class Remembered:
         """Whether a segment may end at `end` when the next one begins at `following`."""
         if end == following or not self._has_manifest:
             # Apache Kafka never checks for gaps. Directories of ours have a manifest:
-            # `SegmentedLog.roll`.
+            # `SegmentChanges.roll`.
             return True
         if end > following:
             return False
@@ -145,6 +145,7 @@ class Remembered:
 
     def quarantine(self, loss: Loss) -> None:
         """Open the log read-only, up to the first missing offset."""
+        assert loss.first_offset < loss.next_offset, f"a loss of nothing: {loss}"
         reason = (
             f"offsets {loss.first_offset} to {loss.next_offset - 1} were durable and are gone: "
             f"{loss.found}{self._times(loss)}"
@@ -183,7 +184,9 @@ class Remembered:
         return segment_file_path(self._opening.path, base, LOG_SUFFIX)
 
 
-def quarantine(opening: Opening, kind: QuarantineKind, *, good_until: int, reason: str) -> None:
+def quarantine(
+    opening: DirectoryOpening, kind: QuarantineKind, *, good_until: int, reason: str
+) -> None:
     """Note why the log is read-only, and that it can be read only below `good_until`."""
     opening.quarantine = LogQuarantined(
         opening.path, good_until=good_until, reason=reason, kind=kind

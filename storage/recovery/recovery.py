@@ -5,8 +5,9 @@ Owns the passes, one function each, in this order:
 1. to 4.                temporary files that an interrupted run left: `temporary_files`; then
                         segments that span too many offsets are split:
                         `storage.recovery.split_overflow`
-5. `load_segments`      the facts about each segment: remembered, indexed, or read again; and
-                        whether durable data is missing: `storage.recovery.loss`
+5. `load_segments`      the facts about each segment: from the manifest, the indexes, or the log
+                        itself, each trusted only as far as it can be proven without the next one;
+                        and whether durable data is missing: `storage.recovery.loss`
 6. `recover_segments`   after an unclean stop: verify every batch from the recovery point on
 7. `choose_start`       the log's start, and a first segment if the log has none
 8. producers, leader epochs, and the `Log`
@@ -27,8 +28,7 @@ Every pass can be interrupted and run again. Renames happen in an order that the
 complete, and nothing is removed before its replacement is in place.
 
 Source: Kafka `LogLoader`; protocol-aware recovery (Alagappan et al., FAST 2018) for the quarantine.
-Read next: `storage.recovery.loss`, `storage.recovery.segment_loading`, `storage.log.log`,
-`storage.segment.scan`.
+Read next: `storage.recovery.loss`, `storage.log.log`, `storage.segment.scan`.
 """
 
 from collections import deque
@@ -54,23 +54,21 @@ from storage.log.auxiliary_indexes import KINDS, load_index
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from storage.log.log import Log
 from storage.log.producers import LogProducers
-from storage.log.values import LogParts, RecoveryReport
+from storage.log.values import RecoveryReport
 from storage.producers.snapshots import ProducerSnapshots
 from storage.producers.state import ProducerState
 from storage.recovery.loss import Remembered, quarantine
-from storage.recovery.segment_loading import load_segment
+from storage.recovery.opening import DirectoryOpening, parsed_names
 from storage.recovery.split_overflow import split_overflowing
 from storage.recovery.temporary_files import (
-    Opening,
     finish_rewrites,
-    parsed_names,
     remove_below_start,
-    remove_leftovers,
     remove_orphans,
+    remove_temporary_files,
 )
 from storage.recovery.unusable_log import unusable_log
 from storage.segment.manifest import OUTDATED_AT_START_MAX, Manifest
-from storage.segment.scan import ScanEnd, SegmentDigest, ensure_indexes
+from storage.segment.scan import ScanEnd, SegmentDigest, ensure_indexes, rebuild_indexes
 from storage.segment.segment import Segment
 
 FIRST_LEADER_EPOCH: Final = 0
@@ -108,7 +106,7 @@ def open_log(
             opening.manifest.cleaned_offset = cleaned_offset
         if producer_id_expiration_ms is not None:
             opening.producers.state.expiration_ms = producer_id_expiration_ms
-        remove_leftovers(opening)
+        remove_temporary_files(opening)
         finish_rewrites(opening)
         remove_orphans(opening)
         remove_below_start(opening)
@@ -140,14 +138,14 @@ def _begin(
     is_clean: bool,
     recovery_point: int,
     log_start_offset: int,
-) -> Opening:
+) -> DirectoryOpening:
     manifest = Manifest(path, files)
     report = RecoveryReport()
     try:
         epochs = LeaderEpochs.open(path, files)
     except CorruptCheckpoint as error:
         # Derived data: batches carry their epoch, and the epochs are learned from those read again.
-        report.notes.append(f"{LEADER_EPOCHS_NAME} is not readable ({error}) and was started anew")
+        report.notes.append(f"{LEADER_EPOCHS_NAME} is not readable ({error}): it was emptied")
         epochs = LeaderEpochs.start_over(path, files)
     # Not earlier: starting over removes a temporary file that a crash has left.
     names = files.list_directory(path)
@@ -158,7 +156,7 @@ def _begin(
     ]
     if MANIFEST_NAME not in names:
         manifest.hold()
-    return Opening(
+    return DirectoryOpening(
         files=files,
         path=path,
         config=config,
@@ -174,7 +172,7 @@ def _begin(
     )
 
 
-def load_segments(opening: Opening, remembered: Remembered) -> list[Segment]:
+def load_segments(opening: DirectoryOpening, remembered: Remembered) -> list[Segment]:
     """Pass 5: the segments in order, with all facts that need no verification.
 
     After an unclean stop the segments from the recovery point on stay unknown: pass 6 reads them.
@@ -190,7 +188,7 @@ def load_segments(opening: Opening, remembered: Remembered) -> list[Segment]:
     while loss is None and sound < first_to_recover:
         segment = segments[sound]
         try:
-            load_segment(opening, segments[:sound], segment, remembered)
+            _load_segment(opening, segments[:sound], segment, remembered)
         except CorruptLog as error:
             # Its indexes had to be rebuilt, and now cover the part before the damage.
             _quarantine(opening, segment, error.position, error.found)
@@ -207,6 +205,69 @@ def load_segments(opening: Opening, remembered: Remembered) -> list[Segment]:
     return _only(segments, sound)
 
 
+def _load_segment(
+    opening: DirectoryOpening, before: list[Segment], segment: Segment, remembered: Remembered
+) -> None:
+    """Load from the manifest if the files are unchanged, else from the indexes, else from the log.
+
+    `before` are the segments before it. Raises OSError, or CorruptLog when the log is damaged.
+    """
+    facts = opening.manifest.facts.get(segment.base_offset)
+    indexes = (segment.offset_index, segment.time_index)
+    if facts is None and segment.is_empty and not any(index.exists for index in indexes):
+        # Never written to, so a clean stop had nothing to store.
+        return
+    if facts is not None and segment.matches(facts) and segment.txn_index.find_damage() is None:
+        segment.adopt(facts)
+        return
+    appended_ms = opening.files.modified_ms(segment.log.path)
+    if facts is not None and facts.size_bytes == segment.size:
+        # Not trusted even when in order: a part of an index may look like a whole one.
+        damage: str | None = "an index is not what is remembered"
+        appended_ms = facts.appended_ms
+    else:
+        damage = _adopt_indexes(segment, appended_ms)
+    if damage is not None:
+        opening.report.rebuilt_indexes.append((segment.base_offset, damage))
+        try:
+            has_markers = rebuild_indexes(
+                segment, index_interval=opening.config.index_interval_bytes
+            )
+        except CorruptLog:
+            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
+            raise
+        if has_markers or segment.txn_index.file is not None:
+            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
+        segment.appended_ms = appended_ms
+    found = segment.seal(now_ms=opening.now_ms)
+    if remembered.find_cut(segment) is None:
+        # Otherwise the remembered facts are the proof that data is gone.
+        opening.manifest.remember(found)
+
+
+def _adopt_indexes(segment: Segment, appended_ms: int) -> str | None:
+    """Take the segment's numbers from its indexes; the reason against it in words, or None.
+
+    Two things can be judged: their order, and whether they end with the log's maximum. See
+    `Segment.adopt_indexes`.
+    """
+    missing = [i.path for i in (segment.offset_index, segment.time_index) if not i.exists]
+    if missing and not segment.is_empty:
+        return f"{missing[0]} is missing"
+    damage = (
+        segment.offset_index.find_disorder()
+        or segment.time_index.find_disorder()
+        or segment.txn_index.find_damage()
+    )
+    if damage is None:
+        try:
+            segment.adopt_indexes(appended_ms=appended_ms)
+            damage = segment.find_index_damage()
+        except CorruptLog as error:
+            damage = str(error)
+    return damage
+
+
 def _only(segments: list[Segment], count: int) -> list[Segment]:
     """The first `count` segments; the others are closed."""
     for segment in segments[count:]:
@@ -214,7 +275,7 @@ def _only(segments: list[Segment], count: int) -> list[Segment]:
     return segments[:count]
 
 
-def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
+def _first_to_recover(opening: DirectoryOpening, segments: list[Segment]) -> int:
     """Number of the segment that holds the recovery point; after all of them when clean."""
     if opening.is_clean:
         return len(segments)
@@ -224,7 +285,9 @@ def _first_to_recover(opening: Opening, segments: list[Segment]) -> int:
     return max(0, len(below) - 1)
 
 
-def recover_segments(opening: Opening, segments: list[Segment], remembered: Remembered) -> None:
+def recover_segments(
+    opening: DirectoryOpening, segments: list[Segment], remembered: Remembered
+) -> None:
     """Pass 6: verify every batch from the segment of the recovery point on; cut or quarantine.
 
     Removes from `segments` all that come after the first damage.
@@ -259,16 +322,16 @@ def recover_segments(opening: Opening, segments: list[Segment], remembered: Reme
                 remembered.quarantine(loss)
         else:
             _cut(opening, segments[index], end)
-            _remove_behind_cut(opening, segments[index + 1 :])
+            _remove_after_cut(opening, segments[index + 1 :])
         del segments[index + 1 :]
         return
 
 
-def _was_durable(opening: Opening, offset: int) -> bool:
+def _was_durable(opening: DirectoryOpening, offset: int) -> bool:
     return offset < opening.recovery_point
 
 
-def _remove_untrusted_indexes(opening: Opening, segments: list[Segment]) -> None:
+def _remove_untrusted_indexes(opening: DirectoryOpening, segments: list[Segment]) -> None:
     """Remove auxiliary indexes that lookups had made and that were not synced yet."""
     for segment in segments:
         for kind in KINDS:
@@ -282,7 +345,7 @@ def _remove_untrusted_indexes(opening: Opening, segments: list[Segment]) -> None
                 index.close()
 
 
-def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
+def _recover_segment(opening: DirectoryOpening, segment: Segment) -> ScanEnd:
     """Verify one segment and rebuild its indexes; the log file stays as it is."""
     known = opening.manifest.facts.get(segment.base_offset)
     segment.appended_ms = opening.files.modified_ms(segment.log.path)
@@ -309,7 +372,9 @@ def _recover_segment(opening: Opening, segment: Segment) -> ScanEnd:
     return scan.end
 
 
-def _cut(opening: Opening, segment: Segment, end: ScanEnd) -> None:
+def _cut(opening: DirectoryOpening, segment: Segment, end: ScanEnd) -> None:
+    assert not _was_durable(opening, end.next_offset), "durable records would be cut off"
+    assert 0 <= end.valid_bytes <= segment.size
     opening.report.truncated_bytes += segment.size - end.valid_bytes
     opening.report.notes.append(
         f"{segment.log.path} was cut at byte {end.valid_bytes}, offset {end.next_offset}: "
@@ -318,7 +383,7 @@ def _cut(opening: Opening, segment: Segment, end: ScanEnd) -> None:
     segment.log.truncate(end.valid_bytes)
 
 
-def _remove_behind_cut(opening: Opening, segments: list[Segment]) -> None:
+def _remove_after_cut(opening: DirectoryOpening, segments: list[Segment]) -> None:
     for segment in segments:
         opening.report.truncated_bytes += segment.size
         opening.report.removed_segments.append(segment.base_offset)
@@ -327,7 +392,7 @@ def _remove_behind_cut(opening: Opening, segments: list[Segment]) -> None:
             opening.files.unlink(path)
 
 
-def _quarantine(opening: Opening, segment: Segment, position: int, damage: str) -> None:
+def _quarantine(opening: DirectoryOpening, segment: Segment, position: int, damage: str) -> None:
     opening.end_position = position
     reason = (
         f"{segment.log.path} is damaged at byte {position} ({damage}), where everything had been "
@@ -336,27 +401,28 @@ def _quarantine(opening: Opening, segment: Segment, position: int, damage: str) 
     quarantine(opening, QuarantineKind.DAMAGED, good_until=segment.next_offset, reason=reason)
 
 
-def choose_start(opening: Opening, segments: list[Segment]) -> int:
+def choose_start(opening: DirectoryOpening, segments: list[Segment]) -> int:
     """Pass 7: the log's start; `segments` is never empty afterwards."""
     start = opening.start
     if segments and segments[-1].next_offset < start and opening.quarantine is None:
         opening.report.notes.append(
-            f"the log ended at {segments[-1].next_offset}, below its start {start}: it begins anew"
+            f"the log ended at {segments[-1].next_offset}, below its start {start}: it starts again"
         )
         # Segments after a cut may have been unlinked just before. Make that durable first: if one
         # of their names outlived these segments, the next start would find a log that begins there.
         opening.files.sync_directory(opening.path)
-        _remove_behind_cut(opening, segments)
+        _remove_after_cut(opening, segments)
         segments.clear()
         opening.epochs.clear()
     if not segments:
         segments.append(Segment.create(opening.files, opening.path, start, now_ms=opening.now_ms))
         opening.producers.state.clear(start)
+    assert start >= 0
     return max(start, segments[0].base_offset)
 
 
 def _finish(
-    opening: Opening,
+    opening: DirectoryOpening,
     segments: list[Segment],
     start: int,
     topic: str,
@@ -387,12 +453,16 @@ def _finish(
     opening.producers.has_aborts = any(segment.txn_index.count for segment in segments)
     if opening.quarantine is None:
         _make_durable(opening, segments, existed)
-    parts = LogParts(
+    return Log(
         files=opening.files,
         path=opening.path,
+        topic=topic,
+        partition=partition,
+        config=opening.config,
         segments=segments,
         producers=opening.producers,
         leader_epochs=opening.epochs,
+        leader_epoch=max(FIRST_LEADER_EPOCH, opening.epochs.latest_epoch),
         manifest=opening.manifest,
         random=random,
         log_start_offset=start,
@@ -402,16 +472,9 @@ def _finish(
         report=opening.report,
         quarantine=opening.quarantine,
     )
-    return Log(
-        parts,
-        topic=topic,
-        partition=partition,
-        config=opening.config,
-        leader_epoch=max(FIRST_LEADER_EPOCH, opening.epochs.latest_epoch),
-    )
 
 
-def _make_durable(opening: Opening, segments: list[Segment], existed: bool) -> None:
+def _make_durable(opening: DirectoryOpening, segments: list[Segment], existed: bool) -> None:
     """Sync after an unclean stop: pass 6 may have read bytes from the page cache only."""
     manifest = opening.manifest
     if opening.is_clean or not existed:
@@ -436,7 +499,7 @@ def _make_durable(opening: Opening, segments: list[Segment], existed: bool) -> N
     opening.files.sync_directory(opening.path)
 
 
-def _last_stamp_ms(opening: Opening, segments: list[Segment]) -> int:
+def _last_stamp_ms(opening: DirectoryOpening, segments: list[Segment]) -> int:
     """The newest LogAppendTime stamp: that of the last batch, if the broker stamped it."""
     if opening.quarantine is not None:
         return NO_TIMESTAMP

@@ -37,7 +37,8 @@ from storage.disk.file_names import (
 )
 from storage.disk.files import sync_file
 from storage.errors import CorruptLog
-from storage.recovery.temporary_files import Opening, finish_rewrites, parsed_names
+from storage.recovery.opening import DirectoryOpening, parsed_names
+from storage.recovery.temporary_files import finish_rewrites
 from storage.segment.entry_heads import EntryHead
 from storage.segment.manifest import UNKNOWN, SegmentFacts
 from storage.segment.segment import Segment
@@ -53,7 +54,7 @@ class _Part:
     cuts: list[int]
 
 
-def split_overflowing(opening: Opening) -> None:
+def split_overflowing(opening: DirectoryOpening) -> None:
     """Rewrite the segments of the directory that need it; updates `opening.names`.
 
     Raises OSError.
@@ -132,7 +133,7 @@ def _base_for(head: EntryHead, next_offset: int) -> int:
     return head.base_offset if head.magic == MAGIC_V2 else head.last_offset - INT32_MAX
 
 
-def _split(opening: Opening, old: Segment, parts: list[_Part]) -> list[SegmentFacts]:
+def _split(opening: DirectoryOpening, old: Segment, parts: list[_Part]) -> list[SegmentFacts]:
     appended_ms = opening.files.modified_ms(old.log.path)
     new, facts = [], []
     for part in parts:
@@ -158,7 +159,7 @@ def _split(opening: Opening, old: Segment, parts: list[_Part]) -> list[SegmentFa
     return facts
 
 
-def _write_part(opening: Opening, old: Segment, part: _Part, appended_ms: int) -> Segment:
+def _write_part(opening: DirectoryOpening, old: Segment, part: _Part, appended_ms: int) -> Segment:
     """One new segment with its indexes, as `.cleaned`."""
     new = Segment.create(
         opening.files, opening.path, part.base_offset, now_ms=appended_ms, stage=CLEANED_SUFFIX

@@ -1,11 +1,11 @@
 """Temporary files of an interrupted run in a partition directory, put in order by names alone.
 
-Owns the first four passes of opening a log, and `Opening`, the state that all passes share:
+Owns the first four passes of opening a log:
 
-1. `remove_leftovers`   `.deleted` files, temporary files, outputs of rewrites that did not finish
-2. `finish_rewrites`    outputs of finished rewrites take the place of what they replace
-3. `remove_orphans`     index files without a log
-4. `remove_below_start` segments whose removal was decided and did not finish
+1. `remove_temporary_files` `.deleted` files, `.tmp` files, outputs of unfinished rewrites
+2. `finish_rewrites`        outputs of finished rewrites take the place of what they replace
+3. `remove_orphans`         index files without a log
+4. `remove_below_start`     segments whose removal was decided and did not finish
 
 Each can be interrupted and run again: a replacement is complete before the original goes.
 
@@ -13,12 +13,9 @@ Source: Kafka `LogLoader`. Read next: `storage.recovery.recovery`, which has the
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
 
-from config import TopicConfig
 from storage.disk.file_names import (
-    AUXILIARY_SUFFIXES,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -26,56 +23,15 @@ from storage.disk.file_names import (
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     SegmentFileName,
-    offset_file_name,
-    parse_segment_file_name,
 )
-from storage.disk.files import TEMPORARY_SUFFIX, Files
-from storage.errors import CorruptLog, LogQuarantined
+from storage.disk.files import TEMPORARY_SUFFIX
+from storage.errors import CorruptLog
 from storage.log.auxiliary_indexes import KINDS
-from storage.log.leader_epochs import LeaderEpochs
-from storage.log.producers import LogProducers
-from storage.log.values import RecoveryReport
+from storage.recovery.opening import DirectoryOpening, parsed_names
 from storage.segment.entry_heads import HeadWalk
-from storage.segment.manifest import Manifest
 
 
-@dataclass(slots=True, kw_only=True)
-class Opening:
-    """One partition directory while it is being opened: the state that the passes share.
-
-    `start` is the log's start as far as the manifest and the checkpoint know it.
-    """
-
-    files: Files
-    path: str
-    config: TopicConfig
-    now_ms: int
-    is_clean: bool
-    recovery_point: int
-    start: int
-    manifest: Manifest
-    producers: LogProducers
-    epochs: LeaderEpochs
-    names: list[str]
-    report: RecoveryReport = field(default_factory=RecoveryReport)
-    quarantine: LogQuarantined | None = None
-    end_position: int | None = None
-
-    def remove_auxiliary(self, base_offset: int) -> None:
-        """Unlink the auxiliary indexes of a segment: they must not be trusted."""
-        for suffix in AUXILIARY_SUFFIXES:
-            name = offset_file_name(base_offset, suffix)
-            if name in self.names:
-                self.remove(name)
-
-    def remove(self, name: str) -> None:
-        """Unlink a file of the directory and note it."""
-        self.files.unlink(f"{self.path}/{name}")
-        self.names.remove(name)
-        self.report.removed_files.append(name)
-
-
-def remove_leftovers(opening: Opening) -> None:
+def remove_temporary_files(opening: DirectoryOpening) -> None:
     """Pass 1: unlink `.deleted` files, temporary files, and outputs of unfinished rewrites.
 
     A `.swap` file at or above the lowest `.cleaned` one belongs to a rewrite into several segments
@@ -101,7 +57,7 @@ def remove_leftovers(opening: Opening) -> None:
         opening.remove(raw)
 
 
-def finish_rewrites(opening: Opening) -> None:
+def finish_rewrites(opening: DirectoryOpening) -> None:
     """Pass 2: put `.swap` files in place of the segments whose range they cover.
 
     The names change in the order of `storage.segment.swap`, with the same syncs between.
@@ -126,7 +82,7 @@ def finish_rewrites(opening: Opening) -> None:
             opening.names.append(final)
 
 
-def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
+def _end_of_swap(opening: DirectoryOpening, name: SegmentFileName) -> int:
     """One above the last offset in a `.log.swap`."""
     file = opening.files.open(f"{opening.path}/{name.format()}")
     end = name.base_offset
@@ -138,7 +94,7 @@ def _end_of_swap(opening: Opening, name: SegmentFileName) -> int:
     return end
 
 
-def remove_orphans(opening: Opening) -> None:
+def remove_orphans(opening: DirectoryOpening) -> None:
     """Pass 3: unlink indexes that have no log, and auxiliary ones that the topic does not want."""
     parsed = parsed_names(opening.names)
     bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
@@ -149,7 +105,7 @@ def remove_orphans(opening: Opening) -> None:
             opening.remove(name.format())
 
 
-def remove_below_start(opening: Opening) -> None:
+def remove_below_start(opening: DirectoryOpening) -> None:
     """Pass 4: unlink segments that end at or below the stored start of the log.
 
     The last run had decided to remove them. This pass runs before anything is read, because a crash
@@ -166,9 +122,3 @@ def remove_below_start(opening: Opening) -> None:
         if name.base_offset in gone and name.kind in SEGMENT_SUFFIXES:
             opening.remove(name.format())
     opening.manifest.forget(gone)
-
-
-def parsed_names(names: list[str]) -> list[SegmentFileName]:
-    """Those of `names` that are names of segment files."""
-    parsed = (parse_segment_file_name(name) for name in names)
-    return [name for name in parsed if name is not None]

@@ -20,7 +20,7 @@ from storage.errors import DataDirError, LogQuarantined, QuarantineKind, Storage
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.log import Log
 from storage.log.producers import LogProducers
-from storage.log.values import LogParts, RecoveryReport
+from storage.log.values import RecoveryReport
 from storage.recovery.empty_files import EmptyFiles
 from storage.segment.manifest import Manifest
 from storage.segment.segment import Segment
@@ -96,12 +96,16 @@ def unusable_log(
 ) -> Log:
     """A log that begins and ends at `quarantine.good_until` and is offline from the beginning."""
     files, path = EmptyFiles(), quarantine.path
-    parts = LogParts(
+    return Log(
         files=files,
         path=path,
+        topic=topic,
+        partition=partition,
+        config=config,
         segments=[Segment.create(files, path, quarantine.good_until, now_ms=NO_TIMESTAMP)],
         producers=LogProducers.empty(path, files),
         leader_epochs=LeaderEpochs(directory=path, files=files),
+        leader_epoch=leader_epoch,
         manifest=Manifest(path, files),
         random=Random(0),
         log_start_offset=quarantine.good_until,
@@ -111,4 +115,3 @@ def unusable_log(
         report=report,
         quarantine=quarantine,
     )
-    return Log(parts, topic=topic, partition=partition, config=config, leader_epoch=leader_epoch)

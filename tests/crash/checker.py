@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import iter_records, scan_entries
-from storage.audit.fsck import audit
+from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir, Topic
 from storage.errors import DataDirError, StorageError
-from storage.log.log import Isolation, Log
+from storage.log.log import Log
+from storage.log.values import Isolation
 from tests.crash.workload import (
     CONFIG,
     NOW_MS,
@@ -66,7 +67,7 @@ def _problems(
         for log in topic.partitions:
             yield from _check_writable(log)
     data_dir.close(NOW_MS)
-    for finding in audit(ROOT, disk):
+    for finding in audit_directory(ROOT, disk).findings:
         yield f"fsck: {finding}"
     if not twice:
         return

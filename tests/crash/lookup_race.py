@@ -34,10 +34,13 @@ from protocol.records.layout import NO_TIMESTAMP, Codec
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
 from storage.disk.files import RealFiles
-from storage.disk.steps import OffLoop, Steps
+from storage.disk.steps import OffLoop, Steps, run_steps
 from storage.errors import StorageError
+from storage.log.compaction import compact
 from storage.log.flush import FlushTicket
-from storage.log.log import Isolation, Log
+from storage.log.log import Log
+from storage.log.retention import delete_expired
+from storage.log.values import Isolation
 from storage.recovery.recovery import open_log
 from tests.support.logs import config
 
@@ -273,8 +276,8 @@ class Race:
         self._end_flush()
 
     def _retain(self) -> None:
-        self._log.delete_expired(self._now_ms)
-        self._log.delete_pending_files(self._now_ms)
+        delete_expired(self._log, self._now_ms)
+        run_steps(self._log.delete_pending_files(self._now_ms))
         self._oracle.delete_before(self._log.log_start_offset)
         self._take_over_compacted()
 
@@ -290,7 +293,7 @@ class Race:
             self._call = None
         if self._steps is None:
             map_bytes = self._rng.choice((2_000, 1 << 20))
-            self._steps = self._log.compact(now_ms=self._now_ms, map_bytes=map_bytes)
+            self._steps = compact(self._log, now_ms=self._now_ms, map_bytes=map_bytes)
             self._note_segments()
         try:
             call = next(self._steps)

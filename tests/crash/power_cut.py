@@ -37,7 +37,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from storage.audit.fsck import audit
+from storage.audit.fsck import audit_directory
 from storage.disk.files import RealFiles
 from tests.crash.client_load import (
     Load,
@@ -174,7 +174,7 @@ class PowerCuts:
             status = broker.stop()
         if status != 0:
             tally.note(f"the stop ended with {status}")
-        for finding in audit(str(disk.path / "data"), RealFiles()):
+        for finding in audit_directory(str(disk.path / "data"), RealFiles()).findings:
             tally.fsck_findings += 1
             tally.note(f"fsck: {finding}")
 

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from storage.directory import (
-    claim as data_dir_start,
-)
-from storage.directory import (
+    claim,
     data_dir,
     metadata_journal,
+    offset_checkpoints,
     partition_directories,
 )
 from storage.disk import checkpoints, files
-from storage.log import compaction, compaction_filter, compaction_plan, flush, log, segmented_log
+from storage.log import compaction, compaction_filter, flush, log, segment_changes
 from storage.producers import snapshots as producer_snapshots
 from storage.producers import state as producer_state
 from storage.recovery import loss, recovery
@@ -63,7 +62,7 @@ def hw_before_fsync(patch: Patch) -> None:
 
     def append(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
-        self._advance_visible_end(self.local.end())
+        self._advance_high_watermark(self._end_position())
         return result
 
     patch.setattr(log.Log, "append", append)
@@ -75,7 +74,7 @@ def stale_marker(patch: Patch) -> None:
     def take(directory: str, disk: files.Files) -> bool:
         return disk.exists(f"{directory}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
 
-    patch.setattr(data_dir_start, "take_clean_shutdown", take)
+    patch.setattr(claim, "take_clean_shutdown", take)
 
 
 def marker_first(patch: Patch) -> None:
@@ -140,7 +139,7 @@ def time_index_off_by_one(patch: Patch) -> None:
 
 def recovery_point_too_high(patch: Patch) -> None:
     """The checkpoint claims the log's end instead of what is durable."""
-    patch.setattr(log.Log, "recovery_point", property(lambda self: self.log_end_offset))
+    patch.setattr(offset_checkpoints, "_recovery_point", lambda one: one.log_end_offset)
 
 
 def manifest_durable_too_high(patch: Patch) -> None:
@@ -247,7 +246,7 @@ def closed_segment_not_synced(patch: Patch) -> None:
 
 def log_start_not_stored(patch: Patch) -> None:
     """The log's start moves in memory only."""
-    patch.setattr(segmented_log.SegmentedLog, "remember_start", lambda self, offset: None)
+    patch.setattr(segment_changes.SegmentChanges, "store_log_start", lambda self, offset: None)
 
 
 def producer_ids_in_memory(patch: Patch) -> None:
@@ -292,7 +291,7 @@ def rewritten_files_not_synced(patch: Patch) -> None:
 
 def swap_not_synced(patch: Patch) -> None:
     """The names of a swap change without a sync of the directory in between."""
-    patch.setattr(segmented_log.SegmentedLog, "sync_names", lambda self: None)
+    patch.setattr(segment_changes.SegmentChanges, "sync_names", lambda self: None)
 
 
 def old_segments_go_first(patch: Patch) -> None:
@@ -308,11 +307,7 @@ def old_segments_go_first(patch: Patch) -> None:
 
 def compaction_of_undecided_records(patch: Patch) -> None:
     """Compaction does not stop where transactions are open or records not durable."""
-    patch.setattr(
-        log,
-        "find_cleanable",
-        lambda *args, bound, **rest: compaction_plan.find_cleanable(*args, bound=2**62, **rest),
-    )
+    patch.setattr(compaction, "_uncleanable_offset", lambda one: 2**62)
 
 
 def aborted_records_supersede(patch: Patch) -> None:
@@ -331,7 +326,7 @@ def compaction_keeps_the_oldest(patch: Patch) -> None:
 
 
 def late_flush_ends_in_a_closed_segment(patch: Patch) -> None:
-    """A flush that comes back after a roll leaves the visible end at a byte of a closed segment.
+    """A flush that comes back after a roll leaves the high watermark at a byte of a closed segment.
 
     It needs no crash to be found: see `lookup_race` and the model of compaction.
     """
@@ -339,10 +334,10 @@ def late_flush_ends_in_a_closed_segment(patch: Patch) -> None:
     def advance(self: Any, end: Any) -> None:
         if end.offset >= self.high_watermark:
             self.high_watermark = end.offset
-            self._visible_end = end
+            self._high_watermark_position = end
             self.producers.state.advance_high_watermark(end.offset)
 
-    patch.setattr(log.Log, "_advance_visible_end", advance)
+    patch.setattr(log.Log, "_advance_high_watermark", advance)
 
 
 BUGS: dict[str, Callable[[Patch], None]] = {

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING
 
-from storage.audit.fsck import Severity, audit
+from storage.audit.fsck import Severity, audit_directory
 from storage.disk.files import RealFiles
 from tests.crash.client_load import PARTITIONS, Load, Records, create_topic, lost, read
 from tests.support.broker import BrokerProcess
@@ -59,10 +59,10 @@ def test_every_acknowledged_record_survives_kill_9(tmp_path: Path) -> None:
         load.collect()
         last = load.acked
         everything |= last
-        findings = audit(data_directory(tmp_path), RealFiles())
+        findings = audit_directory(data_directory(tmp_path), RealFiles()).findings
         assert [found for found in findings if found.severity is Severity.ERROR] == []
     assert len(everything) > 100 * CYCLES
-    assert audit(data_directory(tmp_path), RealFiles()) == []
+    assert audit_directory(data_directory(tmp_path), RealFiles()).findings == []
     print(f"\n{CYCLES} kills, {len(everything)} acknowledged records, 0 lost")
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from storage.log.log import Log
 from storage.log.lookup import TimeLookup
-from storage.log.readable_log import ReadableLog
 from storage.segment.segment_list import SegmentList
 from tests.crash.lookup_race import race
 from tests.crash.seeded_bugs import late_flush_ends_in_a_closed_segment
@@ -39,9 +39,9 @@ def show_the_invisible(patch: pytest.MonkeyPatch) -> None:
     """Lookups answer with records that are not durable yet."""
 
     def find(self: Any, timestamp: int, **_: object) -> object:
-        return self.local.lookup.find(timestamp, self.log_start_offset)
+        return self.lookup.find(timestamp, self.log_start_offset)
 
-    patch.setattr(ReadableLog, "offset_for_timestamp", find)
+    patch.setattr(Log, "offset_for_timestamp", find)
 
 
 def forget_the_start(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from config import load
 from protocol.error_codes import ErrorCode
-from storage.audit.fsck import audit
+from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.files import RealFiles
 from tests.crash.strace import attach, start_traced, why_unavailable
@@ -77,7 +77,7 @@ async def test_failed_sync_ends_a_log_until_the_restart(tmp_path: Path) -> None:
             assert await append(client, "bad", "again") == ErrorCode.NONE
             assert await read(client, "good") == [b"first", b"second"]
         assert broker.stop() == 0
-    assert audit(str(data), RealFiles()) == []
+    assert audit_directory(str(data), RealFiles()).findings == []
 
 
 @needs_strace
@@ -99,7 +99,7 @@ async def test_failed_write_refuses_one_batch(tmp_path: Path, error: str) -> Non
             ]
             assert await read(client, "t") == [b"first", b"0", b"2", b"3"]
         assert broker.stop() == 0
-    assert audit(str(data), RealFiles()) == []
+    assert audit_directory(str(data), RealFiles()).findings == []
 
 
 @needs_strace
@@ -120,7 +120,7 @@ async def test_start_killed_at_any_call_is_followed_by_a_whole_one(tmp_path: Pat
             target, settings = _copy(before, tmp_path / f"{before.name}-{number}")
             assert not start_traced(target, settings, kill_at=kill_at).was_ready
             assert _ends(target) == ends, f"killed at {kill_at}, call {number} of {len(calls)}"
-            assert audit(str(target), RealFiles()) == [], kill_at
+            assert audit_directory(str(target), RealFiles()).findings == [], kill_at
 
 
 async def _fill(directory: Path, *, stops: bool) -> None:
@@ -192,7 +192,7 @@ async def test_full_disk_refuses_appends_until_there_is_space(small_disk: Path) 
             assert await append(client, "t", "space") == ErrorCode.NONE, "without a restart"
             assert await read(client, "t") == [*kept, b"space"]
         assert broker.stop() == 0
-    assert audit(str(data), RealFiles()) == []
+    assert audit_directory(str(data), RealFiles()).findings == []
     with broker_process(data) as broker:
         async with talking(broker) as client:
             assert await read(client, "t") == [*kept, b"space"]
@@ -219,4 +219,4 @@ async def test_retention_empties_a_full_disk(small_disk: Path) -> None:
                 while await append(client, "t", "space") != ErrorCode.NONE:
                     await asyncio.sleep(0.1)
         assert broker.stop() == 0
-    assert audit(str(data), RealFiles()) == []
+    assert audit_directory(str(data), RealFiles()).findings == []

@@ -18,9 +18,12 @@ from protocol.records.builder import build_batch, build_end_txn_marker
 from protocol.records.record import Record
 from storage.append.plan import Origin
 from storage.directory.data_dir import DataDir
+from storage.disk.steps import run_steps
 from storage.errors import AppendRejected, StorageError
+from storage.log.compaction import compact
 from storage.log.log import Log
-from storage.log.segment_stats import measure_log
+from storage.log.retention import delete_expired
+from storage.log.segment_stats import collect_statistics
 from tests.support.simulated_disk import SimulatedDisk
 
 ROOT = "/data"
@@ -238,7 +241,7 @@ class Workload:
                 log.complete_flush(ticket)
 
     def _checkpoint(self) -> None:
-        self._dir().checkpoint()
+        run_steps(self._dir().checkpoint())
 
     def _delete_before(self) -> None:
         log = self._pick()
@@ -248,7 +251,7 @@ class Workload:
             return
         partition.start_wanted = max(partition.start_wanted, start)
         log.delete_before(start)
-        log.delete_expired(NOW_MS)
+        delete_expired(log, NOW_MS)
 
     def _expire(self) -> None:
         """Retention by size, and now and then by time, which takes all there is."""
@@ -256,10 +259,10 @@ class Workload:
         partition = self._promises_of(log)
         partition.start_wanted = max(partition.start_wanted, log.log_end_offset)
         is_late = self._rng.random() < 0.3
-        log.delete_expired(NOW_MS + (EIGHT_DAYS_MS if is_late else 0))
+        delete_expired(log, NOW_MS + (EIGHT_DAYS_MS if is_late else 0))
 
     def _delete_files(self) -> None:
-        self._dir().delete_pending_files(NOW_MS + 100_000)
+        run_steps(self._dir().delete_pending_files(NOW_MS + 100_000))
 
     def _compact(self) -> None:
         """A round of compaction with appends in between; some are not driven to their end."""
@@ -267,7 +270,7 @@ class Workload:
         if self._rng.random() < 0.7:
             log.roll(NOW_MS)
             log.flush()
-        steps = log.compact(now_ms=NOW_MS, map_bytes=self._rng.choice((600, 1 << 20)))
+        steps = compact(log, now_ms=NOW_MS, map_bytes=self._rng.choice((600, 1 << 20)))
         for call in steps:
             if call is not None:
                 call.run()
@@ -279,7 +282,7 @@ class Workload:
     def _measure(self) -> None:
         """The statistics of closed segments that are unknown, with appends in between."""
         log = self._pick()
-        for call in measure_log(log, set()):
+        for call in collect_statistics(log, set()):
             if call is not None:
                 call.run()
             if self._rng.random() < 0.2:
@@ -300,7 +303,7 @@ class Workload:
         elif name == "growing" and len(topic.partitions) < 4:
             total = len(topic.partitions) + 1
             self.promises.topics[name].add(total)
-            data_dir.add_partitions(name, total, NOW_MS)
+            run_steps(data_dir.add_partitions(name, total, NOW_MS))
             self.promises.topics[name] = {total}
         else:
             self.promises.topics[name].add(0)
@@ -312,7 +315,9 @@ class Workload:
         before = self.promises.topics.get(name, set())
         self.promises.topics[name] = {0, partitions, *before}
         self.promises.ids.pop(name, None)
-        topic = self._dir().create_topic(name, partitions, _OVERRIDES.get(name, {}), NOW_MS)
+        topic = run_steps(
+            self._dir().create_topic(name, partitions, _OVERRIDES.get(name, {}), NOW_MS)
+        )
         self.promises.topics[name] = {partitions}
         self.promises.ids[name] = topic.topic_id
         # Of an older topic, whose deletion failed when it had already happened.

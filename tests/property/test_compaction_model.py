@@ -21,8 +21,9 @@ from protocol.records.record import Record
 from storage.audit.partition import PartitionAudit
 from storage.disk.steps import run_steps
 from storage.errors import CorruptLog
+from storage.log.compaction import compact
 from storage.log.flush import FlushTicket
-from storage.log.log import Isolation
+from storage.log.values import Isolation
 from tests.crash.seeded_bugs import late_flush_ends_in_a_closed_segment
 from tests.support.logs import LogHarness
 from tests.support.power_loss import Survival
@@ -101,13 +102,13 @@ class CompactedLogAgainstDictionary(RuleBasedStateMachine):
 
     @rule(map_bytes=st.sampled_from([300, 1 << 20]))
     def compact(self, map_bytes: int) -> None:
-        run_steps(self.log.log.compact(now_ms=self.log.now_ms, map_bytes=map_bytes))
+        run_steps(compact(self.log.log, now_ms=self.log.now_ms, map_bytes=map_bytes))
 
     @rule(steps=st.integers(1, 12), seed=st.integers(0, 99), survival=st.sampled_from(Survival))
     def lose_power_while_compacting(self, steps: int, seed: int, survival: Survival) -> None:
         self.end_flush()
         self.log.log.flush()
-        work = self.log.log.compact(now_ms=self.log.now_ms, map_bytes=1 << 20)
+        work = compact(self.log.log, now_ms=self.log.now_ms, map_bytes=1 << 20)
         for call, _ in zip(work, range(steps), strict=False):
             if call is not None:
                 call.run()
@@ -131,7 +132,7 @@ class CompactedLogAgainstDictionary(RuleBasedStateMachine):
     @rule(passed_ms=st.integers(1, 5))
     def wait(self, passed_ms: int) -> None:
         self.log.now_ms += passed_ms
-        self.log.log.delete_pending_files(self.log.now_ms)
+        run_steps(self.log.log.delete_pending_files(self.log.now_ms))
 
     @rule(timestamp=st.integers(0, 61))
     def look_up(self, timestamp: int) -> None:

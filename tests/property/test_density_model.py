@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.audit.partition import PartitionAudit
+from storage.disk.steps import run_steps
+from storage.log.retention import delete_expired
 from storage.segment.density import MS_PER_MINUTE
 from tests.support.log_model import ModelLog
 from tests.support.logs import LogHarness
@@ -93,7 +95,7 @@ class Life:
 
     def crash(self) -> None:
         knows = self.chosen.random() < 0.5
-        self.log.crash(recovery_point=self.log.log.recovery_point if knows else 0)
+        self.log.crash(recovery_point=self.log.log.durable_offset if knows else 0)
 
     def lose_power(self) -> None:
         survival = self.chosen.choice(list(Survival))
@@ -107,7 +109,7 @@ class Life:
         """Batches that were not synced are gone: as if a crash had torn them."""
         log = self.log.log
         active = log.segments.active
-        bound = max(log.log_start_offset, log.local.manifest.durable_offset)
+        bound = max(log.log_start_offset, log.manifest.durable_offset)
         losable = [head for head in active.walk().heads(0) if head.base_offset >= bound]
         if not losable:
             return
@@ -131,8 +133,8 @@ class Life:
         return self.model.start + int(share * (self.model.end - self.model.start))
 
     def apply_retention(self) -> None:
-        self.log.log.delete_expired(self.log.now_ms)
-        self.log.log.delete_pending_files(self.log.now_ms)
+        delete_expired(self.log.log, self.log.now_ms)
+        run_steps(self.log.log.delete_pending_files(self.log.now_ms))
 
     def change_variant(self) -> None:
         self.log.configure(time_index_variant=self.chosen.choice(("none", *VARIANTS)))

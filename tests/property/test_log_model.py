@@ -8,8 +8,9 @@ from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import INT64_MAX, Codec
 from protocol.records.record import Record
 from storage.disk.steps import run_steps
-from storage.log.log import Isolation
-from storage.log.segment_stats import measure_log
+from storage.log.retention import delete_expired
+from storage.log.segment_stats import collect_statistics
+from storage.log.values import Isolation
 from storage.segment.manifest import UNKNOWN_MINIMUM
 from tests.support.log_model import ModelLog
 from tests.support.logs import LogHarness
@@ -87,7 +88,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         if clean:
             self.log.reopen()
         else:
-            self.log.crash(recovery_point=self.log.log.recovery_point if knows else 0)
+            self.log.crash(recovery_point=self.log.log.durable_offset if knows else 0)
         assert self.log.log.offline_reason is None
         assert self.log.log.recovery_report.truncated_bytes == 0
 
@@ -99,8 +100,8 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def apply_retention(self) -> None:
-        self.log.log.delete_expired(self.log.now_ms)
-        self.log.log.delete_pending_files(self.log.now_ms)
+        delete_expired(self.log.log, self.log.now_ms)
+        run_steps(self.log.log.delete_pending_files(self.log.now_ms))
 
     @rule(timestamp=st.integers(0, 62))
     def look_up(self, timestamp: int) -> None:
@@ -129,7 +130,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def measure(self) -> None:
-        run_steps(measure_log(self.log.log, set()))
+        run_steps(collect_statistics(self.log.log, set()))
         segments = list(self.log.log.segments)[:-1]
         assert UNKNOWN_MINIMUM not in [segment.min_timestamp for segment in segments]
 

@@ -16,7 +16,7 @@ from storage.disk.file_names import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
 )
-from storage.log.log import Isolation
+from storage.log.values import Isolation
 from tests.support.logs import DIRECTORY, LogHarness
 from tests.support.simulated_disk import SimulatedDisk
 

@@ -14,6 +14,7 @@ from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
+from storage.log.compaction import compact
 from storage.log.log import Log
 from tests.roundtrip.judge import findings
 
@@ -71,7 +72,7 @@ class Writer:
 def test_kafka_finds_nothing_wrong_after_compaction(tmp_path: Path) -> None:
     directory = tmp_path / "tide"
     data_dir = DataDir.open(str(directory), files=RealFiles(), broker_config=load(), now_ms=NOW_MS)
-    log = data_dir.create_topic("ledger", 1, SETTINGS, NOW_MS).partitions[0]
+    log = run_steps(data_dir.create_topic("ledger", 1, SETTINGS, NOW_MS)).partitions[0]
     writer = Writer(log, Random(5))
     dropped = 0
     for _ in range(4):
@@ -79,13 +80,13 @@ def test_kafka_finds_nothing_wrong_after_compaction(tmp_path: Path) -> None:
             writer.append()
         log.roll(writer.now_ms)
         log.flush()
-        result = run_steps(log.compact(now_ms=writer.now_ms, map_bytes=1 << 20))
+        result = run_steps(compact(log, now_ms=writer.now_ms, map_bytes=1 << 20))
         assert result is not None
         dropped += result.records_dropped
         writer.now_ms += 60
     assert dropped > 1000
-    data_dir.checkpoint()
-    data_dir.delete_pending_files(writer.now_ms + 100_000)
+    run_steps(data_dir.checkpoint())
+    run_steps(data_dir.delete_pending_files(writer.now_ms + 100_000))
     data_dir.close(writer.now_ms)
     audit = audit_directory(str(directory), RealFiles())
     assert [str(finding) for finding in audit.findings] == []

@@ -13,8 +13,10 @@ from protocol.records.builder import build_batch, build_end_txn_marker, build_me
 from protocol.records.layout import Codec, TimestampType
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
+from storage.append.plan import Origin
 from storage.disk.files import Files
-from storage.log.log import AppendResult, Isolation, Log, Origin
+from storage.log.log import Log
+from storage.log.values import AppendResult, Isolation
 from storage.recovery.recovery import open_log
 from storage.segment.segment import Segment
 from tests.support.power_loss import Survival

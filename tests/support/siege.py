@@ -15,7 +15,7 @@ from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.declare.primitives import Direction
 from protocol.headers import RequestHeader, encode_request_header
 from protocol.registry import encode_request
-from storage.audit.fsck import audit
+from storage.audit.fsck import audit_directory
 from storage.disk.files import RealFiles
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, list_offset, produce
@@ -121,7 +121,7 @@ async def siege(directory: Path, **settings: str) -> AsyncIterator[Siege]:
         assert logs_in(directory) == before
         assert _failures(running) == {}, "no handler may stumble over what a peer sends"
         await _is_quiet(running)
-    assert audit(str(directory), RealFiles()) == []
+    assert audit_directory(str(directory), RealFiles()).findings == []
 
 
 async def _is_quiet(running: RunningBroker) -> None:

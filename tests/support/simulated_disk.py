@@ -239,10 +239,6 @@ class SimulatedDisk:
         self._locks.add(path)
         return SimulatedLock(self._locks, path)
 
-    def free_bytes(self, path: str) -> int:
-        """See `Files.free_bytes`: the value of `free`."""
-        return self.free
-
     # --- crashes and damage ---------------------------------------------------------------------
 
     def power_cut(self, seed: int, survival: Survival) -> "SimulatedDisk":

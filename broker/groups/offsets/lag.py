@@ -17,7 +17,7 @@ from protocol.errors import RecordsError
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.records.scan import iter_records, scan_entries
 from storage.errors import StorageError
-from storage.log.log import Isolation
+from storage.log.values import Isolation
 
 if TYPE_CHECKING:
     from broker.groups.offsets.table import OffsetTable

@@ -34,7 +34,8 @@ class FakeLog:
     def __init__(self, policy: str = "batch", flush_messages: int = 2**63 - 1) -> None:
         self.has_unsynced_files = False
         self.topic, self.partition, self.path = "t", 0, "/nowhere/t-0"
-        self.config = SimpleNamespace(flush_policy=policy, flush_messages=flush_messages)
+        self.waits_for_disk = policy == "batch"
+        self.config = SimpleNamespace(flush_messages=flush_messages)
         self.log_end_offset = 0
         self.durable_offset = 0
         self.high_watermark = 0

@@ -13,6 +13,7 @@ from protocol.records.builder import build_batch
 from protocol.records.record import Record
 from storage.directory.data_dir import DataDir
 from storage.disk.files import RealFiles
+from storage.disk.steps import run_steps
 from storage.kafka.kraft_metadata import read_cluster_metadata
 
 NOW = 1_700_000_000_000
@@ -28,7 +29,9 @@ def directory(tmp_path: Path) -> Path:
     """A data directory with a topic of two partitions, five records in the second."""
     path = tmp_path / "tide"
     data_dir = open_dir(path)
-    topic = data_dir.create_topic("t", 2, {"retention.ms": "5", "flush.policy": "os"}, NOW)
+    topic = run_steps(
+        data_dir.create_topic("t", 2, {"retention.ms": "5", "flush.policy": "os"}, NOW)
+    )
     for i in range(5):
         batch = build_batch([Record(0, -1, None, b"%d" % i)])
         topic.partitions[1].append(memoryview(bytearray(batch)), now_ms=NOW + i)
@@ -77,7 +80,7 @@ def test_there_and_back_by_copies(
 def test_density_files_are_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, kafka = tmp_path / "tide", tmp_path / "kafka"
     data_dir = open_dir(directory)
-    topic = data_dir.create_topic("t", 1, {"time.index.variant": "minute"}, NOW)
+    topic = run_steps(data_dir.create_topic("t", 1, {"time.index.variant": "minute"}, NOW))
     batch = build_batch([Record(0, NOW, None, b"v")])
     topic.partitions[0].append(memoryview(bytearray(batch)), now_ms=NOW)
     data_dir.close(NOW)

@@ -10,10 +10,12 @@ from config import load
 from storage.directory.data_dir import DataDir
 from storage.disk.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
 from storage.disk.files import RealFiles
+from storage.disk.steps import run_steps
 from storage.errors import DataDirNotWritable, LogQuarantined, QuarantineKind
-from storage.log.log import Isolation, Log
+from storage.log.log import Log
+from storage.log.values import Isolation
 from storage.recovery import recovery
-from storage.recovery.temporary_files import Opening
+from storage.recovery.opening import DirectoryOpening
 from storage.segment.segment import Segment
 from tests.support.logs import read_all
 from tests.support.power_loss import Survival
@@ -164,11 +166,13 @@ def test_one_bad_directory_keeps_no_other_from_starting(
 
     data_dir = start()
     for topic in ("bad", "good"):
-        log = data_dir.create_topic(topic, 2, {"segment.bytes": "300"}, NOW_MS).partitions[0]
+        log = run_steps(
+            data_dir.create_topic(topic, 2, {"segment.bytes": "300"}, NOW_MS)
+        ).partitions[0]
         for number in range(RECORDS):
             log.append(one(number), now_ms=NOW_MS)
         log.flush()
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     if is_clean:
         data_dir.close(NOW_MS)
     else:
@@ -186,7 +190,7 @@ def test_one_bad_directory_keeps_no_other_from_starting(
         if not is_served:
             check_unusable(bad)
             assert any("bad-0" in notice for notice in data_dir.notices)
-        data_dir.checkpoint()
+        run_steps(data_dir.checkpoint())
         data_dir._lock.release()
 
 
@@ -209,7 +213,7 @@ def test_a_bug_in_opening_one_directory_is_reported_with_its_place(
     disk = stopped(is_clean=True)
     original = recovery.choose_start
 
-    def choose_start(opening: Opening, segments: list[Segment]) -> int:
+    def choose_start(opening: DirectoryOpening, segments: list[Segment]) -> int:
         if opening.path == DIRECTORY:
             raise OverflowError("int too big to convert")
         return original(opening, segments)

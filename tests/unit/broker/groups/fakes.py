@@ -33,10 +33,10 @@ class FakeRead(NamedTuple):
 class FakeLog:
     """One partition in memory."""
 
-    def __init__(self, topic: str, partition: int, flush_policy: str = "batch") -> None:
+    def __init__(self, topic: str, partition: int, waits_for_disk: bool = True) -> None:
         self.topic = topic
         self.partition = partition
-        self.config = SimpleNamespace(flush_policy=flush_policy)
+        self.waits_for_disk = waits_for_disk
         self.leader_epoch = 0
         self.log_start_offset = 0
         self.log_end_offset = 0

@@ -51,7 +51,7 @@ async def test_is_done_called_only_when_durable() -> None:
 async def test_is_it_done_at_once_where_the_operator_trusts_the_page_cache() -> None:
     world = World()
     topic = await _topic(world)
-    world.topics.led_log("__x", 0).config.flush_policy = "os"
+    world.topics.led_log("__x", 0).waits_for_disk = False
     world.commits.is_holding = True
     done: list[ErrorCode] = []
     topic.append(0, [(b"k", b"v")], done.append)

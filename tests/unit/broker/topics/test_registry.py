@@ -31,12 +31,12 @@ class FakeDataDir:
         self.broker_config = load()
         self.topics: dict[str, Any] = {}
         for name in names:
-            list(self.create_topic_steps(name, 1, {}, 0))
+            list(self.create_topic(name, 1, {}, 0))
 
     def group_overrides(self) -> dict[str, dict[str, str]]:
         return {}
 
-    def create_topic_steps(
+    def create_topic(
         self, name: str, count: int, overrides: dict[str, str], now_ms: int
     ) -> Generator[None, None, Any]:
         yield None

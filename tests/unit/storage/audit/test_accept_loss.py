@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 
 from config import load
+from storage.append.plan import Origin
 from storage.audit.accept_loss import LossReport, accept_loss
 from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.file_names import LOG_SUFFIX, segment_file_path
+from storage.disk.steps import run_steps
 from storage.errors import DataDirLocked
-from storage.log.log import Isolation, Log, Origin
+from storage.log.log import Log
+from storage.log.values import Isolation
 from tests.support.logs import batch, marker, produced, read_all
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
@@ -28,11 +31,11 @@ def prepared() -> SimulatedDisk:
     """12 batches of 100 bytes in segments of 4, all durable, and a broker that was killed."""
     disk = SimulatedDisk()
     data_dir = opened(disk)
-    log = data_dir.create_topic("t", 1, SEGMENT, NOW_MS).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, SEGMENT, NOW_MS)).partitions[0]
     for number in range(12):
         log.append(memoryview(batch(NOW_MS + number, size=100)), now_ms=NOW_MS)
     log.flush()
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     return kill(disk)
 
 
@@ -114,7 +117,8 @@ def test_a_base_offset_that_does_not_follow_is_damage(byte: int) -> None:
 
 def test_what_was_aborted_in_a_mended_segment_stays_aborted() -> None:
     disk = SimulatedDisk()
-    log = opened(disk).create_topic("t", 1, {"index.interval.bytes": "0"}, NOW_MS).partitions[0]
+    topic = run_steps(opened(disk).create_topic("t", 1, {"index.interval.bytes": "0"}, NOW_MS))
+    log = topic.partitions[0]
     for data, origin in (
         (produced(2, 3, producer_id=7, sequence=0, is_transactional=True), Origin.CLIENT),
         (marker(commit=False, producer_id=7, timestamp_ms=4), Origin.COORDINATOR),

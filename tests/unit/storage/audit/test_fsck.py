@@ -10,10 +10,11 @@ from config import load
 from protocol.records.builder import build_batch, build_end_txn_marker
 from protocol.records.record import Record
 from storage.append.plan import Origin
-from storage.audit.fsck import Severity, audit, audit_directory
+from storage.audit.fsck import Finding, Severity, audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
-from storage.disk.files import RealFiles
+from storage.disk.files import Files, RealFiles
+from storage.disk.steps import run_steps
 from storage.log.log import Log
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Operation, PowerCut, SimulatedDisk
@@ -36,7 +37,7 @@ def sound_directory() -> SimulatedDisk:
     disk = SimulatedDisk()
     data_dir = DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
     overrides = {"segment.bytes": "2000", "index.interval.bytes": "300"}
-    topic = data_dir.create_topic("t", 2, overrides, NOW)
+    topic = run_steps(data_dir.create_topic("t", 2, overrides, NOW))
     log = topic.partitions[0]
     for number in range(12):
         produce(log, number)
@@ -50,6 +51,10 @@ def sound_directory() -> SimulatedDisk:
     produce(topic.partitions[1], 0)
     data_dir.close(NOW)
     return disk
+
+
+def audit(path: str, files: Files) -> list[Finding]:
+    return audit_directory(path, files).findings
 
 
 def rules(disk: SimulatedDisk) -> set[str]:
@@ -90,7 +95,7 @@ def test_progress_is_told_per_partition() -> None:
 def test_real_directory_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = str(tmp_path / "data")
     data_dir = DataDir.open(path, files=RealFiles(), broker_config=load(), now_ms=NOW)
-    data_dir.create_topic("t", 1, {}, NOW)
+    run_steps(data_dir.create_topic("t", 1, {}, NOW))
     data_dir.close(NOW)
     assert audit(path, RealFiles()) == []
     (tmp_path / "data" / "meta.properties").chmod(0o644)
@@ -283,7 +288,7 @@ def test_shallow_audit_does_not_decode_records() -> None:
 def test_every_crash_state_of_a_run_is_at_most_warned_about() -> None:
     disk = SimulatedDisk()
     data_dir = DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
-    log = data_dir.create_topic("t", 1, {"segment.bytes": "2000"}, NOW).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {"segment.bytes": "2000"}, NOW)).partitions[0]
     for number in range(20):
         produce(log, number)
         log.flush()
@@ -296,7 +301,7 @@ def killed_in_recovery() -> Iterator[SimulatedDisk]:
     disk = SimulatedDisk()
     data_dir = DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
     overrides = {"segment.bytes": "2000", "index.interval.bytes": "300"}
-    log = data_dir.create_topic("t", 1, overrides, NOW).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, overrides, NOW)).partitions[0]
     for number in range(24):
         produce(log, number)
     assert len(log.segments) > 2

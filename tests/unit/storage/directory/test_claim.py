@@ -9,6 +9,7 @@ from storage.directory.claim import (
 )
 from storage.directory.data_dir import DataDir
 from storage.disk.checkpoints import format_partition_metadata
+from storage.disk.steps import run_steps
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.storage.directory.test_data_dir import NOW, ROOT, config, open_dir
@@ -77,7 +78,7 @@ def test_adoption_is_all_or_nothing_at_every_crash() -> None:
     disk = SimulatedDisk()
     source = open_dir(disk)
     for name in ("a", "b", "c"):
-        source.create_topic(name, 2, {}, NOW)
+        run_steps(source.create_topic(name, 2, {}, NOW))
     source.close(NOW)
     disk.unlink(f"{ROOT}/metadata.journal")
     disk.sync_directory(ROOT)

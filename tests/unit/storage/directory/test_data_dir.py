@@ -9,7 +9,7 @@ import pytest
 from config import BrokerConfig, ConfigErrors, load
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
-from storage.audit.fsck import audit
+from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -30,6 +30,7 @@ from storage.errors import (
     StorageFailed,
 )
 from storage.log.log import Log
+from storage.log.retention import delete_expired
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
 
@@ -63,7 +64,7 @@ def test_topic_that_has_the_name_of_the_metadata_log_does_not_stop_the_start() -
     disk = SimulatedDisk()
     first = open_dir(disk)
     for name in ("__cluster_metadata", "t"):
-        produce(first.create_topic(name, 1, {}, NOW).partitions[0])
+        produce(run_steps(first.create_topic(name, 1, {}, NOW)).partitions[0])
     first.close(NOW)
     second = open_dir(disk)
     assert {name: topic.partitions[0].log_end_offset for name, topic in second.topics.items()} == {
@@ -174,7 +175,7 @@ def test_failing_disk_is_told_in_one_sentence() -> None:
 
 def test_created_topic_survives_a_power_cut() -> None:
     disk = SimulatedDisk()
-    created = open_dir(disk).create_topic("flights", 3, {"retention.ms": "5000"}, NOW)
+    created = run_steps(open_dir(disk).create_topic("flights", 3, {"retention.ms": "5000"}, NOW))
     found = open_dir(after_cut(disk)).topics["flights"]
     assert found.topic_id == created.topic_id
     assert found.overrides == {"retention.ms": "5000"}
@@ -185,12 +186,12 @@ def test_created_topic_survives_a_power_cut() -> None:
 def test_topic_is_made_in_steps_and_appears_when_it_is_whole() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    steps = data_dir.create_topic_steps("t", 3, {}, NOW)
+    steps = data_dir.create_topic("t", 3, {}, NOW)
     for _ in range(3):
         assert next(steps) is None
         assert data_dir.topics == {}
     assert len(run_steps(steps).partitions) == 3
-    growing = data_dir.add_partitions_steps("t", 5, NOW)
+    growing = data_dir.add_partitions("t", 5, NOW)
     next(growing)
     assert len(data_dir.topics["t"].partitions) == 3
     run_steps(growing)
@@ -199,7 +200,7 @@ def test_topic_is_made_in_steps_and_appears_when_it_is_whole() -> None:
 
 def test_power_cut_between_two_steps_leaves_a_whole_topic() -> None:
     disk = SimulatedDisk()
-    steps = open_dir(disk).create_topic_steps("t", 3, {}, NOW)
+    steps = open_dir(disk).create_topic("t", 3, {}, NOW)
     next(steps)
     assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 3
 
@@ -207,7 +208,7 @@ def test_power_cut_between_two_steps_leaves_a_whole_topic() -> None:
 def test_partitions_that_were_never_written_to_close_and_open_without_a_write() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 3, {}, NOW)
+    run_steps(data_dir.create_topic("t", 3, {}, NOW))
     touched: list[str] = []
     disk.before_operation = lambda kind, path: touched.append(f"{kind.name} {path}")
     data_dir.close(NOW)
@@ -221,7 +222,7 @@ def test_topic_with_bad_overrides_is_not_created() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     with pytest.raises(ConfigErrors):
-        data_dir.create_topic("t", 1, {"retention.ms": "soon"}, NOW)
+        run_steps(data_dir.create_topic("t", 1, {"retention.ms": "soon"}, NOW))
     assert data_dir.topics == {}
     assert open_dir(after_cut(disk, Survival.KEPT)).topics == {}
 
@@ -231,17 +232,17 @@ def test_topic_that_could_not_be_made_does_not_exist() -> None:
     data_dir = open_dir(disk)
     disk.fault = Fault(at=1, errno=errno.ENOSPC, kinds=frozenset({Operation.MAKE_DIRECTORY}))
     with pytest.raises(StorageFailed):
-        data_dir.create_topic("t", 3, {}, NOW)
+        run_steps(data_dir.create_topic("t", 3, {}, NOW))
     assert data_dir.topics == {}
-    data_dir.create_topic("t", 3, {}, NOW)
+    run_steps(data_dir.create_topic("t", 3, {}, NOW))
     assert list(open_dir(after_cut(disk)).topics) == ["t"]
 
 
 def test_added_partitions_survive() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 1, {}, NOW)
-    data_dir.add_partitions("t", 4, NOW)
+    run_steps(data_dir.create_topic("t", 1, {}, NOW))
+    run_steps(data_dir.add_partitions("t", 4, NOW))
     assert len(data_dir.topics["t"].partitions) == 4
     assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 4
 
@@ -250,13 +251,13 @@ def test_added_partitions_survive() -> None:
 def test_partitions_that_could_not_be_added_are_not_there(made_before: int) -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 1, {}, NOW)
+    run_steps(data_dir.create_topic("t", 1, {}, NOW))
     disk.fault = Fault(at=made_before, kinds=frozenset({Operation.MAKE_DIRECTORY}))
     with pytest.raises(StorageFailed, match="error"):
-        data_dir.add_partitions("t", 4, NOW)
+        run_steps(data_dir.add_partitions("t", 4, NOW))
     assert len(data_dir.topics["t"].partitions) == 1
     assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 1
-    data_dir.add_partitions("t", 4, NOW)
+    run_steps(data_dir.add_partitions("t", 4, NOW))
     assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 4
 
 
@@ -264,7 +265,7 @@ def test_what_cannot_be_removed_holds_up_nothing_else() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     for name in ("a", "b", "c"):
-        log = data_dir.create_topic(name, 1, {"segment.bytes": "150"}, NOW).partitions[0]
+        log = run_steps(data_dir.create_topic(name, 1, {"segment.bytes": "150"}, NOW)).partitions[0]
         for _ in range(3):
             produce(log)
     data_dir.delete_topic("a", NOW)
@@ -272,21 +273,21 @@ def test_what_cannot_be_removed_holds_up_nothing_else() -> None:
         log = data_dir.topics[name].partitions[0]
         log.flush()
         log.delete_before(2)
-        log.delete_expired(NOW)
+        delete_expired(log, NOW)
     due = NOW + 60_000
     disk.fault = Fault(at=0, kinds=frozenset({Operation.UNLINK}))
     with pytest.raises(StorageFailed):
-        data_dir.delete_pending_files(due)
+        run_steps(data_dir.delete_pending_files(due))
     assert len([name for name in disk.tree() if name.endswith(".deleted")]) <= 1
     disk.fault = None
-    data_dir.delete_pending_files(due)
+    run_steps(data_dir.delete_pending_files(due))
     assert not [name for name in disk.tree() if "delete" in name]
 
 
 def test_deleted_topic_stays_deleted_and_its_files_go_later() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    topic = data_dir.create_topic("t", 2, {}, NOW)
+    topic = run_steps(data_dir.create_topic("t", 2, {}, NOW))
     produce(topic.partitions[0])
     data_dir.delete_topic("t", NOW)
     assert data_dir.topics == {}
@@ -294,29 +295,29 @@ def test_deleted_topic_stays_deleted_and_its_files_go_later() -> None:
         "-delete",
         "-delete",
     ]
-    assert data_dir.delete_pending_files(NOW + 59_999) == 0
-    assert data_dir.delete_pending_files(NOW + 60_000) == 2
+    assert run_steps(data_dir.delete_pending_files(NOW + 59_999)) == 0
+    assert run_steps(data_dir.delete_pending_files(NOW + 60_000)) == 2
     assert not [name for name in disk.list_directory(ROOT) if name.startswith("t-")]
 
 
 def test_case_56_what_waits_for_its_removal_is_removed_after_a_crash() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 2, {}, NOW)
+    run_steps(data_dir.create_topic("t", 2, {}, NOW))
     data_dir.delete_topic("t", NOW)
     survivor = after_cut(disk)
     again = open_dir(survivor)
     assert again.topics == {}
-    assert again.delete_pending_files(NOW) == 2
+    assert run_steps(again.delete_pending_files(NOW)) == 2
 
 
 def test_topic_can_be_created_again_at_once_and_is_empty() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    first = data_dir.create_topic("t", 1, {}, NOW)
+    first = run_steps(data_dir.create_topic("t", 1, {}, NOW))
     produce(first.partitions[0], 5)
     data_dir.delete_topic("t", NOW)
-    second = data_dir.create_topic("t", 1, {}, NOW)
+    second = run_steps(data_dir.create_topic("t", 1, {}, NOW))
     assert second.topic_id != first.topic_id
     assert second.partitions[0].log_end_offset == 0
     assert open_dir(after_cut(disk)).topics["t"].partitions[0].log_end_offset == 0
@@ -349,12 +350,14 @@ def test_creation_is_all_or_nothing_at_every_crash() -> None:
         topics = open_dir(disk).topics
         assert len(topics["t"].partitions) == 3 if done or topics else not topics
 
-    each_crash_state(lambda _: None, lambda d: void(d.create_topic("t", 3, {}, NOW)), check)
+    each_crash_state(
+        lambda _: None, lambda d: void(run_steps(d.create_topic("t", 3, {}, NOW))), check
+    )
 
 
 def test_deletion_is_all_or_nothing_at_every_crash() -> None:
     def prepare(data_dir: DataDir) -> None:
-        for log in data_dir.create_topic("t", 3, {}, NOW).partitions:
+        for log in run_steps(data_dir.create_topic("t", 3, {}, NOW)).partitions:
             produce(log, 4)
             log.flush()
 
@@ -365,7 +368,7 @@ def test_deletion_is_all_or_nothing_at_every_crash() -> None:
         for topic in data_dir.topics.values():
             assert [log.log_end_offset for log in topic.partitions] == [4, 4, 4]
         data_dir.close(NOW)
-        assert audit(ROOT, disk) == []
+        assert audit_directory(ROOT, disk).findings == []
 
     each_crash_state(prepare, lambda d: d.delete_topic("t", NOW), check)
 
@@ -376,8 +379,8 @@ def test_growth_is_all_or_nothing_at_every_crash() -> None:
         assert count == 3 if done else count in (1, 3)
 
     each_crash_state(
-        lambda d: void(d.create_topic("t", 1, {}, NOW)),
-        lambda d: d.add_partitions("t", 3, NOW),
+        lambda d: void(run_steps(d.create_topic("t", 1, {}, NOW))),
+        lambda d: run_steps(d.add_partitions("t", 3, NOW)),
         check,
     )
 
@@ -392,7 +395,7 @@ def void(_: object) -> None:
 def test_topic_overrides_are_replaced_and_reach_the_logs() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    topic = data_dir.create_topic("t", 2, {"retention.ms": "1"}, NOW)
+    topic = run_steps(data_dir.create_topic("t", 2, {"retention.ms": "1"}, NOW))
     data_dir.set_topic_overrides("t", {"segment.bytes": "2000"})
     assert [log.config.segment_bytes for log in topic.partitions] == [2000, 2000]
     assert topic.config.retention_ms == 7 * DAY
@@ -405,8 +408,8 @@ def test_topic_overrides_are_replaced_and_reach_the_logs() -> None:
 def test_broker_overrides_survive_and_reach_the_topics_that_inherit_them() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    inherits = data_dir.create_topic("a", 1, {}, NOW)
-    own = data_dir.create_topic("b", 1, {"retention.ms": "7"}, NOW)
+    inherits = run_steps(data_dir.create_topic("a", 1, {}, NOW))
+    own = run_steps(data_dir.create_topic("b", 1, {"retention.ms": "7"}, NOW))
     data_dir.set_broker_overrides({"log.retention.ms": "99"})
     assert inherits.partitions[0].config.retention_ms == 99
     assert own.partitions[0].config.retention_ms == 7
@@ -429,10 +432,10 @@ def test_producer_ids_are_never_given_twice() -> None:
 def test_clean_stop_leaves_nothing_to_recover() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    produce(data_dir.create_topic("t", 1, {}, NOW).partitions[0], 9)
+    produce(run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0], 9)
     data_dir.close(NOW)
     data_dir.close(NOW)
-    assert audit(ROOT, disk) == []
+    assert audit_directory(ROOT, disk).findings == []
     survivor = after_cut(disk)
     again = open_dir(survivor)
     assert again.stopped_cleanly
@@ -444,7 +447,7 @@ def test_clean_stop_leaves_nothing_to_recover() -> None:
 def test_case_82_crash_during_loading_after_a_clean_stop_is_a_crash() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    produce(data_dir.create_topic("t", 1, {}, NOW).partitions[0], 9)
+    produce(run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0], 9)
     data_dir.close(NOW)
     states = []
 
@@ -463,7 +466,7 @@ def test_case_82_crash_during_loading_after_a_clean_stop_is_a_crash() -> None:
 def test_marker_is_gone_before_any_log_is_touched() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 1, {}, NOW)
+    run_steps(data_dir.create_topic("t", 1, {}, NOW))
     data_dir.close(NOW)
     touched_with_marker = []
 
@@ -481,7 +484,7 @@ def test_marker_is_gone_before_any_log_is_touched() -> None:
 def test_log_that_cannot_be_closed_keeps_the_marker_away() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = data_dir.create_topic("t", 1, {}, NOW).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
     produce(log)
     disk.fault = Fault(at=0, kinds=frozenset({Operation.SYNC}))
     with pytest.raises(StorageFailed):
@@ -493,10 +496,10 @@ def test_log_that_cannot_be_closed_keeps_the_marker_away() -> None:
 def test_case_54_and_79_corrupt_recovery_points_are_taken_for_none() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = data_dir.create_topic("t", 1, {}, NOW).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
     produce(log, 3)
     log.flush()
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     disk.replace_atomically(f"{ROOT}/{RECOVERY_POINT_FILE}", b"0\n9\nt 0")
     unclean = open_dir(disk.power_cut(0, Survival.KEPT))
     assert any("taken for empty" in notice for notice in unclean.notices)
@@ -510,12 +513,12 @@ def test_case_54_and_79_corrupt_recovery_points_are_taken_for_none() -> None:
 def test_checkpoints_hold_what_the_logs_say() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = data_dir.create_topic("t", 1, {}, NOW).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
     produce(log, 5)
     log.flush()
     produce(log, 2)
     log.delete_before(3)
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {("t", 0): 5}
     assert read_offsets(ROOT, HIGH_WATERMARK_FILE, disk) == {("t", 0): 5}
     assert read_offsets(ROOT, LOG_START_FILE, disk) == {("t", 0): 3}
@@ -524,18 +527,18 @@ def test_checkpoints_hold_what_the_logs_say() -> None:
 def test_failing_checkpoint_is_reported_and_harmless() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 1, {}, NOW)
+    run_steps(data_dir.create_topic("t", 1, {}, NOW))
     disk.fault = Fault(at=0)
     with pytest.raises(StorageFailed, match="checkpoint"):
-        data_dir.checkpoint()
-    data_dir.checkpoint()
+        run_steps(data_dir.checkpoint())
+    run_steps(data_dir.checkpoint())
 
 
 def test_unclean_start_raises_the_epoch_of_topics_that_are_not_flushed() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    lazy = data_dir.create_topic("lazy", 1, {"flush.policy": "os"}, NOW).partitions[0]
-    strict = data_dir.create_topic("strict", 1, {}, NOW).partitions[0]
+    lazy = run_steps(data_dir.create_topic("lazy", 1, {"flush.policy": "os"}, NOW)).partitions[0]
+    strict = run_steps(data_dir.create_topic("strict", 1, {}, NOW)).partitions[0]
     produce(lazy, 3)
     produce(strict, 3)
     before = (lazy.leader_epoch, strict.leader_epoch)
@@ -553,7 +556,7 @@ def test_unclean_start_raises_the_epoch_of_topics_that_are_not_flushed() -> None
 def test_a_missing_partition_directory_that_had_records_is_not_made_anew() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    produce(data_dir.create_topic("t", 3, {}, NOW).partitions[1], 4)
+    produce(run_steps(data_dir.create_topic("t", 3, {}, NOW)).partitions[1], 4)
     data_dir.close(NOW)
     for partition in (1, 2):
         disk.remove_tree(f"{ROOT}/t-{partition}")
@@ -576,7 +579,7 @@ def test_partition_of_no_topic_is_kept_aside_and_never_served() -> None:
     kept = [name for name in disk.list_directory(ROOT) if name.startswith("old-0")]
     assert [name[-6:] for name in kept] == ["-stray"]
     assert disk.read_all(f"{ROOT}/{kept[0]}/00000000000000000000.log") == b"precious"
-    assert again.create_topic("old", 1, {}, NOW).partitions[0].log_end_offset == 0
+    assert run_steps(again.create_topic("old", 1, {}, NOW)).partitions[0].log_end_offset == 0
     again.close(NOW)
     open_dir(disk)
     assert disk.exists(f"{ROOT}/{kept[0]}")
@@ -585,7 +588,7 @@ def test_partition_of_no_topic_is_kept_aside_and_never_served() -> None:
 def test_directory_of_another_topic_id_is_kept_aside() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 1, {}, NOW)
+    run_steps(data_dir.create_topic("t", 1, {}, NOW))
     data_dir.close(NOW)
     disk.replace_atomically(f"{ROOT}/t-0/partition.metadata", format_partition_metadata(b"x" * 16))
     again = open_dir(disk)
@@ -596,7 +599,7 @@ def test_directory_of_another_topic_id_is_kept_aside() -> None:
 def test_broken_partition_metadata_is_written_again() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    topic = data_dir.create_topic("t", 1, {}, NOW)
+    topic = run_steps(data_dir.create_topic("t", 1, {}, NOW))
     data_dir.close(NOW)
     disk.replace_atomically(f"{ROOT}/t-0/partition.metadata", b"")
     open_dir(disk)
@@ -622,7 +625,7 @@ def test_unknown_files_and_directories_are_left_alone() -> None:
 def test_directory_of_apache_kafka_is_adopted() -> None:
     disk = SimulatedDisk()
     source = open_dir(disk)
-    topic = source.create_topic("flights", 2, {}, NOW)
+    topic = run_steps(source.create_topic("flights", 2, {}, NOW))
     produce(topic.partitions[1], 6)
     source.close(NOW)
     # What distinguishes a directory of Kafka's: no journal; other topics only in part.
@@ -651,7 +654,7 @@ def test_directory_with_a_metadata_log_of_kafka_is_left_to_import() -> None:
 def test_progress_is_told_per_partition() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 3, {}, NOW)
+    run_steps(data_dir.create_topic("t", 3, {}, NOW))
     data_dir.close(NOW)
     steps: list[tuple[int, int]] = []
     DataDir.open(
@@ -675,7 +678,7 @@ def test_journal_tail_that_was_cut_is_told() -> None:
 def test_settings_that_are_no_longer_known_are_left_out_and_told() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 1, {}, NOW)
+    run_steps(data_dir.create_topic("t", 1, {}, NOW))
     data_dir._journal.set_broker_overrides({"no.such": "1"})
     metadata = data_dir._journal.topics()["t"]
     data_dir._journal.put_topic(

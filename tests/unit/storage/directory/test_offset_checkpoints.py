@@ -9,7 +9,9 @@ from storage.directory.data_dir import DataDir
 from storage.directory.offset_checkpoints import OffsetCheckpoints
 from storage.disk.checkpoints import CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, read_offsets
 from storage.disk.file_names import MANIFEST_NAME
+from storage.disk.steps import run_steps
 from storage.errors import StorageFailed
+from storage.log.compaction import find_cleanable
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 from tests.unit.storage.directory.test_data_dir import NOW, ROOT, open_dir, produce
@@ -39,10 +41,10 @@ def prepared() -> tuple[SimulatedDisk, DataDir]:
     """A topic with a checkpoint at offset 6, deleted."""
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = data_dir.create_topic("t", 2, {}, NOW).partitions[1]
+    log = run_steps(data_dir.create_topic("t", 2, {}, NOW)).partitions[1]
     produce(log, 6)
     log.flush()
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk)["t", 1] == 6
     data_dir.delete_topic("t", NOW)
     return disk, data_dir
@@ -51,7 +53,7 @@ def prepared() -> tuple[SimulatedDisk, DataDir]:
 def test_new_topic_is_not_held_to_the_recovery_point_of_its_predecessor() -> None:
     """Found by the crash campaign: the new, empty log was quarantined as if 6 records were lost."""
     disk, data_dir = prepared()
-    data_dir.create_topic("t", 2, {}, NOW)
+    run_steps(data_dir.create_topic("t", 2, {}, NOW))
     assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {}
     log = open_dir(disk.power_cut(0, Survival.KEPT)).topics["t"].partitions[1]
     assert (log.log_end_offset, log.offline_reason) == (0, None)
@@ -61,8 +63,8 @@ def test_added_partition_is_not_held_to_it_either() -> None:
     disk, data_dir = prepared()
     survivor = disk.power_cut(0, Survival.LOST)
     again = open_dir(survivor)
-    again.create_topic("t", 1, {}, NOW)
-    again.add_partitions("t", 2, NOW)
+    run_steps(again.create_topic("t", 1, {}, NOW))
+    run_steps(again.add_partitions("t", 2, NOW))
     log = open_dir(survivor.power_cut(0, Survival.LOST)).topics["t"].partitions[1]
     assert log.offline_reason is None
     assert data_dir.topics == {}
@@ -72,45 +74,45 @@ def test_topic_is_not_created_when_old_checkpoints_cannot_be_removed() -> None:
     disk, data_dir = prepared()
     disk.fault = Fault(at=0, kinds=frozenset({Operation.RENAME}))
     with pytest.raises(StorageFailed, match="checkpoint"):
-        data_dir.create_topic("t", 2, {}, NOW)
+        run_steps(data_dir.create_topic("t", 2, {}, NOW))
     assert data_dir.topics == {}
-    data_dir.create_topic("t", 2, {}, NOW)
+    run_steps(data_dir.create_topic("t", 2, {}, NOW))
 
 
 def test_checkpoints_are_not_rewritten_without_need() -> None:
     disk = SimulatedDisk()
     data_dir = DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
     before = disk.counts[Operation.RENAME]
-    data_dir.create_topic("t", 2, {}, NOW)
+    run_steps(data_dir.create_topic("t", 2, {}, NOW))
     assert disk.counts[Operation.RENAME] == before
 
 
 def test_what_has_not_changed_is_not_written_again() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = data_dir.create_topic("t", 1, {}, NOW).partitions[0]
-    data_dir.checkpoint()
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
+    run_steps(data_dir.checkpoint())
     before = dict(disk.counts)
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     assert disk.counts == before
     produce(log, 6)
     log.flush()
     disk.fault = Fault(at=0, kinds=frozenset({Operation.RENAME}))
     with pytest.raises(StorageFailed):
-        data_dir.checkpoint()
+        run_steps(data_dir.checkpoint())
     disk.fault = None
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {("t", 0): 6}
 
 
 def test_case_79_a_corrupt_recovery_point_costs_time_only() -> None:
     """After a crash everything is read again; after a clean stop nothing is all the same."""
     disk, data_dir = prepared()
-    data_dir.create_topic("u", 1, {}, NOW)
+    run_steps(data_dir.create_topic("u", 1, {}, NOW))
     log = data_dir.topics["u"].partitions[0]
     produce(log, 6)
     log.flush()
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     path = f"{ROOT}/{RECOVERY_POINT_FILE}"
     disk.replace_atomically(path, b"not a checkpoint")
     crashed = open_dir(disk.power_cut(0, Survival.KEPT))
@@ -128,7 +130,7 @@ def test_case_79_a_corrupt_recovery_point_costs_time_only() -> None:
 def test_word_of_kafkas_cleaner_is_taken_over_and_given_back() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = data_dir.create_topic("t", 1, {"cleanup.policy": "compact"}, NOW).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {"cleanup.policy": "compact"}, NOW)).partitions[0]
     for number in range(4):
         record = Record(0, NOW, b"k", b"%d" % number)
         log.append(memoryview(bytearray(build_batch([record]))), now_ms=NOW)
@@ -141,7 +143,7 @@ def test_word_of_kafkas_cleaner_is_taken_over_and_given_back() -> None:
     data_dir = open_dir(disk)
     log = data_dir.topics["t"].partitions[0]
     assert log.cleaned_offset == 3
-    plan = log.cleanable(NOW)
+    plan = find_cleanable(log, NOW)
     assert plan is not None
     assert plan.first_dirty == 3
     data_dir.close(NOW)
@@ -153,7 +155,7 @@ def test_new_topic_is_not_held_to_what_was_cleaned_of_its_predecessor() -> None:
     open_dir(disk).close(NOW)
     disk.replace_atomically(f"{ROOT}/{CLEANER_FILE}", b"0\n1\nt 0 3\n")
     data_dir = open_dir(disk)
-    data_dir.create_topic("t", 1, {"cleanup.policy": "compact"}, NOW)
+    run_steps(data_dir.create_topic("t", 1, {"cleanup.policy": "compact"}, NOW))
     assert ("t", 0) not in read_offsets(ROOT, CLEANER_FILE, disk)
 
 
@@ -161,16 +163,16 @@ def test_steps_that_were_overtaken_write_nothing() -> None:
     """Else they would tell a new topic of the offsets of its predecessor."""
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = data_dir.create_topic("t", 1, {}, NOW).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
     produce(log, 6)
     log.flush()
-    steps = data_dir.checkpoint_steps()
+    steps = data_dir.checkpoint()
     call = next(steps)
     assert call is not None
     data_dir.delete_topic("t", NOW)
-    data_dir.create_topic("t", 1, {}, NOW)
+    run_steps(data_dir.create_topic("t", 1, {}, NOW))
     call.run()
     assert list(steps) == []
     assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {}
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {("t", 0): 0}

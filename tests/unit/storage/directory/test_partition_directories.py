@@ -53,9 +53,9 @@ def test_deleted_directory_goes_when_it_is_due() -> None:
         f"t-0.{'00' * 16}-delete",
         f"t-1.{'01' * 16}-delete",
     ]
-    assert directories.remove_due(99) == 0
-    assert directories.remove_due(100) == 2
-    assert directories.remove_due(100) == 0
+    assert run_steps(directories.remove_due(99)) == 0
+    assert run_steps(directories.remove_due(100)) == 2
+    assert run_steps(directories.remove_due(100)) == 0
     assert disk.list_directory(ROOT) == []
 
 
@@ -65,8 +65,8 @@ def test_removal_that_fails_is_tried_again() -> None:
     directories.delete("t", range(1), due_ms=0)
     disk.fault = Fault(at=0, kinds=frozenset({Operation.UNLINK}))
     with pytest.raises(StorageFailed, match="remove"):
-        directories.remove_due(0)
-    assert directories.remove_due(0) == 1
+        run_steps(directories.remove_due(0))
+    assert run_steps(directories.remove_due(0)) == 1
     assert disk.list_directory(ROOT) == []
 
 
@@ -75,7 +75,7 @@ def test_topic_made_again_between_the_steps_of_a_removal_stays() -> None:
     for partition in range(2):
         directories.make("t", partition, TOPIC_ID)
     directories.delete("t", range(2), due_ms=0)
-    steps = directories.remove_steps(0)
+    steps = directories.remove_due(0)
     first = next(steps)
     assert first is not None
     directories.make("t", 0, TOPIC_ID)
@@ -85,7 +85,7 @@ def test_topic_made_again_between_the_steps_of_a_removal_stays() -> None:
     assert len(disk.list_directory(ROOT)) == 3, "one directory in one step"
     assert run_steps(steps) == 2
     assert disk.list_directory(ROOT) == ["t-0", f"t-0.{'02' * 16}-delete"]
-    assert directories.remove_due(0) == 1
+    assert run_steps(directories.remove_due(0)) == 1
     assert disk.list_directory(ROOT) == ["t-0"]
 
 

@@ -121,11 +121,6 @@ def test_unlink_and_rename_keep_open_handles_alive(place: tuple[Files, str]) -> 
     file.close()
 
 
-def test_free_space_is_known(place: tuple[Files, str]) -> None:
-    files, root = place
-    assert files.free_bytes(root) > 0
-
-
 # --- what survives ------------------------------------------------------------------------------
 
 

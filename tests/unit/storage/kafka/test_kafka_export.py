@@ -1,6 +1,7 @@
 """What of a data directory goes to Kafka, and what is said about the rest."""
 
 from storage.directory.data_dir import DataDir
+from storage.disk.steps import run_steps
 from storage.kafka.kafka_export import is_exported, plan_export, settings_for_kafka
 from storage.kafka.kraft_metadata import (
     METADATA_DIRECTORY,
@@ -44,7 +45,7 @@ def test_files_of_our_own_stay() -> None:
 def test_plan_holds_topics_ids_epochs_and_producer_ids() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    topic = data_dir.create_topic("t", 2, {"retention.ms": "5"}, NOW)
+    topic = run_steps(data_dir.create_topic("t", 2, {"retention.ms": "5"}, NOW))
     produce(topic.partitions[1], 3)
     topic.partitions[1].bump_leader_epoch()
     data_dir.allocate_producer_ids(10)

@@ -6,6 +6,8 @@ from storage.audit.fsck import Severity
 from storage.audit.partition import PartitionAudit
 from storage.disk.steps import run_steps
 from storage.kafka.kafka_export import is_exported
+from storage.log.compaction import compact
+from storage.log.retention import delete_expired
 from storage.segment.density import MS_PER_MINUTE, parse_density
 from tests.support.logs import LogHarness, batch
 from tests.support.simulated_disk import Fault, Operation
@@ -212,10 +214,10 @@ def test_file_of_a_log_that_another_program_has_extended_is_not_trusted() -> Non
 def test_retention_removes_density_files_with_their_segments() -> None:
     log = log_of("interval", *minutes(10), retention_ms=1)
     log.log.delete_before(8)
-    log.log.delete_expired(log.now_ms)
+    delete_expired(log.log, log.now_ms)
     assert density_files(log) == [f"{base:020d}.density.deleted" for base in (0, 4)]
     log.now_ms += 1_000_000
-    log.log.delete_pending_files(log.now_ms)
+    run_steps(log.log.delete_pending_files(log.now_ms))
     assert density_files(log) == []
 
 
@@ -243,12 +245,12 @@ def test_compacted_segment_has_a_density_file_of_its_own(variant: str) -> None:
         log.append(number * MIN, key=b"%d" % (number % 5))
         if number % 4 == 3:
             log.log.roll(log.now_ms)
-    result = run_steps(log.log.compact(now_ms=log.now_ms, map_bytes=2**20))
+    result = run_steps(compact(log.log, now_ms=log.now_ms, map_bytes=2**20))
     assert result is not None
     assert result.records_dropped == 7
     assert answers(log, minutes(13)) == [*[7] * 8, 8, 9, 10, 11, None]
     assert indexes_used(log, 9 * MIN) == {variant}
-    log.log.delete_pending_files(log.now_ms)
+    run_steps(log.log.delete_pending_files(log.now_ms))
     log.log.close(log.now_ms)
     assert problems(log) == []
     log.open(is_clean=True)

@@ -10,13 +10,15 @@ from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V1, Codec, TimestampType
 from protocol.records.record import Record
 from protocol.records.scan import Entry, iter_records, scan_entries
+from storage.append.plan import Origin
 from storage.audit.partition import PartitionAudit
 from storage.disk.steps import run_steps
 from storage.errors import CorruptLog, LogOffline
 from storage.log import compaction_filter
-from storage.log.compaction import CompactionResult
+from storage.log.compaction import CompactionResult, compact, find_cleanable
 from storage.log.flush import FlushTicket
-from storage.log.log import Isolation, Origin
+from storage.log.retention import delete_expired
+from storage.log.values import Isolation
 from tests.support.logs import LogHarness, marker
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Fault, Operation
@@ -41,13 +43,13 @@ def put(log: LogHarness, *pairs: Pair, at: int = 100, **options: object) -> int:
     return log.write(build_batch(records, **options)).first_offset  # type: ignore[arg-type]
 
 
-def compact(log: LogHarness, *, map_bytes: int = ONE_MB) -> CompactionResult | None:
-    return run_steps(log.log.compact(now_ms=log.now_ms, map_bytes=map_bytes))
+def compact_now(log: LogHarness, *, map_bytes: int = ONE_MB) -> CompactionResult | None:
+    return run_steps(compact(log.log, now_ms=log.now_ms, map_bytes=map_bytes))
 
 
 def roll_and_compact(log: LogHarness, **options: int) -> CompactionResult | None:
     log.log.roll(log.now_ms)
-    return compact(log, **options)
+    return compact_now(log, **options)
 
 
 def content(log: LogHarness) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -87,7 +89,7 @@ def test_the_active_segment_is_not_touched() -> None:
     put(log, ("a", "1"))
     log.log.roll(log.now_ms)
     put(log, ("a", "2"), ("a", "3"))
-    compact(log)
+    compact_now(log)
     # The map ends where the active segment begins, so its newer values are not known.
     assert content(log) == [(0, b"a", b"1"), (1, b"a", b"2"), (2, b"a", b"3")]
 
@@ -95,9 +97,9 @@ def test_the_active_segment_is_not_touched() -> None:
 def test_a_log_without_dirty_segments_is_left_alone() -> None:
     log = opened()
     put(log, ("a", "1"), ("a", "2"))
-    assert compact(log) is None
+    assert compact_now(log) is None
     roll_and_compact(log)
-    assert compact(log) is None
+    assert compact_now(log) is None
     names = log.names()
     assert log.reopen().cleaned_offset == 2
     assert [name for name in names if name.endswith((".cleaned", ".swap"))] == []
@@ -147,7 +149,7 @@ def test_offsets_in_the_gaps_lead_to_the_next_record() -> None:
         put(log, ("k", f"{number}"))
     log.log.roll(log.now_ms)
     put(log, ("z", "end"))
-    compact(log)
+    compact_now(log)
     for offset in range(10):
         result = log.log.read(offset, max_bytes=ONE_MB, isolation=Isolation.READ_UNCOMMITTED)
         assert next(scan_entries(result.records)).last_offset == 9
@@ -228,7 +230,7 @@ def test_young_segments_wait_for_min_compaction_lag() -> None:
     roll_and_compact(log)
     assert [offset for offset, _, _ in content(log)] == [1, 2, 3]
     log.now_ms = 1401
-    compact(log)
+    compact_now(log)
     assert [offset for offset, _, _ in content(log)] == [1, 3]
 
 
@@ -239,11 +241,11 @@ def test_a_log_is_due_by_its_dirty_share_or_by_max_compaction_lag() -> None:
     roll_and_compact(log)
     put(log, ("k", "v"), at=1000)
     log.log.roll(log.now_ms)
-    plan = log.log.cleanable(log.now_ms)
+    plan = find_cleanable(log.log, log.now_ms)
     assert plan is not None
     assert 0 < plan.ratio < 0.5
     assert not plan.is_due
-    overdue = log.log.cleanable(6001)
+    overdue = find_cleanable(log.log, 6001)
     assert overdue is not None
     assert overdue.is_due
 
@@ -428,7 +430,7 @@ def test_a_small_map_takes_several_rounds_and_gets_there() -> None:
     log.log.roll(log.now_ms)
     rounds = 0
     while True:
-        result = compact(log, map_bytes=1000)
+        result = compact_now(log, map_bytes=1000)
         if result is None:
             break
         rounds += 1
@@ -444,14 +446,14 @@ def test_retention_may_take_the_segments_that_a_round_works_on() -> None:
     log = opened(cleanup_policy="compact,delete", segment_bytes=150)
     for number in range(6):
         put(log, ("k", f"{number}" * 40))
-    steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+    steps = compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB)
     call = next(steps)
     while call is None or not any(name.endswith(".swap") for name in log.names()):
         if call is not None:
             call.run()
         call = next(steps)
     log.log.delete_before(4)
-    log.log.delete_expired(log.now_ms)
+    delete_expired(log.log, log.now_ms)
     if call is not None:
         call.run()
     for call in steps:
@@ -467,7 +469,7 @@ def test_appends_and_reads_go_on_between_the_steps() -> None:
     for number in range(8):
         put(log, ("k", f"{number}"))
     log.log.roll(log.now_ms)
-    for call in log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB):
+    for call in compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB):
         put(log, ("own", "v"))
         assert content(log)[-1][1] == b"own"
         hit = log.log.offset_for_timestamp(100)
@@ -479,7 +481,7 @@ def test_appends_and_reads_go_on_between_the_steps() -> None:
 
 def flush_across_a_roll(log: LogHarness) -> FlushTicket:
     """A flush that has run while the log was rolled and appended to, and is not complete yet."""
-    log.log.local.unsynced.add_created()
+    log.log.unsynced.add_created()
     ticket = log.log.begin_flush()
     assert ticket is not None
     log.log.roll(log.now_ms)
@@ -499,7 +501,7 @@ def test_a_flush_that_ends_after_a_roll_leaves_all_readable(
     ticket = flush_across_a_roll(log)
     if not is_late:
         log.log.complete_flush(ticket)
-    compact(log)
+    compact_now(log)
     if is_late:
         log.log.complete_flush(ticket)
     assert log.log.high_watermark == 5
@@ -518,7 +520,7 @@ def test_a_rewrite_that_grows_a_segment_cuts_no_batch_in_two(
     ticket = flush_across_a_roll(log)
     log.log.complete_flush(ticket)
     monkeypatch.setattr(compaction_filter, "compress", lambda _, clear: gzip.compress(clear, 0))
-    compact(log)
+    compact_now(log)
     assert log.log.segments.first.size > size
     assert content(log) == [(1, b"b", b"b" * 900), (2, b"a", b"new")]
 
@@ -531,7 +533,7 @@ def test_damage_is_not_rewritten() -> None:
     path = log.log.segments.first.log.path
     log.files.damage(path, 65, b"\xff")
     with pytest.raises(CorruptLog, match="at byte 0"):
-        compact(log)
+        compact_now(log)
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
     assert log.log.offline_reason is None
 
@@ -542,10 +544,10 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     log.log.roll(log.now_ms)
     log.files.fault = Fault(at=0, errno=28, kinds=frozenset({Operation.CREATE}))
     with pytest.raises(Exception, match="compact failed"):
-        compact(log)
+        compact_now(log)
     log.files.fault = None
     assert len(content(log)) == 2
-    compact(log)
+    compact_now(log)
     assert len(content(log)) == 1
 
 
@@ -555,7 +557,7 @@ def test_a_failed_swap_stops_the_log_until_a_restart() -> None:
     log.log.roll(log.now_ms)
     log.files.fault = Fault(at=1, errno=5, kinds=frozenset({Operation.SYNC_DIRECTORY}))
     with pytest.raises(LogOffline):
-        compact(log)
+        compact_now(log)
     log.files.fault = None
     log.crash()
     assert log.log.offline_reason is None
@@ -567,13 +569,13 @@ def test_a_swap_that_was_overtaken_is_durable_before_the_next_round() -> None:
     log = opened()
     put(log, ("a", "1"), ("a", "2"))
     log.log.roll(log.now_ms)
-    steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+    steps = compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB)
     while not any(name.endswith(".swap") for name in log.names()):
         call = next(steps)
         if call is not None:
             call.run()
     steps.close()
-    next(log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB), None)
+    next(compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB), None)
     survivor = log.files.power_cut(1, Survival.LOST)
     assert not [name for name in survivor.list_directory(log.log.path) if ".swap" in name]
 
@@ -590,11 +592,11 @@ def test_retention_in_the_middle_of_a_swap_takes_no_more_than_it_planned() -> No
         log.log.roll(log.now_ms)
         put(log, ("c", "1"), ("dup", "2"), at=9_600)
         log.log.roll(log.now_ms)
-        steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+        steps = compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB)
         for _, call in zip(range(steps_before), steps, strict=False):
             if call is not None:
                 call.run()
-        log.log.delete_expired(log.now_ms)
+        delete_expired(log.log, log.now_ms)
         run_steps(steps)
         kept = [(offset, key) for offset, key, _ in content(log) if offset >= 2]
         assert kept == [(2, b"b"), (3, b"c"), (4, b"dup")], f"after {steps_before} steps"
@@ -607,7 +609,7 @@ def test_a_compaction_ends_with_its_log_and_touches_nothing_of_the_next_one() ->
         put(log, ("a", "1"), ("dup", "1"))
         put(log, ("dup", "2"))
         log.log.roll(log.now_ms)
-        steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
+        steps = compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB)
         for _, call in zip(range(steps_before), steps, strict=False):
             if call is not None:
                 call.run()
@@ -630,15 +632,15 @@ def test_a_swap_that_retention_cannot_finish_stops_the_log_as_it_is(at: int) -> 
     log.log.roll(log.now_ms)
     put(log, ("b", "1"), ("dup", "2"))
     log.log.roll(log.now_ms)
-    steps = log.log.compact(now_ms=log.now_ms, map_bytes=ONE_MB)
-    while log.log.local.swap is None:
+    steps = compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB)
+    while log.log.changes.swap is None:
         call = next(steps)
         if call is not None:
             call.run()
     before = content(log)
     log.files.fault = Fault(at=at, errno=5, kinds=frozenset({Operation.RENAME}))
     with pytest.raises(LogOffline):
-        log.log.delete_expired(log.now_ms)
+        delete_expired(log.log, log.now_ms)
     log.files.fault = None
     with pytest.raises(LogOffline):
         run_steps(steps)

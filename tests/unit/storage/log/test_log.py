@@ -9,6 +9,7 @@ import pytest
 from protocol.records.batch import RecordBatch
 from protocol.records.layout import NO_TIMESTAMP, Codec, TimestampType
 from protocol.records.scan import scan_entries
+from storage.append.plan import Origin
 from storage.audit.partition import PartitionAudit
 from storage.disk.files import RealFiles
 from storage.errors import (
@@ -22,7 +23,8 @@ from storage.errors import (
     OutOfOrderSequence,
     StorageFailed,
 )
-from storage.log.log import Isolation, Origin
+from storage.log.retention import delete_expired
+from storage.log.values import Isolation
 from tests.support.clock import DAY_MS
 from tests.support.logs import LogHarness, batch, marker, produced
 from tests.support.power_loss import Survival
@@ -394,7 +396,7 @@ def test_flush_while_a_segment_is_rolled_and_deleted() -> None:
     ticket.run()
     log.log.complete_flush(ticket)
     assert log.log.high_watermark == 2
-    assert len(log.log.delete_expired(log.now_ms)) == 1
+    assert len(delete_expired(log.log, log.now_ms)) == 1
     log.append(3)
     assert [record.offset for record in log.records()] == [2]
 
@@ -438,7 +440,7 @@ def test_failed_sync_takes_the_log_offline_for_good() -> None:
         with pytest.raises(LogOffline):
             change()
     assert not log.log.needs_flush
-    assert log.log.delete_expired(10**15) == []
+    assert delete_expired(log.log, 10**15) == []
 
 
 def test_offline_log_still_shows_what_is_durable() -> None:
@@ -587,3 +589,14 @@ def test_real_files_hold_the_same_log(tmp_path: Path) -> None:
     assert files.open_files <= 20
     log.log.close(log.now_ms)
     assert files.open_files == 0
+
+
+@pytest.mark.parametrize("name", ["log_start_offset", "durable_offset", "high_watermark"])
+def test_offset_above_the_log_end_is_noticed_at_the_next_change(name: str) -> None:
+    log = LogHarness()
+    log.append(1)
+    log.append(2, flush=False)
+    setattr(log.log, name, 9)
+    change = log.log.delete_before if name == "durable_offset" else lambda _: log.log.flush()
+    with pytest.raises(AssertionError):
+        change(1)

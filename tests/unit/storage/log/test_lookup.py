@@ -5,9 +5,12 @@ from itertools import pairwise
 import pytest
 
 from protocol.records.layout import Codec
+from storage.append.plan import Origin
 from storage.disk.steps import run_steps
-from storage.log.log import Isolation, Origin, TimestampOffset
-from storage.log.lookup import SegmentSearch
+from storage.log.compaction import compact
+from storage.log.lookup import SegmentSearch, TimestampOffset
+from storage.log.retention import delete_expired
+from storage.log.values import Isolation
 from storage.segment.entry_heads import WALK_BLOCK_BYTES
 from storage.segment.offset_index import OffsetPosition
 from storage.segment.segment import Segment
@@ -168,7 +171,7 @@ def test_case_69_version_0_lists_segment_starts_newest_first() -> None:
     assert log.log.offsets_before(now, 15, now) == [20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0]
     assert log.log.offsets_before(0, 10, now) == []
     log.log.delete_before(3)
-    log.log.delete_expired(now)
+    delete_expired(log.log, now)
     assert log.log.offsets_before(now, 15, now) == [20, 18, 16, 14, 12, 10, 8, 6, 4, 3]
     assert log.log.offsets_before(now, 2, now) == [20, 18]
 
@@ -312,7 +315,7 @@ def test_the_record_in_front_is_found_behind_what_compaction_emptied() -> None:
         if number % 6 == 5:
             log.log.roll(log.now_ms)
     log.log.roll(log.now_ms)
-    run_steps(log.log.compact(now_ms=log.now_ms, map_bytes=1 << 20))
+    run_steps(compact(log.log, now_ms=log.now_ms, map_bytes=1 << 20))
     left = [(record.timestamp, record.offset) for record in log.records()]
     assert [offset for _, offset in left] == [0, 5, 9, 13, 14]
     for before, here in pairwise(left):

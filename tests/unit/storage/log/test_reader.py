@@ -1,7 +1,8 @@
 """Positions that readers are expected at: used, bounded, forgotten."""
 
-from storage.log.log import Isolation
 from storage.log.reader import HINTS_MAX
+from storage.log.retention import delete_expired
+from storage.log.values import Isolation
 from tests.support.logs import LogHarness, batch
 from tests.support.simulated_disk import Operation
 
@@ -42,7 +43,7 @@ def test_remembered_positions_are_bounded() -> None:
         log.append(offset)
     for offset in range(2 * HINTS_MAX):
         reads(log, offset, len(batch(0)))
-    assert len(log.log.local.reader._hints) == HINTS_MAX
+    assert len(log.log.reader._hints) == HINTS_MAX
 
 
 def test_positions_are_forgotten_when_segments_are_deleted() -> None:
@@ -52,5 +53,5 @@ def test_positions_are_forgotten_when_segments_are_deleted() -> None:
         log.log.roll(log.now_ms)
     reads(log, 0, 1)
     log.log.delete_before(2)
-    log.log.delete_expired(log.now_ms)
+    delete_expired(log.log, log.now_ms)
     assert [record.offset for record in log.records()] == [2, 3]

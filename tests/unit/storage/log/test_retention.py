@@ -2,6 +2,7 @@
 
 import pytest
 
+from storage.disk.steps import run_steps
 from storage.errors import OffsetOutOfRange, PolicyViolation
 from storage.log.retention import (
     UNLIMITED,
@@ -9,6 +10,7 @@ from storage.log.retention import (
     RetentionPlan,
     RetentionRules,
     SegmentAge,
+    delete_expired,
     plan_retention,
 )
 from tests.support.clock import DAY_MS
@@ -62,7 +64,7 @@ def test_case_48_all_old_leaves_one_empty_segment_at_the_end() -> None:
         log.log.roll(log.now_ms)
     log.append(10)
     log.now_ms = NOW
-    deleted = log.log.delete_expired(log.now_ms)
+    deleted = delete_expired(log.log, log.now_ms)
     assert [gone.reason for gone in deleted] == [DeletionReason.TIME] * 4
     assert log.bases() == [4]
     assert log.log.log_start_offset == log.log.log_end_offset == 4
@@ -89,9 +91,9 @@ def test_case_51_everything_by_size_rolls_the_active_segment() -> None:
     log = LogHarness(retention_bytes=0)
     for timestamp in (1, 2, 3):
         log.append(timestamp)
-    assert len(log.log.delete_expired(log.now_ms)) == 1
+    assert len(delete_expired(log.log, log.now_ms)) == 1
     assert log.bases() == [3]
-    assert log.log.delete_expired(log.now_ms) == []
+    assert delete_expired(log.log, log.now_ms) == []
 
 
 def test_case_52_segment_without_timestamps_ages_by_its_append_time() -> None:
@@ -109,8 +111,8 @@ def test_case_52_segment_without_timestamps_ages_by_its_append_time() -> None:
         log.files.replace_atomically(f"{log.path}/{name}", log.files.read_all(f"{log.path}/{name}"))
     log.open(is_clean=True)
     assert log.log.segments.first.largest_timestamp == 5000
-    assert log.log.delete_expired(6000) == []
-    assert len(log.log.delete_expired(6001)) == 1
+    assert delete_expired(log.log, 6000) == []
+    assert len(delete_expired(log.log, 6001)) == 1
 
 
 def test_case_53_future_timestamp_at_the_head_blocks_time_but_not_size() -> None:
@@ -140,10 +142,10 @@ def test_clamping_is_a_setting_of_the_topic() -> None:
     log.log.roll(log.now_ms)
     log.append(log.now_ms)
     log.now_ms += 101
-    assert log.log.delete_expired(log.now_ms) == []
+    assert delete_expired(log.log, log.now_ms) == []
     assert log.log.held_by_future == 0
     log.configure(retention_clamp_future="true")
-    assert len(log.log.delete_expired(log.now_ms)) == 2
+    assert len(delete_expired(log.log, log.now_ms)) == 2
     assert log.log.held_by_future is None
 
 
@@ -213,7 +215,7 @@ def test_case_55_delete_before_takes_effect_at_once_and_files_go_later() -> None
     log.log.delete_before(6)
     assert log.log.log_start_offset == 6
     assert log.bases() == [0, 5, 10, 15]
-    assert [gone.base_offset for gone in log.log.delete_expired(log.now_ms)] == [0]
+    assert [gone.base_offset for gone in delete_expired(log.log, log.now_ms)] == [0]
     assert log.bases() == [5, 10, 15]
     assert log.log.log_start_offset == 6
     assert [record.offset for record in log.records()] == list(range(6, 15))
@@ -222,18 +224,18 @@ def test_case_55_delete_before_takes_effect_at_once_and_files_go_later() -> None
 def test_case_56_files_are_renamed_at_once_and_unlinked_after_the_delay() -> None:
     log = LogHarness(retention_bytes=0, file_delete_delay_ms=60_000)
     log.append(1)
-    log.log.delete_expired(log.now_ms)
+    delete_expired(log.log, log.now_ms)
     renamed = [name for name in log.names() if name.endswith(".deleted")]
     assert "00000000000000000000.log.deleted" in renamed
-    assert log.log.delete_pending_files(log.now_ms + 59_999) == 0
-    assert log.log.delete_pending_files(log.now_ms + 60_000) == len(renamed)
+    assert run_steps(log.log.delete_pending_files(log.now_ms + 59_999)) == 0
+    assert run_steps(log.log.delete_pending_files(log.now_ms + 60_000)) == len(renamed)
     assert not any(name.endswith(".deleted") for name in log.names())
 
 
 def test_case_56_crash_in_between_is_cleaned_up_at_start() -> None:
     log = LogHarness(retention_bytes=0)
     log.append(1)
-    log.log.delete_expired(log.now_ms)
+    delete_expired(log.log, log.now_ms)
     log.crash()
     assert not any(name.endswith(".deleted") for name in log.names())
     assert (log.log.log_start_offset, log.log.log_end_offset) == (1, 1)
@@ -255,7 +257,7 @@ def test_active_segment_is_not_below_the_start() -> None:
 
 def test_empty_active_segment_stays() -> None:
     log = LogHarness(retention_ms=0, retention_bytes=0)
-    assert log.log.delete_expired(NOW) == []
+    assert delete_expired(log.log, NOW) == []
     assert log.bases() == [0]
 
 
@@ -287,7 +289,7 @@ def test_wall_clock_before_the_timestamps_reports_who_holds() -> None:
     held = []
     for wait_ms in (10, 1, 500):
         log.now_ms += wait_ms
-        log.log.delete_expired(log.now_ms)
+        delete_expired(log.log, log.now_ms)
         held.append(log.log.held_by_future)
     assert held == [None, 0, None], "only what retention would take by its age in the log"
     assert log.log.log_start_offset == 1

@@ -3,11 +3,13 @@
 import pytest
 
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP, Codec
+from storage.append.plan import Origin
 from storage.audit.partition import PartitionAudit
 from storage.disk.steps import run_steps
 from storage.errors import StorageFailed
-from storage.log.log import Origin
-from storage.log.segment_stats import measure_entries, measure_log
+from storage.log.compaction import compact
+from storage.log.retention import delete_expired
+from storage.log.segment_stats import collect_statistics, statistics_of_entries
 from storage.segment.manifest import (
     UNKNOWN,
     UNKNOWN_MAXIMUM,
@@ -98,7 +100,7 @@ def test_markers_bound_no_record_from_above() -> None:
     assert audit(log) == []
     # What reading finds is what appending knew.
     data = log.files.read_all(f"{DIRECTORY}/{0:020d}.log")
-    assert measure_entries(data).data_max_timestamp == 70
+    assert statistics_of_entries(data).data_max_timestamp == 70
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -137,13 +139,13 @@ def test_crash_leaves_it_unknown_until_it_is_measured() -> None:
     log.append(40)
     log.crash()
     assert minima(log) == [UNKNOWN_MINIMUM, UNKNOWN_MINIMUM]
-    assert run_steps(measure_log(log.log, set())) == 1
+    assert run_steps(collect_statistics(log.log, set())) == 1
     assert minima(log) == [20, UNKNOWN_MINIMUM]
     assert remembered(log)[0].min_timestamp == 20
     assert remembered(log)[0].data_max_timestamp == 50
     log.append(30)
     assert close_segment(log).min_timestamp == UNKNOWN_MINIMUM
-    assert run_steps(measure_log(log.log, set())) == 1
+    assert run_steps(collect_statistics(log.log, set())) == 1
     assert remembered(log)[2].min_timestamp == 30
     assert audit(log) == []
 
@@ -161,10 +163,10 @@ def test_compacted_segment_is_measured_again() -> None:
         log.append(timestamp, key=key)
     log.log.roll(log.now_ms)
     log.log.flush()
-    run_steps(log.log.compact(now_ms=log.now_ms, map_bytes=1 << 20))
+    run_steps(compact(log.log, now_ms=log.now_ms, map_bytes=1 << 20))
     assert minima(log)[0] == UNKNOWN_MINIMUM
     assert log.log.segments[0].data_max_timestamp == UNKNOWN_MAXIMUM
-    assert run_steps(measure_log(log.log, set())) == 1
+    assert run_steps(collect_statistics(log.log, set())) == 1
     assert (remembered(log)[0].min_timestamp, remembered(log)[0].records) == (20, 2)
 
 
@@ -176,7 +178,7 @@ def test_directory_without_a_manifest_is_measured() -> None:
     log.files.unlink(f"{DIRECTORY}/segment-manifest")
     log.open(is_clean=True)
     assert remembered(log)[0].min_timestamp == UNKNOWN_MINIMUM
-    assert run_steps(measure_log(log.log, set())) == 1
+    assert run_steps(collect_statistics(log.log, set())) == 1
     assert (remembered(log)[0].min_timestamp, remembered(log)[0].records) == (20, 2)
 
 
@@ -187,7 +189,7 @@ def test_long_segments_are_read_in_slices() -> None:
     log.append(9, size=1_040_000)
     log.log.roll(log.now_ms)
     log.crash()
-    steps = measure_log(log.log, set())
+    steps = collect_statistics(log.log, set())
     calls = 0
     for call in steps:
         assert call is not None
@@ -203,14 +205,14 @@ def test_segment_that_retention_takes_meanwhile_is_left() -> None:
     log.log.roll(log.now_ms)
     log.append(999)
     log.crash()
-    steps = measure_log(log.log, set())
+    steps = collect_statistics(log.log, set())
     call = next(steps)
-    assert log.log.delete_expired(log.now_ms)
+    assert delete_expired(log.log, log.now_ms)
     assert call is not None
     call.run()
     with pytest.raises(StopIteration):
         next(steps)
-    assert 0 not in log.log.local.manifest.facts
+    assert 0 not in log.log.manifest.facts
 
 
 def test_what_cannot_be_read_stays_unknown_and_is_not_tried_again() -> None:
@@ -229,9 +231,9 @@ def test_what_cannot_be_read_stays_unknown_and_is_not_tried_again() -> None:
     manifest.remember(SegmentFacts(**{**as_dict(manifest.facts[0]), "min_timestamp": -(2**63)}))
     log.open(is_clean=True)
     given_up: set[int] = set()
-    assert run_steps(measure_log(log.log, given_up)) == 0
+    assert run_steps(collect_statistics(log.log, given_up)) == 0
     assert given_up == {0}
-    assert run_steps(measure_log(log.log, given_up)) == 0
+    assert run_steps(collect_statistics(log.log, given_up)) == 0
 
 
 def as_dict(facts: SegmentFacts) -> dict[str, int]:
@@ -241,14 +243,14 @@ def as_dict(facts: SegmentFacts) -> dict[str, int]:
 @pytest.mark.parametrize("codec", CODECS)
 def test_measure_counts_every_format(codec: Codec) -> None:
     data = bytes(batch(50, 20, codec=codec)) + bytes(batch(7, 8, codec=codec, stamped_ms=300))
-    assert measure_entries(data) == (4, 20, 300, len(data))
+    assert statistics_of_entries(data) == (4, 20, 300, len(data))
     if codec is not Codec.ZSTD:
         old = messages(50, 20, magic=1, codec=codec) + messages(60, magic=1)
-        assert measure_entries(old) == (3, 20, 60, len(old))
+        assert statistics_of_entries(old) == (3, 20, 60, len(old))
         ancient = messages(50, 20, magic=0, codec=codec)
-        assert measure_entries(ancient) == (2, NO_TIMESTAMP, NO_TIMESTAMP, len(ancient))
-    assert measure_entries(data[:-1]).size == len(bytes(batch(50, 20, codec=codec)))
-    assert measure_entries(b"") == (0, INT64_MAX, NO_TIMESTAMP, 0)
+        assert statistics_of_entries(ancient) == (2, NO_TIMESTAMP, NO_TIMESTAMP, len(ancient))
+    assert statistics_of_entries(data[:-1]).size == len(bytes(batch(50, 20, codec=codec)))
+    assert statistics_of_entries(b"") == (0, INT64_MAX, NO_TIMESTAMP, 0)
 
 
 def test_wrapper_is_not_taken_for_one_record_by_recovery() -> None:
@@ -260,7 +262,7 @@ def test_wrapper_is_not_taken_for_one_record_by_recovery() -> None:
     assert (segment.records, segment.max_timestamp) == (UNKNOWN, 50)
     log = LogHarness(files)
     log.log.roll(log.now_ms)
-    assert run_steps(measure_log(log.log, set())) == 1
+    assert run_steps(collect_statistics(log.log, set())) == 1
     assert (remembered(log)[0].records, remembered(log)[0].min_timestamp) == (3, 9)
     log.log.close(log.now_ms)
     assert audit(log) == []

@@ -19,8 +19,11 @@ from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir
 from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, MANIFEST_NAME, segment_file_path
 from storage.disk.files import RealFiles
+from storage.disk.steps import run_steps
 from storage.errors import LogQuarantined, QuarantineKind
-from storage.log.log import Isolation, Log
+from storage.log.log import Log
+from storage.log.retention import delete_expired
+from storage.log.values import Isolation
 from storage.recovery import loss, recovery
 from tests.support.logs import batch, read_all
 from tests.support.power_loss import Survival
@@ -61,14 +64,15 @@ def stopped(*, is_clean: bool, **settings: str) -> SimulatedDisk:
     data_dir = opened(disk)
     for topic in ("t", "other"):
         fill(log_of_new(data_dir, topic, settings))
-    data_dir.checkpoint()
+    run_steps(data_dir.checkpoint())
     if is_clean:
         data_dir.close(NOW_MS)
     return kill(disk)
 
 
 def log_of_new(data_dir: DataDir, topic: str, settings: dict[str, str]) -> Log:
-    return data_dir.create_topic(topic, 1, {**SETTINGS, **settings}, NOW_MS).partitions[0]
+    settings = {**SETTINGS, **settings}
+    return run_steps(data_dir.create_topic(topic, 1, settings, NOW_MS)).partitions[0]
 
 
 def kill(disk: SimulatedDisk) -> SimulatedDisk:
@@ -130,7 +134,7 @@ def test_every_lost_segment_is_noticed(
         check_quarantined(log, good_until)
         assert any(f"t-0: {log.offline_reason}" == notice for notice in data_dir.notices)
         assert serves(log_of(data_dir, "other"))
-        data_dir.checkpoint()
+        run_steps(data_dir.checkpoint())
         disk = kill(disk)
     check_accepted(disk, good_until, base)
 
@@ -214,7 +218,7 @@ def test_a_log_of_which_nothing_is_left(keeps_directory: bool, is_clean: bool) -
         assert found is not None
         assert found.kind is QuarantineKind.LOST
         assert serves(log_of(data_dir, "other"))
-        data_dir.checkpoint()
+        run_steps(data_dir.checkpoint())
         disk = kill(disk)
     report = accept_loss(ROOT, "t", 0, disk)
     assert [(lost.first_offset, lost.next_offset) for lost in report.lost] == [(0, RECORDS)]
@@ -274,8 +278,8 @@ def test_what_was_removed_on_purpose_is_not_missing(is_clean: bool) -> None:
     log = log_of_new(data_dir, "t", {})
     fill(log)
     log.delete_before(31)
-    log.delete_expired(NOW_MS)
-    data_dir.checkpoint()
+    delete_expired(log, NOW_MS)
+    run_steps(data_dir.checkpoint())
     if is_clean:
         data_dir.close(NOW_MS)
     disk = kill(disk)
@@ -298,7 +302,7 @@ def test_damage_that_only_a_crash_has_shown_is_found_again_by_every_start() -> N
         log = log_of(data_dir)
         assert log.quarantine is not None
         assert (log.quarantine.kind, log.quarantine.good_until) == (QuarantineKind.DAMAGED, 58)
-        data_dir.checkpoint()
+        run_steps(data_dir.checkpoint())
         disk = kill(disk)
     assert disk.size(path(ACTIVE)) == PER_SEGMENT * BATCH_BYTES
 

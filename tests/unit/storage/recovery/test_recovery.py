@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from protocol.records.layout import Codec
+from storage.append.plan import Origin
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import RealFiles, sync_file
+from storage.disk.steps import run_steps
 from storage.errors import LogQuarantined, StorageFailed
-from storage.log.log import Isolation, Origin
+from storage.log.retention import delete_expired
+from storage.log.values import Isolation
 from storage.segment.segment import Segment
 from tests.support.logs import (
     DIRECTORY,
@@ -320,7 +323,7 @@ def test_a_time_index_cut_between_entries_is_not_believed() -> None:
     hit = log.log.offset_for_timestamp(4000)
     assert hit is not None
     assert hit.offset == 2
-    assert log.log.delete_expired(log.now_ms) == []
+    assert delete_expired(log.log, log.now_ms) == []
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
@@ -566,8 +569,8 @@ def workload(log: LogHarness) -> None:
         if timestamp == 8:
             log.log.flush()
             log.log.delete_before(4)
-            log.log.delete_expired(log.now_ms)
-            log.log.delete_pending_files(log.now_ms + 10**9)
+            delete_expired(log.log, log.now_ms)
+            run_steps(log.log.delete_pending_files(log.now_ms + 10**9))
 
 
 @pytest.mark.parametrize("survival", Survival)

@@ -8,7 +8,7 @@ from protocol.records.builder import build_end_txn_marker
 from protocol.records.layout import Codec
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import sync_file
-from storage.log.log import Isolation
+from storage.log.values import Isolation
 from storage.segment.txn_index import AbortedTxn, TxnIndex
 from tests.support.logs import DIRECTORY, LogHarness, batch, disk, messages
 from tests.support.power_loss import Survival

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from storage.errors import RecordListTooLarge
+from storage.log.retention import delete_expired
 from storage.segment.rolling import RollReason, RollRules, find_roll_reason
 from tests.support.clock import DAY_MS
 from tests.support.logs import (
@@ -79,10 +80,10 @@ def test_case_44_idle_segment_is_not_closed_but_may_be_deleted() -> None:
     log = LogHarness(segment_ms=100, retention_ms=1000)
     log.append(1000)
     log.now_ms += 900
-    assert log.log.delete_expired(log.now_ms) == []
+    assert delete_expired(log.log, log.now_ms) == []
     assert log.bases() == [0]
     log.now_ms += 1000
-    assert len(log.log.delete_expired(log.now_ms)) == 1
+    assert len(delete_expired(log.log, log.now_ms)) == 1
     assert log.bases() == [1]
 
 

@@ -1,0 +1,62 @@
+"""The state of one partition directory while it is being opened, shared by the passes of recovery.
+
+Read next: `storage.recovery.recovery`.
+"""
+
+from dataclasses import dataclass, field
+
+from config import TopicConfig
+from storage.disk.file_names import (
+    AUXILIARY_SUFFIXES,
+    SegmentFileName,
+    offset_file_name,
+    parse_segment_file_name,
+)
+from storage.disk.files import Files
+from storage.errors import LogQuarantined
+from storage.log.leader_epochs import LeaderEpochs
+from storage.log.producers import LogProducers
+from storage.log.values import RecoveryReport
+from storage.segment.manifest import Manifest
+
+
+@dataclass(slots=True, kw_only=True)
+class DirectoryOpening:
+    """One partition directory while it is being opened.
+
+    `start` is the log's start as far as the manifest and the checkpoint know it.
+    """
+
+    files: Files
+    path: str
+    config: TopicConfig
+    now_ms: int
+    is_clean: bool
+    recovery_point: int
+    start: int
+    manifest: Manifest
+    producers: LogProducers
+    epochs: LeaderEpochs
+    names: list[str]
+    report: RecoveryReport = field(default_factory=RecoveryReport)
+    quarantine: LogQuarantined | None = None
+    end_position: int | None = None
+
+    def remove_auxiliary(self, base_offset: int) -> None:
+        """Unlink the auxiliary indexes of a segment: they must not be trusted."""
+        for suffix in AUXILIARY_SUFFIXES:
+            name = offset_file_name(base_offset, suffix)
+            if name in self.names:
+                self.remove(name)
+
+    def remove(self, name: str) -> None:
+        """Unlink a file of the directory and note it."""
+        self.files.unlink(f"{self.path}/{name}")
+        self.names.remove(name)
+        self.report.removed_files.append(name)
+
+
+def parsed_names(names: list[str]) -> list[SegmentFileName]:
+    """Those of `names` that are names of segment files."""
+    parsed = (parse_segment_file_name(name) for name in names)
+    return [name for name in parsed if name is not None]
