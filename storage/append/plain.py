@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.errors import RecordsError
 from protocol.records import record_loops
-from protocol.records.batch import advance_sequence
 from protocol.records.checksums import crc32c
 from protocol.records.compression import decompress
+from protocol.records.entry import advance_sequence
 from protocol.records.layout import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,

@@ -16,9 +16,15 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.records import digest_loops
 from protocol.records.checksums import crc32, crc32c
-from protocol.records.entry_loops import STOP_CORRUPT, STOP_END, check_entries
+from protocol.records.entry_loops import (
+    STOP_CORRUPT,
+    STOP_DISORDER,
+    STOP_END,
+    STOP_INCOMPLETE,
+    check_entries,
+    digest_entries,
+)
 from protocol.records.layout import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP, SIZE_AT
 from protocol.records.scan import Entry
 from storage.errors import CorruptLog
@@ -162,11 +168,11 @@ class SegmentDigest:
             self._data = read_exactly(segment, min(chunk_bytes, size - start), start)
             self._data_position = start
             taken, stop = yield from self._digest_chunk(start)
-            if stop == digest_loops.STOP_CORRUPT:
+            if stop == STOP_CORRUPT:
                 self._damage = "an impossible entry or a wrong checksum"
-            elif stop == digest_loops.STOP_DISORDER:
+            elif stop == STOP_DISORDER:
                 self._damage = f"offsets that do not follow {segment.next_offset - 1}"
-            elif stop == digest_loops.STOP_INCOMPLETE and taken == 0:
+            elif stop == STOP_INCOMPLETE and taken == 0:
                 if start + len(self._data) == size:
                     self._damage = "an entry that is cut off"
                 chunk_bytes *= 2
@@ -190,7 +196,7 @@ class SegmentDigest:
             segment.max_timestamp_offset,
             segment.bytes_since_index,
             records,
-        ) = digest_loops.digest_entries(
+        ) = digest_entries(
             data,
             len(data),
             crc32c if self._check_crc else None,
