@@ -195,12 +195,7 @@ def fill_rows(
             count -= 1
             walk.read_head()
             timestamp = walk.timestamp if append_timestamp == -1 else append_timestamp
-            if (
-                walk.offset < first_offset
-                or walk.offset >= end_offset
-                or timestamp < oldest
-                or timestamp > newest
-            ):
+            if not (first_offset <= walk.offset < end_offset and oldest <= timestamp <= newest):
                 continue
             walk.read_pair()
             offsets[row] = walk.offset

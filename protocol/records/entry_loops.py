@@ -294,24 +294,44 @@ def _is_sound(
     return crc32c(whole[position + 21 : position + size]) == _uint32(data, position + 17)
 
 
+def entry_head(
+    buffer: Buffer, position: cython.Py_ssize_t, file_position: cython.longlong
+) -> tuple[int, ...]:
+    """The fields of `entry.Entry` from a head at `position` that was read for a search.
+
+    The bytes may end after the head: 61, or fewer in a shorter message. A batch without records has
+    no timestamp, as in `find_entry`.
+    """
+    if cython.compiled:
+        view: cython.const[cython.uchar][::1] = buffer
+        data: cython.p_const_uchar = cython.address(view[0])
+    else:
+        data = buffer
+    return _entry_header(data, position, file_position, _newest_record(data, position))
+
+
 @cython.cfunc
 def _entry_header(
-    data: cython.p_const_uchar, position: cython.Py_ssize_t, size: cython.longlong
+    data: cython.p_const_uchar,
+    position: cython.Py_ssize_t,
+    reported: cython.longlong,
+    max_timestamp: cython.longlong,
 ) -> tuple[int, ...]:
-    """The fields of `scan.Entry`, in its order."""
+    """The fields of `entry.Entry`, in its order, for an entry that lies at `reported`."""
     offset: cython.longlong = _int64(data, position)
+    size: cython.longlong = _int32(data, position + 8) + 12
     if data[position + 16] != 2:
         return (
-            position, size, data[position + 16], offset, offset, _max_timestamp(data, position),
+            reported, size, data[position + 16], offset, offset, max_timestamp,
             data[position + 17], -1, -1, -1, -1, -1, -1,
         )  # fmt: skip
     return (
-        position,
+        reported,
         size,
         2,
         offset,
         _last_offset(data, position),
-        _max_timestamp(data, position),
+        max_timestamp,
         # Only the low byte of the attributes has a meaning.
         data[position + 22],
         _int32(data, position + 12),
@@ -351,7 +371,7 @@ def check_entries(
             return headers, position, STOP_INCOMPLETE if size == -1 else STOP_CORRUPT
         if not _is_sound(whole, data, position, size, crc32c, crc32):
             return headers, position, STOP_CORRUPT
-        headers.append(_entry_header(data, position, size))
+        headers.append(_entry_header(data, position, position, _max_timestamp(data, position)))
         position += size
     return headers, position, STOP_END
 

@@ -400,6 +400,22 @@ def _copied(whole: memoryview, position: cython.Py_ssize_t, size: cython.longlon
     return None if size < 0 else bytes(whole[position : position + size])
 
 
+@cython.cfunc
+def _headers(walk: RecordWalk, whole: memoryview) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers of the record that `walk` is at, copied."""
+    count: cython.int = walk.read_headers_count()
+    if count == 0:
+        return ()
+    headers = []
+    while count > 0:
+        walk.read_header()
+        name = bytes(whole[walk.key_at : walk.key_at + walk.key_size])
+        content = _copied(whole, walk.value_at, walk.value_size)
+        headers.append((name.decode("utf-8", "surrogateescape"), content))
+        count -= 1
+    return tuple(headers)
+
+
 def decode_records(
     buffer: Buffer,
     start: cython.Py_ssize_t,
@@ -420,7 +436,6 @@ def decode_records(
     walk: RecordWalk = RecordWalk(buffer)
     whole: memoryview = memoryview(buffer)
     index: cython.longlong = 0
-    remaining: cython.longlong
     records = []
     walk.begin(start, end, base_offset, base_timestamp)
     while index < count:
@@ -428,17 +443,10 @@ def decode_records(
         walk.read_pair()
         key = _copied(whole, walk.key_at, walk.key_size)
         value = _copied(whole, walk.value_at, walk.value_size)
-        remaining = walk.read_headers_count()
-        headers = [] if remaining else ()
-        while remaining > 0:
-            walk.read_header()
-            name = bytes(whole[walk.key_at : walk.key_at + walk.key_size])
-            content = _copied(whole, walk.value_at, walk.value_size)
-            headers.append((name.decode("utf-8", "surrogateescape"), content))
-            remaining -= 1
+        headers = _headers(walk, whole)
         walk.expect_record_end()
         timestamp = append_timestamp if stamped else walk.timestamp
-        records.append((walk.offset, timestamp, key, value, tuple(headers)))
+        records.append((walk.offset, timestamp, key, value, headers))
         index += 1
     walk.expect_end(count)
     return records
