@@ -19,11 +19,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -U pip
 
-$(VENV)/.run: pyproject.toml setup.py $(wildcard protocol/records/*_loops.py) | $(BIN)/python
+$(VENV)/.run: pyproject.toml setup.py $(wildcard protocol/records/*_loops.p*) | $(BIN)/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml setup.py $(wildcard protocol/records/*_loops.py) | $(BIN)/python
+$(VENV)/.dev: pyproject.toml setup.py $(wildcard protocol/records/*_loops.p*) | $(BIN)/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.run
 

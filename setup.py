@@ -30,13 +30,15 @@ DISTRIBUTION: Final = "tidelog"
 PACKAGES: Final = frozenset(
     {"broker", "cli", "client", "config", "pipeline", "protocol", "storage"}
 )
+SHARED: Final = "protocol.records.record_loops"
+"""The loops that others import in C, as its `.pxd` declares; they need it compiled."""
 COMPILED: Final = (
-    "pipeline.records.arrow_loops",
-    "protocol.records.record_loops",
+    SHARED,
     "protocol.records.entry_loops",
     "protocol.records.encode_loops",
-    "protocol.records.digest_loops",
+    "pipeline.records.arrow_loops",
 )
+CIMPORTS: Final = "cython.cimports."
 
 
 class UnmovableImport(SystemExit):
@@ -63,13 +65,15 @@ def moved_source(text: str, name: str) -> str:
                     )
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             module = node.module or ""
+            place = CIMPORTS if module.startswith(CIMPORTS) else ""
+            module = module.removeprefix(place)
             if module.partition(".")[0] in PACKAGES:
                 line = lines[node.lineno - 1]
-                old = f"from {module}"
+                old = f"from {place}{module}"
                 # The statement's own column, so that no other text on the line is touched.
                 head, tail = line[: node.col_offset], line[node.col_offset :]
                 assert tail.startswith(old), f"{name}:{node.lineno}: unexpected import layout"
-                new = f"from {DISTRIBUTION}.{module}"
+                new = f"from {place}{DISTRIBUTION}.{module}"
                 lines[node.lineno - 1] = head + new + tail[len(old) :]
     return "".join(lines)
 
@@ -107,6 +111,8 @@ class EggInfo(egg_info):
 class BuildExt(build_ext):
     """Compiles the loops from where `BuildPy` left them, or does without."""
 
+    has_shared = False
+
     def run(self) -> None:
         # The base class hides `inplace` while it runs, and may have read the names before it knew.
         self.in_checkout = bool(self.inplace or self.editable_mode)
@@ -120,8 +126,11 @@ class BuildExt(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         try:
+            if not self.has_shared and not ext.name.endswith(SHARED):
+                raise BaseError(f"{SHARED} is needed and was not compiled")
             self.translate(ext)
             super().build_extension(ext)
+            self.has_shared = True
         except (BaseError, CCompilerError, ExecError, PlatformError, OSError) as error:
             print(
                 f"{DISTRIBUTION}: {ext.name} could not be compiled and will run as plain Python, "
@@ -135,17 +144,20 @@ class BuildExt(build_ext):
 
         root = Path() if self.in_checkout else Path(self.build_lib)
         source = root.joinpath(*ext.name.split(".")).with_suffix(".py")
+        home = root if self.in_checkout else root / DISTRIBUTION
+        shared = home.joinpath(*SHARED.split(".")).with_suffix(".pxd")
         try:
             (translated,) = cythonize(
                 [Extension(ext.name, [str(source)])],
                 build_dir=str(Path(self.build_temp) / "cython"),
+                include_path=[str(root)],
                 quiet=True,
                 language_level=3,
             )
         except CompileError as error:
             raise BaseError(str(error)) from error
         ext.sources = translated.sources
-        ext.depends = [str(source)]
+        ext.depends = [str(source), str(shared)]
 
 
 def extensions() -> list[Extension]:

@@ -19,8 +19,9 @@ from pipeline.errors import BrokerRefused, BrokerUnreachable, DataLoss
 from pipeline.net.cluster import EARLIEST, Cluster, Fetched, check
 from pipeline.net.wire import Connection
 from pipeline.plan.splits import OffsetRange
-from pipeline.records.batches import DecodeRules, PartitionDecoder, iter_headers
+from pipeline.records.batches import DecodeRules, PartitionDecoder
 from protocol.error_codes import ErrorCode
+from protocol.records.entry_loops import whole_entries
 
 MAX_WAIT_MS: Final = 500
 _FAILURES_MAX: Final = 8
@@ -144,11 +145,10 @@ class RangeReader:
 
 
 def _offset_behind(records: memoryview) -> int | None:
-    """The offset after the last complete magic 2 batch in `records`."""
-    fields: tuple[int, ...] | None = None
-    for found in iter_headers(records):
-        fields = found
-    return None if fields is None else fields[0] + fields[6] + 1
+    """The offset after the last complete entry in `records`."""
+    size = len(records)
+    _, last_offset, entries = whole_entries(records, 0, size, size, False)
+    return last_offset + 1 if entries else None
 
 
 def _is_passing(code: int) -> bool:

@@ -30,35 +30,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import pyarrow as pa
 
 from pipeline.errors import CorruptData, MalformedTimestamp
 from pipeline.records import codecs
 from pipeline.records.arrow_loops import WANT_HEADERS, WANT_KEY, WANT_VALUE, fill_rows
+from protocol.errors import InvalidRecords
 from protocol.records.checksums import crc32c
+from protocol.records.entry import Entry
+from protocol.records.entry_loops import STOP_CORRUPT, check_entries
 from protocol.records.layout import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
     CODEC_MASK,
-    CONTROL_BIT,
     CONTROL_KEY,
-    ENTRY_PREFIX_BYTES,
-    HEADER,
-    INT32,
+    CRC_AT,
     INT64_MAX,
     INT64_MIN,
-    LOG_OVERHEAD,
-    MAGIC_AT,
     MAGIC_V2,
     MIN_RECORD_BYTES,
     NO_TIMESTAMP,
-    SIZE_AT,
     TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
+    UINT32,
     ControlType,
 )
+from protocol.records.record_loops import RecordWalk
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -174,103 +172,84 @@ class PartitionDecoder:
         runs: list[_Run] = []
         stamped = CREATE_TIME
         seen = self.next_offset
-        for position, end, fields in self._entries(data):
-            if fields is None:
+        for entry in self._entries(data):
+            end = entry.position + entry.size
+            if entry.magic != MAGIC_V2:
                 yield from self._build(data, runs, stamped)
                 runs = []
-                yield from self._legacy(data, position, end)
+                yield from self._legacy(data, entry.position, end)
                 seen = self.next_offset
                 continue
-            attributes = fields[5]
-            seen = fields[0] + fields[6] + 1
-            if self._is_dropped(data, position, fields, waiting):
+            seen = entry.next_offset
+            if self._is_dropped(data, entry, waiting):
                 continue
-            kind = LOG_APPEND_TIME if attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
-            run = self._run(position + BATCH_OVERHEAD, end, fields)
-            codec = attributes & CODEC_MASK
+            kind = LOG_APPEND_TIME if entry.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
+            run = self._run(entry)
+            codec = entry.attributes & CODEC_MASK
             if runs and (codec or kind != stamped):
                 yield from self._build(data, runs, stamped)
                 runs = []
             stamped = kind
             if codec:
-                payload = codecs.decompress(codec, data[position + BATCH_OVERHEAD : end])
+                payload = codecs.decompress(codec, data[run[0] : end])
                 yield from self._build(payload, [(0, len(payload), *run[2:])], stamped)
             else:
                 runs.append(run)
         yield from self._build(data, runs, stamped)
         self.next_offset = max(self.next_offset, self._end if self._is_beyond else seen)
 
-    def _entries(self, data: memoryview) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
-        """(position, end, header) of the entries below the end offset; no header: magic 0 or 1."""
-        position = 0
-        size = len(data)
-        while size - position >= ENTRY_PREFIX_BYTES:
-            end = position + LOG_OVERHEAD + INT32.unpack_from(data, position + SIZE_AT)[0]
-            if end <= position + LOG_OVERHEAD:
-                raise CorruptData(self._at(f"an entry at byte {position} claims no size"))
-            if end > size:
-                return
-            if data[position + MAGIC_AT] != MAGIC_V2:
-                yield position, end, None
-                position = end
-                continue
-            if end - position < BATCH_OVERHEAD:
-                raise CorruptData(self._at(f"a batch at byte {position} is shorter than a header"))
-            fields = HEADER.unpack_from(data, position)
-            if fields[0] >= self._end:
-                # Offsets only rise: all records that compaction left of the range have been seen.
-                self._is_beyond = True
-                return
-            # Batches below the wanted offset come from the start of a fetch and need no check.
-            if fields[0] + fields[6] >= self.next_offset:
+    def _entries(self, data: memoryview) -> Iterator[Entry]:
+        """The complete entries below the end offset that may hold a wanted record."""
+        headers, position, stop = check_entries(data, 0, len(data), None, None)
+        for entry in map(Entry._make, headers):
+            if entry.magic == MAGIC_V2:
+                if entry.base_offset >= self._end:
+                    # Offsets only rise: all records that compaction left of the range were seen.
+                    self._is_beyond = True
+                    return
+                # Batches below the wanted offset come from the start of a fetch; no check needed.
+                if entry.last_offset < self.next_offset:
+                    continue
                 if self._rules.verify_checksums:
-                    self._check_crc(data, position, end, fields)
-                yield position, end, fields
-            position = end
+                    self._check_crc(data, entry)
+            yield entry
+        if stop == STOP_CORRUPT:
+            raise CorruptData(self._at(f"no entry can start like the bytes at position {position}"))
 
-    def _check_crc(
-        self, data: memoryview, position: int, end: int, fields: tuple[int, ...]
-    ) -> None:
-        found = crc32c(data[position + ATTRIBUTES_AT : end])
-        if found != fields[4]:
+    def _check_crc(self, data: memoryview, entry: Entry) -> None:
+        found = crc32c(data[entry.position + ATTRIBUTES_AT : entry.position + entry.size])
+        (claimed,) = UINT32.unpack_from(data, entry.position + CRC_AT)
+        if found != claimed:
             raise CorruptData(
                 self._at(
-                    f"the batch at offset {fields[0]} has CRC-32C {found:#010x} and claims "
-                    f"{fields[4]:#010x}"
+                    f"the batch at offset {entry.base_offset} has CRC-32C {found:#010x} and claims "
+                    f"{claimed:#010x}"
                 )
             )
 
     def _at(self, sentence: str) -> str:
         return f"{self.topic}-{self.partition}: {sentence}"
 
-    def _run(self, start: int, end: int, fields: tuple[int, ...]) -> _Run:
-        attributes, count = fields[5], fields[12]
-        if count < 0 or (not attributes & CODEC_MASK and count * MIN_RECORD_BYTES > end - start):
+    def _run(self, entry: Entry) -> _Run:
+        start, end = entry.position + BATCH_OVERHEAD, entry.position + entry.size
+        flags, count = entry.attributes, entry.records_count
+        if count < 0 or (not flags & CODEC_MASK and count * MIN_RECORD_BYTES > end - start):
             raise CorruptData(self._at(f"a batch claims {count} records in {end - start} bytes"))
-        append_timestamp = fields[8] if attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
-        return (start, end, count, fields[0], fields[7], append_timestamp)
+        append_timestamp = entry.max_timestamp if flags & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
+        return (start, end, count, entry.base_offset, entry.base_timestamp, append_timestamp)
 
-    def _is_dropped(
-        self,
-        data: memoryview,
-        position: int,
-        fields: tuple[int, ...],
-        waiting: list[tuple[int, int]],
-    ) -> bool:
+    def _is_dropped(self, data: memoryview, entry: Entry, waiting: list[tuple[int, int]]) -> bool:
         """Whether the batch is a marker, of an aborted transaction, or too old as a whole."""
-        attributes, producer_id = fields[5], fields[9]
-        last_offset = fields[0] + fields[6]
-        while waiting and waiting[-1][1] <= last_offset:
+        while waiting and waiting[-1][1] <= entry.last_offset:
             self._aborting.add(waiting.pop()[0])
-        if attributes & CONTROL_BIT:
-            # The marker's key: length, attributes, two deltas, key length, then version and type.
-            key = data[position + BATCH_OVERHEAD : position + BATCH_OVERHEAD + 32]
-            if _control_type(key) == ControlType.ABORT:
-                self._aborting.discard(producer_id)
+        if entry.is_control:
+            if _control_type(data, entry) == ControlType.ABORT:
+                self._aborting.discard(entry.producer_id)
             return True
-        if self._rules.read_committed and attributes & TRANSACTIONAL_BIT:
-            return producer_id in self._aborting or fields[8] < self._rules.oldest_ms
-        return fields[8] < self._rules.oldest_ms
+        is_aborted = entry.is_transactional and entry.producer_id in self._aborting
+        return (
+            self._rules.read_committed and is_aborted
+        ) or entry.max_timestamp < self._rules.oldest_ms
 
     def _build(
         self, data: bytes | memoryview, runs: Sequence[_Run], stamped: int
@@ -288,7 +267,7 @@ class PartitionDecoder:
             columns.fill(
                 data, runs, (self.next_offset, self._end, rules.oldest_ms, self._newest_ms)
             )
-        except CorruptData as error:
+        except InvalidRecords as error:
             raise CorruptData(self._at(f"near offset {runs[0][3]}: {error}")) from error
         if not columns.rows:
             return
@@ -364,7 +343,7 @@ class _Columns:
         key_rows = rows if wanted & WANT_KEY else 0
         value_rows = rows if wanted & WANT_VALUE else 0
         self._wanted = wanted
-        self._cursor = memoryview(bytearray(7 * 8)).cast("q")
+        self._counts = (0,) * 7
         self._offsets = _room(rows, "q")
         self._micros = _room(rows, "q")
         self._micros_valid = _all_valid(rows)
@@ -381,23 +360,20 @@ class _Columns:
         self, data: bytes | memoryview, runs: Sequence[_Run], limits: tuple[int, int, int, int]
     ) -> None:
         """Run the loop over `runs`."""
-        fill_rows(
-            data, runs, limits, self._wanted, self._cursor,
-            (self._offsets, self._micros, self._micros_valid),
-            self._keys,
-            self._values,
-            (*self._lists, self._names[0], self._names[2], *self._contents),
+        self._counts = fill_rows(
+            data, runs, limits, self._wanted, (self._offsets, self._micros, self._micros_valid),
+            self._keys, self._values, self._lists, self._names, self._contents,
         )  # fmt: skip
 
     @property
     def rows(self) -> int:
         """Records written."""
-        return self._cursor[0]
+        return self._counts[0]
 
     @property
     def misfits(self) -> int:
         """Records whose time did not fit into microseconds."""
-        return self._cursor[6]
+        return self._counts[6]
 
     def first_misfit(self) -> int:
         """The offset of the first of them."""
@@ -412,13 +388,13 @@ class _Columns:
         if name == OFFSET:
             return pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(self._offsets)])
         if name == KEY:
-            return self._binary(pa.binary(), self._keys, self.rows, self._cursor[1])
+            return self._binary(pa.binary(), self._keys, self.rows, self._counts[1])
         if name == VALUE:
-            return self._binary(pa.binary(), self._values, self.rows, self._cursor[2])
+            return self._binary(pa.binary(), self._values, self.rows, self._counts[2])
         assert name == HEADERS, name
-        count = self._cursor[3]
-        names = self._binary(pa.string(), self._names, count, self._cursor[4])
-        contents = self._binary(pa.binary(), self._contents, count, self._cursor[5])
+        count = self._counts[3]
+        names = self._binary(pa.string(), self._names, count, self._counts[4])
+        contents = self._binary(pa.binary(), self._contents, count, self._counts[5])
         entries = pa.StructArray.from_arrays([names, contents], fields=list(HEADER_ARROW))
         ends, valid = self._lists
         buffers = [pa.py_buffer(valid), pa.py_buffer(ends)]
@@ -461,29 +437,16 @@ def _binary_room(rows: int, size: int) -> tuple[memoryview, memoryview, memoryvi
     return _room(rows + 1, "i"), _all_valid(rows), _room(size, "B")
 
 
-def _control_type(record: memoryview) -> int:
-    """The type in the key of the control record that starts with these bytes, -1 if unreadable."""
-    position = _varint_end(record, 0) + 1
-    for _ in range(3):  # timestamp delta, offset delta, key length
-        position = _varint_end(record, position)
-    if len(record) - position < CONTROL_KEY.size:
+def _control_type(data: memoryview, entry: Entry) -> int:
+    """The type in the key of the control record in `entry`, -1 if unreadable."""
+    walk = RecordWalk(data)
+    walk.begin(entry.position + BATCH_OVERHEAD, entry.position + entry.size, 0, 0)
+    try:
+        walk.read_head()
+        walk.read_pair()
+    except InvalidRecords:
         return -1
-    kind: int = CONTROL_KEY.unpack_from(record, position)[1]
+    if walk.key_size < CONTROL_KEY.size:
+        return -1
+    kind: int = CONTROL_KEY.unpack_from(data, walk.key_at)[1]
     return kind
-
-
-def _varint_end(data: memoryview, position: int) -> int:
-    while position < len(data) and data[position] >= 0x80:
-        position += 1
-    return position + 1
-
-
-def iter_headers(data: Any) -> Iterator[tuple[int, ...]]:
-    """The header fields of the complete magic 2 batches in `data`; stops at others."""
-    position = 0
-    while len(data) - position >= BATCH_OVERHEAD and data[position + MAGIC_AT] == MAGIC_V2:
-        end = position + LOG_OVERHEAD + INT32.unpack_from(data, position + SIZE_AT)[0]
-        if not position + BATCH_OVERHEAD <= end <= len(data):
-            return
-        yield HEADER.unpack_from(data, position)
-        position = end

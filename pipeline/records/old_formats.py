@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pipeline.errors import CorruptData
+from pipeline.records.arrow_loops import MICROS_MS_MAX
 from protocol.errors import RecordsError
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
-
-_MICROS_MS_MAX: Final = 9_223_372_036_854_775
-"""The last ms of Spark's 64-bit microseconds, as in `arrow_loops`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class OldEntry:
 
     def misfits(self) -> list[int]:
         """The offsets of records whose time does not fit into microseconds."""
-        return [one.offset for one in self.records if abs(one.timestamp) > _MICROS_MS_MAX]
+        return [one.offset for one in self.records if abs(one.timestamp) > MICROS_MS_MAX]
 
     def rows(self, topic: str, partition: int, on_malformed: str) -> dict[str, list[Any]]:
         """The values of all columns, by name."""
@@ -69,7 +67,7 @@ def read_entry(where: str, data: bytes, limits: tuple[int, int, int, int]) -> Ol
 
 def _micros(timestamp_ms: int, on_malformed: str) -> int | None:
     """The value of one time by `fill_rows` and the rules."""
-    fits = abs(timestamp_ms) <= _MICROS_MS_MAX
+    fits = abs(timestamp_ms) <= MICROS_MS_MAX
     if on_malformed == "null" and (timestamp_ms == NO_TIMESTAMP or not fits):
         return None
-    return 1000 * max(-_MICROS_MS_MAX, min(timestamp_ms, _MICROS_MS_MAX))
+    return 1000 * max(-MICROS_MS_MAX, min(timestamp_ms, MICROS_MS_MAX))

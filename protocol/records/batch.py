@@ -23,8 +23,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.errors import CorruptRecords, UnsupportedCompression
+from protocol.errors import CorruptRecords
 from protocol.records.checksums import Buffer, crc32c
+from protocol.records.entry import advance_sequence, codec_of
 from protocol.records.layout import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
@@ -35,7 +36,6 @@ from protocol.records.layout import (
     HEADER,
     INT16,
     INT32,
-    INT32_MAX,
     INT64,
     LEADER_EPOCH_AT,
     LOG_OVERHEAD,
@@ -56,29 +56,6 @@ from protocol.records.layout import (
 _KNOWN_FLAGS: Final = (
     CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 )
-_CODECS = tuple(Codec)
-
-
-def advance_sequence(sequence: int, records: int) -> int:
-    """The sequence number `records` after `sequence`; numbers wrap from 2^31-1 to 0.
-
-    Source: Kafka `DefaultRecordBatch.incrementSequence`.
-    """
-    if sequence > INT32_MAX - records:
-        return records - (INT32_MAX - sequence) - 1
-    return sequence + records
-
-
-def codec_of(attributes: int) -> Codec:
-    """The codec in bits 0-2 of `attributes`.
-
-    Raises:
-        UnsupportedCompression: the number is 5, 6 or 7, which are undefined.
-    """
-    number = attributes & CODEC_MASK
-    if number >= len(_CODECS):
-        raise UnsupportedCompression(f"codec number {number} is not defined")
-    return _CODECS[number]
 
 
 class RecordBatch:

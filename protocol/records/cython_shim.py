@@ -1,6 +1,6 @@
-"""The part of the `cython` module that `record_loops` needs as plain Python without Cython.
+"""The part of the `cython` module that the loops need as plain Python without Cython.
 
-The names exist so that the decorators of `record_loops` evaluate; each does nothing. Types appear
+The names exist so that the decorators of the loops evaluate; each does nothing. Types appear
 only in annotations there, which are never evaluated, so no type names are needed.
 
 Source: Cython's pure Python mode; this replaces its run-time module.
@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from typing import TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., object])
+_C = TypeVar("_C", bound=type)
 
 compiled = False
 """Cython replaces this by True when it compiles a module."""
@@ -29,6 +30,16 @@ def cfunc(function: _F) -> _F:
 def inline(function: _F) -> _F:
     """Return `function`; compiled, it may be inlined."""
     return function
+
+
+def cclass(kind: _C) -> _C:
+    """Return `kind`; compiled, its attributes become C fields."""
+    return kind
+
+
+def final(kind: _C) -> _C:
+    """Return `kind`; compiled, it has no subclass, and its methods are called directly."""
+    return kind
 
 
 def exceptval(value: int | None = None, *, check: bool = False) -> Callable[[_F], _F]:

@@ -3,33 +3,44 @@
 # mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
 """The loops over entry headers of any magic, and over magic 0 and 1 messages.
 
-The second compiled module (`record_loops` tells how it runs both ways). A reader of a log asks it
-where whole entries end, which entry holds an offset or reaches a timestamp, and, in recovery,
-whether the bytes of each entry are what was written. The append asks it to walk the inner
-messages of a magic 0 or 1 wrapper.
+`record_loops` explains how it runs compiled and plain. A reader of a log asks it where whole
+entries end, which entry holds an offset or reaches a timestamp, and, in recovery, whether the bytes
+of each entry are what was written. The append asks it to walk the inner messages of a magic 0 or 1
+wrapper.
 
 It owns no decisions and no I/O. Buffers are borrowed and only read; positions are bytes from the
-buffer's start, `end` is exclusive and must not lie behind the buffer's end; timestamps are ms.
+buffer's start, `end` is exclusive and must not lie after the buffer's end; timestamps are ms.
+
+`check_entries` makes an object per entry. With small batches those objects, not the bytes, are what
+recovery would wait for: `digest_entries` returns only index points, the entries of producers, and
+sums. Checksums of small batches are computed in the loop, by tables: a call for each costs more
+than its bytes.
 
 An entry is *incomplete* when the bytes end before it does (a reader stops there quietly) and
 *impossible* when its size field is below that of an empty entry of its magic or its magic is
 unknown. A zero-filled tail is impossible, not incomplete: its size field says 0.
 
-Source: Kafka `FileLogInputStream`, `ByteBufferLogInputStream`, `AbstractLegacyRecordBatch`.
+Source: Kafka `FileLogInputStream`, `ByteBufferLogInputStream`, `AbstractLegacyRecordBatch`,
+`LogSegment.recover`.
 Read next: `scan`, which gives these numbers names.
 """
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptRecords
-from protocol.records.record_loops import timestamp_fault
 
 try:
     import cython
 except ImportError:  # A wheel built without a compiler, on a machine without Cython.
     from protocol.records import cython_shim as cython
+
+if cython.compiled:
+    from cython.cimports.protocol.records.record_loops import timestamp_fault
+else:
+    from protocol.records.record_loops import timestamp_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +58,7 @@ FAULT_NESTED = 5
 STOP_END = 0
 STOP_INCOMPLETE = 1
 STOP_CORRUPT = 2
+STOP_DISORDER = 3  # `digest_entries` only: offsets do not rise, or do not fit
 
 
 # --- numbers inside a buffer --------------------------------------------------------------------
@@ -206,24 +218,120 @@ def find_entry(
         position += size
 
 
+def _crc32c_tables() -> array[int]:
+    """Eight tables of 256 numbers: CRC-32C of a byte that is followed by 0 to 7 zero bytes."""
+    tables = array("I", bytes(4 * 8 * 256))
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        tables[byte] = crc
+    for slot in range(256, 8 * 256):
+        before = tables[slot - 256]
+        tables[slot] = before >> 8 ^ tables[before & 0xFF]
+    return tables
+
+
+if cython.compiled:
+    _TABLES = _crc32c_tables()
+    # The array lives as long as the module, so its address may be kept.
+    _tables_at = cython.declare(cython.size_t, _TABLES.buffer_info()[0])
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _small_crc32c(
+    data: cython.p_const_uchar,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+) -> cython.longlong:
+    """CRC-32C of a short stretch, eight bytes at a time. Only called when compiled."""
+    tables: cython.p_const_uint = cython.cast(cython.p_const_uint, _tables_at)
+    crc: cython.uint = 0xFFFFFFFF
+    while end - position >= 8:
+        crc ^= (
+            data[position]
+            | data[position + 1] << 8
+            | data[position + 2] << 16
+            | cython.cast(cython.uint, data[position + 3]) << 24
+        )
+        crc = (
+            tables[1792 + (crc & 0xFF)]
+            ^ tables[1536 + (crc >> 8 & 0xFF)]
+            ^ tables[1280 + (crc >> 16 & 0xFF)]
+            ^ tables[1024 + (crc >> 24)]
+            ^ tables[768 + data[position + 4]]
+            ^ tables[512 + data[position + 5]]
+            ^ tables[256 + data[position + 6]]
+            ^ tables[data[position + 7]]
+        )
+        position += 8
+    while position < end:
+        crc = crc >> 8 ^ tables[(crc ^ data[position]) & 0xFF]
+        position += 1
+    return crc ^ 0xFFFFFFFF
+
+
+@cython.cfunc
+def _is_sound(
+    whole: memoryview,
+    data: cython.p_const_uchar,
+    position: cython.Py_ssize_t,
+    size: cython.longlong,
+    crc32c: Callable[[memoryview], int] | None,
+    crc32: Callable[[memoryview], int] | None,
+) -> cython.bint:
+    """Whether the checksum of an entry is right, or need not be."""
+    if data[position + 16] != 2:
+        return crc32 is None or (
+            crc32(whole[position + 16 : position + size]) == _uint32(data, position + 12)
+        )
+    if crc32c is None:
+        return True
+    # Up to here the tables are faster than a call of the checksum function.
+    if cython.compiled and size <= 2048:
+        return _small_crc32c(data, position + 21, position + size) == _uint32(data, position + 17)
+    return crc32c(whole[position + 21 : position + size]) == _uint32(data, position + 17)
+
+
+def entry_head(
+    buffer: Buffer, position: cython.Py_ssize_t, file_position: cython.longlong
+) -> tuple[int, ...]:
+    """The fields of `entry.Entry` from a head at `position` that was read for a search.
+
+    The bytes may end after the head: 61, or fewer in a shorter message. A batch without records has
+    no timestamp, as in `find_entry`.
+    """
+    if cython.compiled:
+        view: cython.const[cython.uchar][::1] = buffer
+        data: cython.p_const_uchar = cython.address(view[0])
+    else:
+        data = buffer
+    return _entry_header(data, position, file_position, _newest_record(data, position))
+
+
 @cython.cfunc
 def _entry_header(
-    data: cython.p_const_uchar, position: cython.Py_ssize_t, size: cython.longlong
+    data: cython.p_const_uchar,
+    position: cython.Py_ssize_t,
+    reported: cython.longlong,
+    max_timestamp: cython.longlong,
 ) -> tuple[int, ...]:
-    """The fields of `scan.Entry`, in its order."""
+    """The fields of `entry.Entry`, in its order, for an entry that lies at `reported`."""
     offset: cython.longlong = _int64(data, position)
+    size: cython.longlong = _int32(data, position + 8) + 12
     if data[position + 16] != 2:
         return (
-            position, size, data[position + 16], offset, offset, _max_timestamp(data, position),
+            reported, size, data[position + 16], offset, offset, max_timestamp,
             data[position + 17], -1, -1, -1, -1, -1, -1,
         )  # fmt: skip
     return (
-        position,
+        reported,
         size,
         2,
         offset,
         _last_offset(data, position),
-        _max_timestamp(data, position),
+        max_timestamp,
         # Only the low byte of the attributes has a meaning.
         data[position + 22],
         _int32(data, position + 12),
@@ -257,23 +365,100 @@ def check_entries(
     headers: list[tuple[int, ...]] = []
     position: cython.Py_ssize_t = start
     size: cython.longlong
-    crc: cython.longlong
     while position < end:
         size = _entry_size(data, position, end)
         if size < 0:
             return headers, position, STOP_INCOMPLETE if size == -1 else STOP_CORRUPT
-        if data[position + 16] == 2:
-            if crc32c is not None:
-                crc = _uint32(data, position + 17)
-                if crc32c(whole[position + 21 : position + size]) != crc:
-                    return headers, position, STOP_CORRUPT
-        elif crc32 is not None:
-            crc = _uint32(data, position + 12)
-            if crc32(whole[position + 16 : position + size]) != crc:
-                return headers, position, STOP_CORRUPT
-        headers.append(_entry_header(data, position, size))
+        if not _is_sound(whole, data, position, size, crc32c, crc32):
+            return headers, position, STOP_CORRUPT
+        headers.append(_entry_header(data, position, position, _max_timestamp(data, position)))
         position += size
     return headers, position, STOP_END
+
+
+# --- recovery: a stretch of log in one pass -----------------------------------------------------
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _records(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.longlong:
+    """How many records an entry's head counts; so negative for a wrapper that every sum is."""
+    uncounted: cython.longlong = -0x1000000000000
+    if data[position + 16] == 2:
+        return _int32(data, position + 57)
+    return uncounted if data[position + 17] & 7 else 1
+
+
+def digest_entries(
+    buffer: Buffer,
+    end: cython.Py_ssize_t,
+    crc32c: Callable[[memoryview], int] | None,
+    crc32: Callable[[memoryview], int] | None,
+    next_offset: cython.longlong,
+    offset_max: cython.longlong,
+    max_timestamp: cython.longlong,
+    max_offset: cython.longlong,
+    since_index: cython.longlong,
+    index_interval: cython.longlong,
+    epoch: cython.longlong,
+) -> tuple[list[tuple[int, int, int, int]], list[int], int, int, int, int, int, int, int]:
+    """What recovery has to know of the entries in `[0, end)`, without an object per entry.
+
+    Returns (index points, positions of notable entries, position, STOP_*, next offset, max
+    timestamp, its offset, bytes since the last index point, records). The records are -1 when an
+    old wrapper is among the entries, whose head does not count them. An index point is (last
+    offset, position, max timestamp so far, last offset of the batch that has it), made where more
+    than `index_interval` bytes were passed since the one before. Notable are the entries of
+    producers, and the first of each leader epoch above `epoch`. Entries are checked as
+    `check_entries` does; last offsets have to rise from `next_offset` to `offset_max`.
+    """
+    if cython.compiled:
+        view: cython.const[cython.uchar][::1] = buffer
+        data: cython.p_const_uchar = cython.address(view[0])
+    else:
+        data = buffer
+    whole: memoryview = memoryview(buffer)
+    points: list[tuple[int, int, int, int]] = []
+    notable: list[int] = []
+    position: cython.Py_ssize_t = 0
+    size: cython.longlong
+    last: cython.longlong
+    timestamp: cython.longlong
+    records: cython.longlong = 0
+    stop: cython.int = 0
+    while position < end:
+        size = _entry_size(data, position, end)
+        if size < 0:
+            stop = STOP_INCOMPLETE if size == -1 else STOP_CORRUPT
+            break
+        if not _is_sound(whole, data, position, size, crc32c, crc32):
+            stop = STOP_CORRUPT
+            break
+        last = _last_offset(data, position)
+        if last < next_offset or last > offset_max:
+            stop = STOP_DISORDER
+            break
+        timestamp = _newest_record(data, position)
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+            max_offset = last
+        if since_index > index_interval:
+            points.append((last, position, max_timestamp, max_offset))
+            since_index = 0
+        since_index += size
+        records += _records(data, position)
+        if data[position + 16] == 2 and (
+            _int32(data, position + 12) > epoch or _int64(data, position + 43) >= 0
+        ):
+            notable.append(position)
+            epoch = max(epoch, _int32(data, position + 12))
+        next_offset = last + 1
+        position += size
+    return (
+        points, notable, position, stop, next_offset, max_timestamp, max_offset, since_index,
+        records if records >= 0 else -1,
+    )  # fmt: skip
 
 
 # --- magic 0 and 1 message sets -----------------------------------------------------------------

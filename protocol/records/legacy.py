@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from protocol.errors import CorruptRecords, InvalidRecords, UnsupportedCompression
 from protocol.records import entry_loops
-from protocol.records.batch import codec_of
 from protocol.records.checksums import Buffer, crc32
 from protocol.records.compression import PIECES_MAX, compress, decompress
+from protocol.records.entry import codec_of
 from protocol.records.layout import (
     CODEC_MASK,
     INT32,

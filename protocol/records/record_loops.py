@@ -1,26 +1,29 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: embedsignature=True
 # mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
-"""The loops that read magic 2 records; one of the four `*_loops` that we compile.
+"""The loops that read magic 2 records, and the walk that all of them share.
 
 Written in Cython's pure Python mode. Compiled, a loop costs nanoseconds per record and makes no
 Python object for it; uncompiled, the same file runs as it stands, slower, with equal results
-(a test runs both against each other). `COMPILED` tells which one is loaded.
+(a test runs both against each other). `COMPILED` shows which one is loaded.
 
 It owns loops, not decisions: positions, limits and flags come in as numbers, numbers go out. It
 knows nothing of codecs (blobs arrive decompressed), of topics or of files. All buffers are
 borrowed and only read. Positions are bytes from the start of the buffer; `end` is exclusive and
-must not lie behind the buffer's end; timestamps are ms.
+must not lie after the buffer's end; timestamps are ms.
 
 Two rules keep both ways of running equal: every number stays inside 64 bits by construction (a
 sum that Java would wrap is wrapped here explicitly), and no read happens before its bound check.
 Literals wider than 32 bits are assigned to typed locals first: inside an expression Cython would
 make Python objects of them.
 
-The record that the loops walk, behind the 61 bytes of a batch header (varints are zig-zag)::
+The record that the loops walk, after the 61 bytes of a batch header (varints are zig-zag)::
 
     length varint | attributes i8 | timestamp delta varlong | offset delta varint
     key length varint | key | value length varint | value | header count varint | headers
+
+`RecordWalk` reads it for every loop, also for those of other modules: `record_loops.pxd` declares
+in C what they share, and a module imports it from `cython.cimports` when it is compiled.
 
 Source: Kafka `DefaultRecord.readFrom`, `DefaultRecordBatch` (iterator), `ByteUtils`.
 Read next: `entry_loops` (entry headers, magic 0 and 1), `encode_loops` (writing), `record`.
@@ -58,6 +61,25 @@ TYPE_FORBIDDEN = 1
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(check=False)
+def _short_varint(
+    data: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.longlong:
+    """A zig-zag varint of one or two bytes, as nearly all are, packed as `_varint`; otherwise 0."""
+    raw: cython.longlong
+    if position < end:
+        raw = data[position]
+        if raw < 0x80:
+            # A set lowest bit inverts the others: -0 is 0, and -1 has all bits set.
+            return (raw >> 1 ^ -(raw & 1)) * 8 + 1
+        if end - position > 1 and data[position + 1] < 0x80:
+            raw += 0x80 * data[position + 1] - 0x80
+            return (raw >> 1 ^ -(raw & 1)) * 8 + 2
+    return 0
+
+
+@cython.cfunc
+@cython.inline
 @cython.exceptval(-1)
 def _varint(
     data: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t
@@ -66,69 +88,42 @@ def _varint(
 
     No packed result is -1, since that would mean 7 bytes read; so -1 can signal the exception.
     """
+    packed: cython.longlong = _short_varint(data, position, end)
+    return packed if packed != 0 else _long_varint(data, position, end)
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _long_varint(
+    data: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.longlong:
+    """`_varint` of any size."""
     raw: cython.ulonglong = 0
     mask: cython.ulonglong = 0xFFFFFFFF
     shift: cython.int = 0
     byte: cython.ulonglong
-    size: cython.longlong = 0
     value: cython.longlong
     while position < end:
         byte = data[position]
         position += 1
-        size += 1
         raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            raw &= mask
-            value = raw >> 1
-            if raw & 1:
-                value = -value - 1
-            # Not a shift: shifting a negative number left is undefined in C.
-            return value * 8 + size
         shift += 7
-        if size == 5:
+        if byte < 0x80:
+            value = _signed(raw & mask)
+            # Not a shift: shifting a negative number left is undefined in C.
+            return value * 8 + shift // 7
+        if shift == 35:
             raise InvalidRecords("a varint has more than 5 bytes")
     raise InvalidRecords("a varint runs past its record")
 
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1)
-def _varlong_end(
-    data: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    """The position behind a varlong of at most 10 bytes."""
-    start: cython.Py_ssize_t = position
-    while position < end:
-        if data[position] < 0x80:
-            return position + 1
-        position += 1
-        if position - start == 10:
-            raise InvalidRecords("a varlong has more than 10 bytes")
-    raise InvalidRecords("a varlong runs past its record")
-
-
-@cython.cfunc
-@cython.inline
 @cython.exceptval(check=False)
-def _varlong(
-    data: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.longlong:
-    """The zig-zag varlong in `[position, end)`, which `_varlong_end` has already delimited."""
-    raw: cython.ulonglong = 0
-    mask: cython.ulonglong = 0xFFFFFFFFFFFFFFFF
-    shift: cython.int = 0
-    byte: cython.ulonglong
-    value: cython.longlong
-    while position < end:
-        byte = data[position]
-        # The tenth byte has room for one bit; masking keeps Python's integers at C's width.
-        raw |= ((byte & 0x7F) << shift) & mask
-        shift += 7
-        position += 1
-    value = raw >> 1
-    if raw & 1:
-        value = -value - 1
-    return value
+def _signed(raw: cython.ulonglong) -> cython.longlong:
+    """The number that zig-zag writes as `raw`."""
+    value: cython.longlong = raw >> 1
+    return -value - 1 if raw & 1 else value
 
 
 @cython.cfunc
@@ -146,17 +141,25 @@ def _wrapping_sum(left: cython.longlong, right: cython.longlong) -> cython.longl
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(check=False)
-def _fault(
+@cython.exceptval(-1)
+def _field_end(
+    position: cython.Py_ssize_t, size: cython.longlong, end: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """The position after the `size` bytes at `position`; a negative size means null."""
+    if size <= 0:
+        return position
+    if size > end - position:
+        raise InvalidRecords("a key, value or header runs past its record")
+    return position + size
+
+
+def timestamp_fault(
     timestamp: cython.longlong,
     oldest: cython.longlong,
     newest: cython.longlong,
     type_rule: cython.int,
 ) -> cython.int:
-    """The timestamp fault of one record, or 0.
-
-    A record without a timestamp passes the window.
-    """
+    """The FAULT_TIMESTAMP_* of one record, or 0; one without timestamp passes the window."""
     if type_rule != 0:
         return 3
     if timestamp == -1:
@@ -167,72 +170,138 @@ def _fault(
 # --- magic 2 records ----------------------------------------------------------------------------
 
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(-1)
-def _skip_bytes(
-    data: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    """The position behind a varint length and its bytes; a negative length means null."""
-    packed: cython.longlong = _varint(data, position, end)
-    size: cython.longlong = packed >> 3
-    position += packed & 7
-    if size <= 0:
-        return position
-    if size > end - position:
-        raise InvalidRecords("a key, value or header runs past its record")
-    return position + size
+class RecordWalk:
+    """The records of a batch, one after the other, as positions and numbers.
 
+    Call `begin` once for each batch, then for each record `read_head` and, as far as they are
+    needed, `read_pair`, `read_headers_count` and `read_header` in this order. All `read_*` raise
+    InvalidRecords for bytes that contradict themselves.
 
-@cython.cfunc
-@cython.exceptval(-1)
-def _skip_headers(
-    data: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    """The position behind the header count and the headers."""
-    packed: cython.longlong = _varint(data, position, end)
-    count: cython.longlong = packed >> 3
-    position += packed & 7
-    if count < 0 or count > end - position:
-        raise InvalidRecords(f"a record claims {count} headers in {end - position} bytes")
-    while count > 0:
-        if _varint(data, position, end) < 0:
+    Attributes:
+        start: where the record begins; `end` is where the next one does.
+        position: where reading continues inside the record.
+        offset: the record's, and `timestamp` its own time in ms; both wrap as Java's sums do.
+        key_at: where the key, or the name of a header, begins; `key_size` is below 0 for null.
+        value_at: where the value, or that of a header, begins; `value_size` is below 0 for null.
+    """
+
+    def __init__(self, buffer: Buffer) -> None:
+        """Walk in `buffer`, which must not change meanwhile."""
+        if cython.compiled:
+            self.view = buffer
+            self.data = cython.address(self.view[0])
+        else:
+            self.data = buffer
+
+    def begin(
+        self,
+        start: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        base_offset: cython.longlong,
+        base_timestamp: cython.longlong,
+    ) -> cython.int:
+        """Prepare to read the records in `[start, end)`; returns 0."""
+        self.limit = end
+        self.base_offset = base_offset
+        self.base_timestamp = base_timestamp
+        self.end = start
+        return 0
+
+    def read_head(self) -> cython.int:
+        """Move to the next record and read its length, time and offset; returns 0."""
+        position: cython.Py_ssize_t = self.end
+        packed: cython.longlong = _varint(self.data, position, self.limit)
+        length: cython.longlong = packed >> 3
+        self.start = position
+        position += packed & 7
+        if length < 1 or length > self.limit - position:
+            raise InvalidRecords(f"a record of {length} bytes does not fit its batch")
+        self.end = position + length
+        # After the attributes, which have no meaning yet.
+        packed = _short_varint(self.data, position + 1, self.end)
+        if packed != 0:
+            self.timestamp = _wrapping_sum(self.base_timestamp, packed >> 3)
+            position += 1 + (packed & 7)
+        else:
+            position = self.read_varlong(position + 1)
+        packed = _varint(self.data, position, self.end)
+        self.offset = _wrapping_sum(self.base_offset, packed >> 3)
+        self.position = position + (packed & 7)
+        return 0
+
+    def read_varlong(self, position: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read a timestamp delta of at most 10 bytes at `position`; returns where it ends."""
+        raw: cython.ulonglong = 0
+        mask: cython.ulonglong = 0xFFFFFFFFFFFFFFFF
+        shift: cython.int = 0
+        byte: cython.ulonglong
+        while position < self.end:
+            byte = self.data[position]
+            position += 1
+            # The tenth byte has room for one bit; masking keeps Python's integers at C's width.
+            raw |= ((byte & 0x7F) << shift) & mask
+            shift += 7
+            if byte < 0x80:
+                self.timestamp = _wrapping_sum(self.base_timestamp, _signed(raw))
+                return position
+            if shift == 70:
+                raise InvalidRecords("a varlong has more than 10 bytes")
+        raise InvalidRecords("a varlong runs past its record")
+
+    def read_pair(self) -> cython.int:
+        """Read the lengths of a key and a value, and pass both; returns 0."""
+        end: cython.Py_ssize_t = self.end
+        packed: cython.longlong = _varint(self.data, self.position, end)
+        self.key_size = packed >> 3
+        self.key_at = self.position + (packed & 7)
+        position: cython.Py_ssize_t = _field_end(self.key_at, self.key_size, end)
+        packed = _varint(self.data, position, end)
+        self.value_size = packed >> 3
+        self.value_at = position + (packed & 7)
+        self.position = _field_end(self.value_at, self.value_size, end)
+        return 0
+
+    def read_headers_count(self) -> cython.int:
+        """The number of headers that follow."""
+        packed: cython.longlong = _varint(self.data, self.position, self.end)
+        count: cython.int = packed >> 3
+        self.position += packed & 7
+        if count < 0 or count > self.end - self.position:
+            raise InvalidRecords(
+                f"a record claims {count} headers in {self.end - self.position} bytes"
+            )
+        return count
+
+    def read_header(self) -> cython.int:
+        """Read one header as `read_pair` does, with its name as the key; returns 0."""
+        self.read_pair()
+        if self.key_size < 0:
             raise InvalidRecords("a header key is null")
-        position = _skip_bytes(data, position, end)
-        position = _skip_bytes(data, position, end)
-        count -= 1
-    return position
+        return 0
 
+    def skip_headers(self) -> cython.int:
+        """Pass all headers, which must end with the record; returns 0."""
+        if self.position == self.end - 1 and self.data[self.position] == 0:
+            return 0
+        count: cython.int = self.read_headers_count()
+        while count > 0:
+            self.read_header()
+            count -= 1
+        return self.expect_record_end()
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(-1)
-def _body_end(
-    data: cython.p_const_uchar, position: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.longlong:
-    """The end of a record's body packed with the size of its length: `end << 3 | bytes read`."""
-    packed: cython.longlong = _varint(data, position, end)
-    length: cython.longlong = packed >> 3
-    size: cython.longlong = packed & 7
-    if length < 1 or length > end - position - size:
-        raise InvalidRecords(f"a record of {length} bytes does not fit its batch")
-    return (position + size + length) * 8 + size
+    def expect_record_end(self) -> cython.int:
+        """Refuse bytes of the record that nothing in it claims; returns 0."""
+        if self.position != self.end:
+            raise InvalidRecords(f"{self.end - self.position} bytes remain after a record's fields")
+        return 0
 
-
-@cython.cfunc
-@cython.exceptval(-1)
-def _expect_consumed(
-    position: cython.Py_ssize_t, end: cython.Py_ssize_t, count: cython.longlong
-) -> cython.int:
-    """Refuse bytes that no record of the batch claims; returns 0."""
-    if position != end:
-        raise InvalidRecords(f"{end - position} bytes remain behind the {count} records of a batch")
-    return 0
-
-
-def timestamp_fault(timestamp: int, oldest: int, newest: int, type_rule: int) -> int:
-    """The FAULT_TIMESTAMP_* of one record, or 0; `_fault` for callers outside this module."""
-    return _fault(timestamp, oldest, newest, type_rule)
+    def expect_end(self, count: cython.longlong) -> cython.int:
+        """Refuse bytes after the last of `count` records; returns 0."""
+        if self.end != self.limit:
+            raise InvalidRecords(
+                f"{self.limit - self.end} bytes remain after the {count} records of a batch"
+            )
+        return 0
 
 
 def check_records(
@@ -258,48 +327,30 @@ def check_records(
         InvalidRecords: the structure is broken: a length, varint or header count contradicts the
             bytes, or they hold fewer or more than `count` records.
     """
-    if cython.compiled:
-        view: cython.const[cython.uchar][::1] = buffer
-        data: cython.p_const_uchar = cython.address(view[0])
-    else:
-        data = buffer
-    position: cython.Py_ssize_t = start
+    walk: RecordWalk = RecordWalk(buffer)
     index: cython.longlong = 0
-    packed: cython.longlong
-    body_end: cython.Py_ssize_t
-    timestamp_end: cython.Py_ssize_t
     timestamp: cython.longlong
-    offset_delta: cython.longlong
     max_timestamp: cython.longlong = -1
     max_delta: cython.longlong = -1
     min_timestamp: cython.longlong = 0x7FFFFFFFFFFFFFFF
     sequential: cython.bint = True
     fault: cython.int
-    has_key: cython.bint
     faults: list[tuple[int, int, int]] | None = None
+    walk.begin(start, end, 0, base_timestamp)
     while index < count:
-        packed = _body_end(data, position, end)
-        body_end = packed >> 3
-        position += (packed & 7) + 1
-        timestamp_end = _varlong_end(data, position, body_end)
-        timestamp = _wrapping_sum(base_timestamp, _varlong(data, position, timestamp_end))
-        packed = _varint(data, timestamp_end, body_end)
-        offset_delta = packed >> 3
-        position = timestamp_end + (packed & 7)
-        has_key = _varint(data, position, body_end) >= 0
-        position = _skip_bytes(data, position, body_end)
-        position = _skip_bytes(data, position, body_end)
-        position = _skip_headers(data, position, body_end)
-        _expect_consumed(position, body_end, 1)
-        if offset_delta != index:
+        walk.read_head()
+        walk.read_pair()
+        fault = 1 if keys_required and walk.key_size < 0 else 0
+        walk.skip_headers()
+        timestamp = walk.timestamp
+        if walk.offset != index:
             sequential = False
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-            max_delta = offset_delta
+            max_delta = walk.offset
         if timestamp < min_timestamp:
             min_timestamp = timestamp
-        fault = 1 if keys_required and not has_key else 0
-        fault = fault or _fault(timestamp, oldest, newest, type_rule)
+        fault = fault or timestamp_fault(timestamp, oldest, newest, type_rule)
         if fault != 0:
             faults = faults or []
             faults.append((index, fault, timestamp))
@@ -308,7 +359,7 @@ def check_records(
             # A batch may hold millions: a thread that waits for the interpreter lock gets it here.
             with cython.nogil:
                 pass
-    _expect_consumed(position, end, count)
+    walk.expect_end(count)
     return max_timestamp, max_delta, sequential, faults, min_timestamp
 
 
@@ -325,33 +376,17 @@ def find_timestamp(
     """(timestamp, offset) of the first record with a timestamp >= `timestamp` (ms) and an offset
     >= `first_offset`, or (-1, -1) when none of the `count` records in `[start, end)` has both.
 
-    The records are trusted to be well-formed behind the hit; up to it they are checked.
+    The records are trusted to be well-formed after the hit; up to it their heads are checked.
 
     Raises:
         InvalidRecords: a record before the hit is broken.
     """
-    if cython.compiled:
-        view: cython.const[cython.uchar][::1] = buffer
-        data: cython.p_const_uchar = cython.address(view[0])
-    else:
-        data = buffer
-    position: cython.Py_ssize_t = start
-    packed: cython.longlong
-    body_end: cython.Py_ssize_t
-    timestamp_end: cython.Py_ssize_t
-    found: cython.longlong
-    offset: cython.longlong
+    walk: RecordWalk = RecordWalk(buffer)
+    walk.begin(start, end, base_offset, base_timestamp)
     while count > 0:
-        packed = _body_end(data, position, end)
-        body_end = packed >> 3
-        position += (packed & 7) + 1
-        timestamp_end = _varlong_end(data, position, body_end)
-        found = _wrapping_sum(base_timestamp, _varlong(data, position, timestamp_end))
-        if found >= timestamp:
-            offset = base_offset + (_varint(data, timestamp_end, body_end) >> 3)
-            if offset >= first_offset:
-                return found, offset
-        position = body_end
+        walk.read_head()
+        if walk.timestamp >= timestamp and walk.offset >= first_offset:
+            return walk.timestamp, walk.offset
         count -= 1
     return -1, -1
 
@@ -360,41 +395,23 @@ def find_timestamp(
 
 
 @cython.cfunc
-def _nullable_bytes(
-    whole: memoryview, data: cython.p_const_uchar, position: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-) -> bytes | None:  # fmt: skip
-    """A copy of the bytes behind the varint length at `position`; None for a negative length."""
-    packed: cython.longlong = _varint(data, position, end)
-    size: cython.longlong = packed >> 3
-    if size < 0:
-        return None
-    position += packed & 7
-    if size > end - position:
-        raise InvalidRecords("a key, value or header runs past its record")
-    return bytes(whole[position : position + size])
+def _copied(whole: memoryview, position: cython.Py_ssize_t, size: cython.longlong) -> bytes | None:
+    """A copy of the `size` bytes at `position`; None for a negative size."""
+    return None if size < 0 else bytes(whole[position : position + size])
 
 
 @cython.cfunc
-def _headers(
-    whole: memoryview, data: cython.p_const_uchar, position: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-) -> tuple[tuple[str, bytes | None], ...]:  # fmt: skip
-    """The headers behind the count at `position`, which must fill the bytes up to `end`."""
-    stop: cython.Py_ssize_t = _skip_headers(data, position, end)
-    _expect_consumed(stop, end, 1)
-    packed: cython.longlong = _varint(data, position, end)
-    count: cython.longlong = packed >> 3
+def _headers(walk: RecordWalk, whole: memoryview) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers of the record that `walk` is at, copied."""
+    count: cython.int = walk.read_headers_count()
     if count == 0:
         return ()
-    position += packed & 7
     headers = []
     while count > 0:
-        key = _nullable_bytes(whole, data, position, end)
-        position = _skip_bytes(data, position, end)
-        value = _nullable_bytes(whole, data, position, end)
-        position = _skip_bytes(data, position, end)
-        headers.append(((key or b"").decode("utf-8", "surrogateescape"), value))
+        walk.read_header()
+        name = bytes(whole[walk.key_at : walk.key_at + walk.key_size])
+        content = _copied(whole, walk.value_at, walk.value_size)
+        headers.append((name.decode("utf-8", "surrogateescape"), content))
         count -= 1
     return tuple(headers)
 
@@ -416,38 +433,22 @@ def decode_records(
     Raises:
         InvalidRecords: as `check_records`.
     """
-    if cython.compiled:
-        view: cython.const[cython.uchar][::1] = buffer
-        data: cython.p_const_uchar = cython.address(view[0])
-    else:
-        data = buffer
+    walk: RecordWalk = RecordWalk(buffer)
     whole: memoryview = memoryview(buffer)
-    position: cython.Py_ssize_t = start
     index: cython.longlong = 0
-    packed: cython.longlong
-    body_end: cython.Py_ssize_t
-    timestamp_end: cython.Py_ssize_t
-    timestamp: cython.longlong
-    offset: cython.longlong
     records = []
+    walk.begin(start, end, base_offset, base_timestamp)
     while index < count:
-        packed = _body_end(data, position, end)
-        body_end = packed >> 3
-        position += (packed & 7) + 1
-        timestamp_end = _varlong_end(data, position, body_end)
-        timestamp = _wrapping_sum(base_timestamp, _varlong(data, position, timestamp_end))
-        packed = _varint(data, timestamp_end, body_end)
-        offset = _wrapping_sum(base_offset, packed >> 3)
-        position = timestamp_end + (packed & 7)
-        key = _nullable_bytes(whole, data, position, body_end)
-        position = _skip_bytes(data, position, body_end)
-        value = _nullable_bytes(whole, data, position, body_end)
-        position = _skip_bytes(data, position, body_end)
-        headers = _headers(whole, data, position, body_end)
-        records.append((offset, append_timestamp if stamped else timestamp, key, value, headers))
-        position = body_end
+        walk.read_head()
+        walk.read_pair()
+        key = _copied(whole, walk.key_at, walk.key_size)
+        value = _copied(whole, walk.value_at, walk.value_size)
+        headers = _headers(walk, whole)
+        walk.expect_record_end()
+        timestamp = append_timestamp if stamped else walk.timestamp
+        records.append((walk.offset, timestamp, key, value, headers))
         index += 1
-    _expect_consumed(position, end, count)
+    walk.expect_end(count)
     return records
 
 
@@ -461,39 +462,21 @@ def outline_records(
 ) -> list[tuple[int, int, int, int, bytes | None, bool]]:
     """(start, end, offset, timestamp, key, has a value) of the next `count` records.
 
-    For compaction: of a record only the key is copied. The last end is where to go on.
+    For compaction: of a record only the key is copied. The last end is where to continue.
 
     Raises:
-        InvalidRecords: as `check_records`, but bytes behind the records are not looked at.
+        InvalidRecords: as `check_records`, but bytes after the records are not looked at.
     """
-    if cython.compiled:
-        view: cython.const[cython.uchar][::1] = buffer
-        data: cython.p_const_uchar = cython.address(view[0])
-    else:
-        data = buffer
+    walk: RecordWalk = RecordWalk(buffer)
     whole: memoryview = memoryview(buffer)
-    first: cython.Py_ssize_t = start
-    position: cython.Py_ssize_t
-    packed: cython.longlong
-    body_end: cython.Py_ssize_t
-    timestamp_end: cython.Py_ssize_t
-    timestamp: cython.longlong
-    offset: cython.longlong
     has_value: cython.bint
     outlines = []
+    walk.begin(start, end, base_offset, base_timestamp)
     while count > 0:
-        packed = _body_end(data, first, end)
-        body_end = packed >> 3
-        position = first + (packed & 7) + 1
-        timestamp_end = _varlong_end(data, position, body_end)
-        timestamp = _wrapping_sum(base_timestamp, _varlong(data, position, timestamp_end))
-        packed = _varint(data, timestamp_end, body_end)
-        offset = _wrapping_sum(base_offset, packed >> 3)
-        position = timestamp_end + (packed & 7)
-        key = _nullable_bytes(whole, data, position, body_end)
-        position = _skip_bytes(data, position, body_end)
-        has_value = _varint(data, position, body_end) >= 0
-        outlines.append((first, body_end, offset, timestamp, key, has_value))
-        first = body_end
+        walk.read_head()
+        walk.read_pair()
+        key = _copied(whole, walk.key_at, walk.key_size)
+        has_value = walk.value_size >= 0
+        outlines.append((walk.start, walk.end, walk.offset, walk.timestamp, key, has_value))
         count -= 1
     return outlines

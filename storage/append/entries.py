@@ -5,8 +5,7 @@ The two kinds of entry, a magic 2 batch and a message of magic 0 or 1, have the 
 arrive as a `Window`.
 
 Lifecycle of an entry: made (header read), `examine` (records walked once, refused or counted), then
-`stamp` (bytes written), or `recompress`/`decode` (fresh bytes made). `records_count`,
-`max_timestamp`, `min_timestamp` and `is_sequential` are valid after `examine` only.
+`stamp` (bytes written), or `recompress`/`decode` (fresh bytes made).
 
 Source: Kafka `LogValidator` (validateRecord, validateBatch). Read next: `storage.append.plan`.
 """
@@ -23,6 +22,7 @@ from protocol.records.batch import RecordBatch
 from protocol.records.builder import assemble_batch
 from protocol.records.checksums import Buffer, crc32
 from protocol.records.compression import compress
+from protocol.records.entry import Entry
 from protocol.records.layout import (
     CONTROL_BIT,
     INT64_MAX,
@@ -80,35 +80,37 @@ class Window(NamedTuple):
         return record_loops.TYPE_IGNORED
 
 
-class BatchEntry:
-    """A magic 2 batch of an append.
+class _Examined:
+    """What `examine` finds out about an entry, of any magic.
 
     Attributes:
-        view: the batch in the append's buffer.
-        records_count: number of records.
+        records_count: number of records; inside of a wrapper, those in it.
         max_timestamp: true maximum (ms) of the records, or NO_TIMESTAMP.
         min_timestamp: true minimum (ms) of the records; NO_TIMESTAMP if one has none.
-        stamped_timestamp: the timestamp that `stamp` left in the header.
-        stamped_minimum: the minimum after `stamp`.
-        is_sequential: whether the offset deltas are 0, 1, 2, ...
+        is_sequential: whether the offset deltas, or a wrapper's inner offsets, are 0, 1, 2, ...
     """
 
-    __slots__ = (
-        "_clear", "is_sequential", "max_timestamp", "min_timestamp", "records_count",
-        "stamped_minimum", "stamped_timestamp", "view",
-    )  # fmt: skip
+    __slots__ = ("is_sequential", "max_timestamp", "min_timestamp", "records_count")
+
+    def __init__(self, records_count: int, *, is_sequential: bool) -> None:
+        """Start with what the header claims."""
+        self.records_count = records_count
+        self.max_timestamp = NO_TIMESTAMP
+        self.min_timestamp = NO_TIMESTAMP
+        self.is_sequential = is_sequential
+
+
+class BatchEntry(_Examined):
+    """A magic 2 batch of an append; `view` is the batch in the append's buffer."""
+
+    __slots__ = ("_clear", "view")
 
     magic = MAGIC_V2
 
     def __init__(self, buffer: Buffer, position: int) -> None:
         """Read the header at `position`; raises CorruptRecords as `RecordBatch` does."""
         self.view = RecordBatch(buffer, position)
-        self.records_count = self.view.records_count
-        self.max_timestamp = NO_TIMESTAMP
-        self.min_timestamp = NO_TIMESTAMP
-        self.stamped_timestamp = NO_TIMESTAMP
-        self.stamped_minimum = NO_TIMESTAMP
-        self.is_sequential = False
+        super().__init__(self.view.records_count, is_sequential=False)
         self._clear: tuple[Buffer, int, int] | None = None
 
     @property
@@ -165,10 +167,8 @@ class BatchEntry:
     ) -> None:
         """Write offset, epoch, and the true or the broker's timestamp into the header."""
         stamped = timestamp_type == TimestampType.LOG_APPEND_TIME
-        self.stamped_timestamp = append_time if stamped else self.max_timestamp
-        self.stamped_minimum = append_time if stamped else self.min_timestamp
         self.view.stamp_position(offset, leader_epoch)
-        self.view.stamp_timestamps(timestamp_type, self.stamped_timestamp)
+        self.view.stamp_timestamps(timestamp_type, append_time if stamped else self.max_timestamp)
 
     def recompress(self, codec: Codec, level: int | None) -> bytes:
         """The same batch with its records unchanged, in `codec`.
@@ -211,37 +211,18 @@ class BatchEntry:
         return decode_batch(self.view, max_bytes=max_bytes)
 
 
-class MessageEntry:
-    """A magic 0 or 1 message of an append, plain or wrapper.
+class MessageEntry(_Examined):
+    """A magic 0 or 1 message of an append, plain or wrapper; `view` is the bytes in place."""
 
-    Attributes:
-        view: the message in the append's buffer.
-        magic: 0 or 1.
-        records_count: number of messages: 1, or those inside the wrapper.
-        max_timestamp: true maximum (ms), or NO_TIMESTAMP.
-        min_timestamp: true minimum (ms); NO_TIMESTAMP if a message has none.
-        stamped_timestamp: the timestamp that `stamp` left in the header.
-        stamped_minimum: the minimum after `stamp`.
-        is_sequential: whether a wrapper's inner offsets are 0, 1, 2, ...
-    """
-
-    __slots__ = (
-        "is_sequential", "magic", "max_timestamp", "min_timestamp", "records_count",
-        "stamped_minimum", "stamped_timestamp", "view",
-    )  # fmt: skip
+    __slots__ = ("magic", "view")
 
     is_control = False
 
     def __init__(self, buffer: Buffer, position: int) -> None:
         """Read the header at `position`; raises CorruptRecords as `Message` does."""
+        super().__init__(1, is_sequential=True)
         self.view = Message(buffer, position)
         self.magic = self.view.magic
-        self.records_count = 1
-        self.max_timestamp = NO_TIMESTAMP
-        self.min_timestamp = NO_TIMESTAMP
-        self.stamped_timestamp = NO_TIMESTAMP
-        self.stamped_minimum = NO_TIMESTAMP
-        self.is_sequential = True
 
     def examine(self, window: Window, max_bytes: int, opening: Opening) -> int:
         """Check the message, or decompress the wrapper and walk its inner messages once; returns
@@ -329,9 +310,7 @@ class MessageEntry:
         if self.magic == MAGIC_V0:
             return
         stamped = timestamp_type == TimestampType.LOG_APPEND_TIME
-        self.stamped_timestamp = append_time if stamped else self.max_timestamp
-        self.stamped_minimum = append_time if stamped else self.min_timestamp
-        self.view.stamp_timestamp(timestamp_type, self.stamped_timestamp)
+        self.view.stamp_timestamp(timestamp_type, append_time if stamped else self.max_timestamp)
 
     def decode(self, max_bytes: int) -> list[Record]:
         """The message, or those inside the wrapper."""
@@ -339,6 +318,13 @@ class MessageEntry:
 
 
 IncomingEntry = BatchEntry | MessageEntry
+
+
+def incoming(view: memoryview, header: Entry) -> IncomingEntry:
+    """The entry of `view` that has this header."""
+    if header.magic == MAGIC_V2:
+        return BatchEntry(view, header.position)
+    return MessageEntry(view, header.position)
 
 
 class ProducerFields(TypedDict):
@@ -397,13 +383,10 @@ def read_back(view: memoryview, records: int, min_timestamp: int) -> list[Incomi
     """
     stored: list[IncomingEntry] = []
     for header in scan_entries(view):
-        entry: IncomingEntry
-        if header.magic == MAGIC_V2:
-            entry = BatchEntry(view, header.position)
-            entry.is_sequential = True
-        else:
-            entry = MessageEntry(view, header.position)
-            entry.records_count = records if entry.view.is_wrapper else 1
+        entry = incoming(view, header)
+        if isinstance(entry, MessageEntry) and entry.view.is_wrapper:
+            entry.records_count = records
+        entry.is_sequential = True
         # These records were built here, so their header is correct.
         entry.max_timestamp = header.max_timestamp
         entry.min_timestamp = min_timestamp

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.errors import RecordsError
 from protocol.records import record_loops
-from protocol.records.batch import advance_sequence
 from protocol.records.checksums import crc32c
 from protocol.records.compression import decompress
+from protocol.records.entry import Entry
 from protocol.records.layout import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
@@ -31,14 +31,13 @@ from protocol.records.layout import (
     MAGIC_V2,
     MIN_RECORD_BYTES,
     NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     RECORDS_AT,
     TRANSACTIONAL_BIT,
     Codec,
     TimestampType,
 )
-from storage.append.values import AppendPlan, PlannedBatch
+from storage.append.values import AppendPlan
 
 if TYPE_CHECKING:
     from storage.append.opening import Opening
@@ -110,14 +109,9 @@ def plan_plain(
         return None
     ENTRY_PREFIX.pack_into(view, 0, next_offset, size_field, leader_epoch, MAGIC_V2)
     last_offset = next_offset + last_offset_delta
-    last_sequence = (
-        NO_SEQUENCE
-        if base_sequence == NO_SEQUENCE
-        else advance_sequence(base_sequence, last_offset_delta)
-    )
-    batch = PlannedBatch(
-        0, size, next_offset, last_offset, true_max, producer_id, producer_epoch, base_sequence,
-        last_sequence, bool(attributes & TRANSACTIONAL_BIT), False, count,
+    batch = Entry(
+        0, size, MAGIC_V2, next_offset, last_offset, true_max, attributes, leader_epoch,
+        base_timestamp, producer_id, producer_epoch, base_sequence, count,
     )  # fmt: skip
     return AppendPlan(
         view, (batch,), next_offset, last_offset, true_max, NO_TIMESTAMP, count, true_min

@@ -65,26 +65,25 @@ from protocol.errors import (
 )
 from protocol.records import entry_loops
 from protocol.records.builder import build_batch, build_message_set
+from protocol.records.entry import Entry
 from protocol.records.layout import (
     INT64_MAX,
     LOG_OVERHEAD,
     MAGIC_V2,
     NO_OFFSET,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     SIZE_AT,
     V0_MIN_SIZE,
     Codec,
 )
 from protocol.records.record import Record
+from protocol.records.scan import scan_entries
 from storage.append import entries as append_entries
-from storage.append.entries import BatchEntry, IncomingEntry, MessageEntry
+from storage.append.entries import BatchEntry, IncomingEntry
 from storage.append.opening import Opening
 from storage.append.plain import plan_plain
 from storage.append.rules import AppendRules
-from storage.append.values import AppendPlan, PlannedBatch
+from storage.append.values import AppendPlan
 from storage.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -99,7 +98,6 @@ __all__ = [
     "AppendRules",
     "Examined",
     "Origin",
-    "PlannedBatch",
     "examine_append",
     "place_append",
     "plan_append",
@@ -255,21 +253,21 @@ def _split(
     view: memoryview, place: _Place, produce_version: int | None
 ) -> tuple[list[IncomingEntry], int]:
     """(the entries, the position after them) after steps 1 and 2."""
-    headers, end, stop = entry_loops.check_entries(view, 0, len(view), None, None)
+    fields, end, stop = entry_loops.check_entries(view, 0, len(view), None, None)
+    headers = [Entry._make(header) for header in fields]
     is_corrupt = stop == entry_loops.STOP_CORRUPT or _begins_too_small(view, end)
     if produce_version is not None and produce_version >= _FIRST_VERSION_OF_MAGIC_2:
         _check_request_rules(headers, is_corrupt, produce_version)
     entries: list[IncomingEntry] = []
     for header in headers:
-        position, size, magic, base_offset = header[:4]
-        if magic == MAGIC_V2 and place.origin is Origin.CLIENT and base_offset != 0:
-            raise InvalidRecord(f"a batch from a client starts at offset {base_offset}, not 0")
-        _check_size(size, place.rules)
-        entry: IncomingEntry = (
-            BatchEntry(view, position) if magic == MAGIC_V2 else MessageEntry(view, position)
-        )
+        if header.magic == MAGIC_V2 and place.origin is Origin.CLIENT and header.base_offset:
+            raise InvalidRecord(
+                f"a batch from a client starts at offset {header.base_offset}, not 0"
+            )
+        _check_size(header.size, place.rules)
+        entry = append_entries.incoming(view, header)
         if not entry.view.crc_ok():
-            raise CorruptBatch(f"the checksum of the entry at byte {position} is wrong")
+            raise CorruptBatch(f"the checksum of the entry at byte {header.position} is wrong")
         entries.append(entry)
     if is_corrupt:
         raise CorruptBatch(f"no batch or message can start like the bytes at position {end}")
@@ -284,15 +282,13 @@ def _begins_too_small(view: memoryview, position: int) -> bool:
     return int.from_bytes(size, "big", signed=True) < V0_MIN_SIZE
 
 
-def _check_request_rules(
-    headers: Sequence[tuple[int, ...]], is_corrupt: bool, produce_version: int
-) -> None:
+def _check_request_rules(headers: Sequence[Entry], is_corrupt: bool, produce_version: int) -> None:
     """Refuse content that a Produce request of version 3 and up must not carry."""
     if not headers:
         if is_corrupt:
             raise CorruptBatch("no batch can start like the bytes of this request")
         raise InvalidRecord(f"Produce v{produce_version} needs one record batch, found none")
-    magic, attributes = headers[0][2], headers[0][6]
+    magic, attributes = headers[0].magic, headers[0].attributes
     if magic != MAGIC_V2:
         raise InvalidRecord(f"Produce v{produce_version} carries magic 2 only, found {magic}")
     if produce_version < _FIRST_VERSION_OF_ZSTD and attributes & 7 == Codec.ZSTD:
@@ -396,15 +392,26 @@ def _stamp_in_place(
     rules = place.rules
     offset = place.next_offset
     append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
-    batches = []
-    max_timestamp, min_timestamp = NO_TIMESTAMP, INT64_MAX
     for entry in entries:
         entry.stamp(offset, place.leader_epoch, rules.timestamp_type, append_time)
-        batches.append(_planned(entry, offset))
-        max_timestamp = max(max_timestamp, entry.stamped_timestamp)
-        min_timestamp = min(min_timestamp, entry.stamped_minimum)
         offset += entry.records_count
+    batches = []
+    max_timestamp, min_timestamp = NO_TIMESTAMP, INT64_MAX
+    offset = place.next_offset
+    for entry, batch in zip(entries, scan_entries(view), strict=True):
+        if batch.magic != MAGIC_V2:
+            # A wrapper's header has neither its first offset nor the number of its messages.
+            batch = batch._replace(base_offset=offset, records_count=entry.records_count)
+        assert batch.base_offset == offset, "entries lie one after the other"
+        batches.append(batch)
+        max_timestamp = max(max_timestamp, batch.max_timestamp)
+        min_timestamp = min(
+            min_timestamp, batch.max_timestamp if rules.stamps else entry.min_timestamp
+        )
+        offset += entry.records_count
+        assert batch.last_offset == offset - 1, "an entry spans as many offsets as it has records"
     assert offset > place.next_offset, "an entry has records"
+    assert batches[-1].position + batches[-1].size == len(view), "the entries are all the bytes"
     return AppendPlan(
         view,
         tuple(batches),
@@ -415,23 +422,6 @@ def _stamp_in_place(
         offset - place.next_offset,
         min_timestamp,
     )
-
-
-def _planned(entry: IncomingEntry, offset: int) -> PlannedBatch:
-    """The plan's item for a stamped entry whose first record has `offset`."""
-    last_offset = offset + entry.records_count - 1
-    if isinstance(entry, BatchEntry):
-        batch = entry.view
-        return PlannedBatch(
-            batch.position, batch.size, offset, last_offset, entry.stamped_timestamp,
-            batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence,
-            batch.is_transactional, batch.is_control, entry.records_count,
-        )  # fmt: skip
-    return PlannedBatch(
-        entry.view.position, entry.view.size, offset, last_offset, entry.stamped_timestamp,
-        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_SEQUENCE,
-        False, False, entry.records_count,
-    )  # fmt: skip
 
 
 def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> bytes:

@@ -8,37 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-
-class PlannedBatch(NamedTuple):
-    """One entry of the bytes to write; a plain tuple because each Produce makes one.
-
-    Attributes:
-        position: bytes from the start of the plan's buffer.
-        size: bytes of the entry.
-        base_offset: offset of its first record.
-        last_offset: offset of its last record, inclusive.
-        max_timestamp: ms, true for the records; NO_TIMESTAMP if none has one.
-        producer_id: NO_PRODUCER_ID unless idempotent.
-        producer_epoch: NO_PRODUCER_EPOCH unless idempotent.
-        base_sequence: NO_SEQUENCE unless idempotent (also in transaction markers).
-        last_sequence: sequence number of the last record, or NO_SEQUENCE.
-        is_transactional: part of a transaction.
-        is_control: a transaction marker.
-        records_count: number of records.
-    """
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    is_transactional: bool
-    is_control: bool
-    records_count: int
+from protocol.records.entry import Entry
 
 
 class AppendPlan(NamedTuple):
@@ -46,7 +16,8 @@ class AppendPlan(NamedTuple):
 
     Attributes:
         buffer: exactly the bytes to write; the caller's own memory unless records were rebuilt.
-        batches: the entries in `buffer`, in order; their positions count from its start.
+        batches: the stamped entries in `buffer`, in order; their positions count from its start.
+            Of a message of magic 0 or 1 too, base offset and count of records are true.
         first_offset: offset of the first record, or NO_OFFSET.
         last_offset: offset of the last record, or NO_OFFSET.
         max_timestamp: largest timestamp of all records (ms), or NO_TIMESTAMP.
@@ -56,7 +27,7 @@ class AppendPlan(NamedTuple):
     """
 
     buffer: memoryview
-    batches: tuple[PlannedBatch, ...]
+    batches: tuple[Entry, ...]
     first_offset: int
     last_offset: int
     max_timestamp: int

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from protocol.records.batch import RecordBatch
+from protocol.records.entry import Entry
 from protocol.records.layout import (
     ATTRIBUTES_AT,
     MAGIC_AT,
@@ -41,7 +42,7 @@ from protocol.records.record import record_bytes
 from protocol.records.record_loops import find_timestamp
 from protocol.records.scan import iter_records
 from storage.log.auxiliary_indexes import AuxiliaryIndexes
-from storage.segment.entry_heads import EntryHead, HeadWalk
+from storage.segment.entry_heads import HeadWalk
 from storage.segment.offset_index import OffsetPosition
 from storage.segment.scan import ensure_indexes
 from storage.segment.segment import Segment
@@ -227,7 +228,7 @@ class TimeLookup:
                     for record in iter_records(walk.entry(head)):
                         if log_start_offset <= record.offset < offset:
                             before = TimestampOffset(
-                                record.timestamp, record.offset, head.leader_epoch
+                                record.timestamp, record.offset, head.partition_leader_epoch
                             )
                     if head.last_offset >= offset:
                         break
@@ -248,7 +249,9 @@ class TimeLookup:
                     continue
                 for record in iter_records(walk.entry(head)):
                     if record.offset > offset:
-                        return TimestampOffset(record.timestamp, record.offset, head.leader_epoch)
+                        return TimestampOffset(
+                            record.timestamp, record.offset, head.partition_leader_epoch
+                        )
         return None
 
 
@@ -314,17 +317,17 @@ def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, st
 
 
 def _find_in_entry(
-    walk: HeadWalk, head: EntryHead, timestamp: int, log_start_offset: int
+    walk: HeadWalk, head: Entry, timestamp: int, log_start_offset: int
 ) -> TimestampOffset | None:
     entry = walk.entry(head)
     if entry[MAGIC_AT] == MAGIC_V2 and not entry[ATTRIBUTES_AT + 1] & TIMESTAMP_TYPE_BIT:
         found, offset = _find_in_create_time_batch(entry, timestamp, log_start_offset)
         if offset >= 0:
-            return TimestampOffset(found, offset, head.leader_epoch)
+            return TimestampOffset(found, offset, head.partition_leader_epoch)
         return None
     for record in iter_records(entry):
         if record.timestamp >= timestamp and record.offset >= log_start_offset:
-            return TimestampOffset(record.timestamp, record.offset, head.leader_epoch)
+            return TimestampOffset(record.timestamp, record.offset, head.partition_leader_epoch)
     return None
 
 

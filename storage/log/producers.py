@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 
 from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import Entry, iter_records
-from storage.append.plan import Origin, PlannedBatch
+from storage.append.plan import Origin
 from storage.disk.files import Bytes, Files, sync_file
 from storage.producers.snapshots import ProducerSnapshots
-from storage.producers.state import CachedBatch, EndTxnMarker, ProducerBatch, ProducerState
+from storage.producers.state import CachedBatch, EndTxnMarker, ProducerState
 from storage.segment.scan import SegmentScan
 from storage.segment.segment import Segment
 from storage.segment.txn_index import AbortedTxn
@@ -50,9 +50,7 @@ class LogProducers:
         """Whether a producer is known, or a snapshot that may name one."""
         return len(self.state) > 0 or len(self.snapshots.offsets) > 0
 
-    def check(
-        self, buffer: Bytes, batches: Sequence[PlannedBatch], origin: Origin
-    ) -> CachedBatch | None:
+    def check(self, buffer: Bytes, batches: Sequence[Entry], origin: Origin) -> CachedBatch | None:
         """The original of a batch that is a duplicate; None when all may be appended.
 
         Raises ProducerStateError: see `ProducerState.check` and `check_marker`.
@@ -70,7 +68,7 @@ class LogProducers:
                 return duplicate
         return None
 
-    def update(self, buffer: Bytes, batches: Sequence[PlannedBatch], segment: Segment) -> None:
+    def update(self, buffer: Bytes, batches: Sequence[Entry], segment: Segment) -> None:
         """Add batches that were just written to `segment`."""
         for batch in batches:
             if batch.producer_id != NO_PRODUCER_ID:
@@ -144,9 +142,7 @@ class LogProducers:
             if completed is not None:
                 self.state.complete_txn(completed)
 
-    def _update_one(
-        self, batch: ProducerBatch, marker: EndTxnMarker | None, segment: Segment
-    ) -> None:
+    def _update_one(self, batch: Entry, marker: EndTxnMarker | None, segment: Segment) -> None:
         completed = self.state.update(batch, marker=marker)
         if completed is None:
             return
@@ -163,5 +159,5 @@ class LogProducers:
         self.state.complete_txn(completed)
 
 
-def _bytes_of(buffer: Bytes, batch: PlannedBatch) -> memoryview:
+def _bytes_of(buffer: Bytes, batch: Entry) -> memoryview:
     return memoryview(buffer)[batch.position : batch.position + batch.size]

@@ -34,8 +34,9 @@ Source: KIP-98, KIP-360; Kafka ``ProducerStateManager``, ``ProducerAppendInfo``,
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from protocol.records.entry import Entry
 from protocol.records.layout import (
     CONTROL_KEY,
     END_TXN_VALUE,
@@ -64,46 +65,6 @@ PRODUCERS_MAX: Final = 100_000
 """Producer ids remembered per partition; above it the least recently used idle one expires."""
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
-
-
-class ProducerBatch(Protocol):
-    """The fields of a batch that are read here; planned and stored batches both have them."""
-
-    @property
-    def base_offset(self) -> int:
-        """Offset of the first record."""
-
-    @property
-    def last_offset(self) -> int:
-        """Offset of the last record, inclusive."""
-
-    @property
-    def max_timestamp(self) -> int:
-        """Largest record timestamp in ms, or NO_TIMESTAMP."""
-
-    @property
-    def producer_id(self) -> int:
-        """The writer's id; never NO_PRODUCER_ID here."""
-
-    @property
-    def producer_epoch(self) -> int:
-        """The writer's epoch."""
-
-    @property
-    def base_sequence(self) -> int:
-        """Sequence of the first record; NO_SEQUENCE in a control batch."""
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last record, wrapped at 2**31."""
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
-
-    @property
-    def is_control(self) -> bool:
-        """Whether the batch is a transaction marker."""
 
 
 class CachedBatch(NamedTuple):
@@ -177,7 +138,7 @@ class ProducerEntry:
         """Offset of the last data record written in this epoch, or NO_OFFSET."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
-    def find_duplicate(self, batch: ProducerBatch) -> CachedBatch | None:
+    def find_duplicate(self, batch: Entry) -> CachedBatch | None:
         """The cached batch with exactly this epoch and sequence range, or None."""
         if batch.producer_epoch != self.producer_epoch:
             return None
@@ -246,7 +207,7 @@ class ProducerState:
         """The live entry of a producer id, or None; the caller must not change it."""
         return self._producers.get(producer_id)
 
-    def check(self, batch: ProducerBatch, *, from_client: bool = True) -> CachedBatch | None:
+    def check(self, batch: Entry, *, from_client: bool = True) -> CachedBatch | None:
         """None when the batch may be appended, the original when it is a duplicate.
 
         ``batch`` is a data batch with a producer id. A coordinator's own appends
@@ -296,9 +257,7 @@ class ProducerState:
                 "it must not end this transaction"
             )
 
-    def update(
-        self, batch: ProducerBatch, *, marker: EndTxnMarker | None = None
-    ) -> CompletedTxn | None:
+    def update(self, batch: Entry, *, marker: EndTxnMarker | None = None) -> CompletedTxn | None:
         """Add a batch that is in the log; returns the transaction that it ended, if any.
 
         Never refuses a batch. A control batch comes with its decoded ``marker``, or with None when
@@ -433,7 +392,7 @@ def _check_epoch(entry: ProducerEntry, producer_epoch: int) -> None:
         )
 
 
-def _check_sequence(entry: ProducerEntry, batch: ProducerBatch) -> None:
+def _check_sequence(entry: ProducerEntry, batch: Entry) -> None:
     if entry.producer_epoch == NO_PRODUCER_EPOCH:
         return
     first = batch.base_sequence
@@ -450,9 +409,7 @@ def _check_sequence(entry: ProducerEntry, batch: ProducerBatch) -> None:
         )
 
 
-def _end_txn(
-    entry: ProducerEntry, batch: ProducerBatch, marker: EndTxnMarker
-) -> CompletedTxn | None:
+def _end_txn(entry: ProducerEntry, batch: Entry, marker: EndTxnMarker) -> CompletedTxn | None:
     completed = None
     if entry.txn_first_offset != NO_OFFSET:
         completed = CompletedTxn(

@@ -39,7 +39,6 @@ from storage.disk.files import sync_file
 from storage.errors import CorruptLog
 from storage.recovery.opening import DirectoryOpening, parsed_names
 from storage.recovery.temporary_files import finish_rewrites
-from storage.segment.entry_heads import EntryHead
 from storage.segment.manifest import UNKNOWN, SegmentFacts
 from storage.segment.segment import Segment
 
@@ -123,7 +122,7 @@ def _plan(segment: Segment) -> list[_Part]:
     return parts
 
 
-def _base_for(head: EntryHead, next_offset: int) -> int:
+def _base_for(head: Entry, next_offset: int) -> int:
     """The base of a part that begins with this entry, without a gap if possible.
 
     The head of an older message has its last offset only, so the least base that fits is taken.

@@ -18,24 +18,19 @@ Source: Kafka `FileLogInputStream`. Read next: `storage.segment.segment`.
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
-from protocol.records.entry_loops import find_entry
+from protocol.records.entry import Entry
+from protocol.records.entry_loops import entry_head, find_entry
 from protocol.records.layout import (
     BATCH_OVERHEAD,
     INT64_MIN,
     LOG_OVERHEAD,
     MAGIC_AT,
-    MAGIC_V1,
     MAGIC_V2,
-    NO_LEADER_EPOCH,
-    NO_TIMESTAMP,
-    RECORDS_AT,
-    RECORDS_COUNT_AT,
     V0_MIN_SIZE,
-    V1_TIMESTAMP_AT,
 )
-from storage.disk.files import Bytes, File
+from storage.disk.files import File
 from storage.errors import CorruptLog
 
 WALK_BLOCK_BYTES: Final = 4096
@@ -43,51 +38,14 @@ WALK_BLOCK_BYTES: Final = 4096
 
 _PREFIX_BYTES: Final = 17
 _FRAME: Final = Struct(">qi")
-_V2_HEAD: Final = Struct(">qiibIhiqq")
-_INT64: Final = Struct(">q")
-_NO_RECORDS: Final = bytes(4)
-
-
-class EntryHead(NamedTuple):
-    """The fields in the head of one entry; `position` counts from the start of the file.
-
-    A batch that compaction left without records has no timestamp here, whatever its head contains:
-    no lookup can find a record in it.
-    """
-
-    position: int
-    size: int
-    magic: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    leader_epoch: int
-
-
-def decode_head(block: Bytes, at: int, position: int) -> EntryHead:
-    """The head that starts at byte `at` of `block`, which lies at `position` of the file.
-
-    The block has to hold the whole head: 61 bytes, or the whole entry when that is shorter.
-    """
-    magic = block[at + MAGIC_AT]
-    if magic == MAGIC_V2:
-        base, size, epoch, _, _, _, last_delta, _, max_timestamp = _V2_HEAD.unpack_from(block, at)
-        if block[at + RECORDS_COUNT_AT : at + RECORDS_AT] == _NO_RECORDS:
-            max_timestamp = NO_TIMESTAMP
-        return EntryHead(
-            position, size + LOG_OVERHEAD, magic, base, base + last_delta, max_timestamp, epoch
-        )
-    offset, size = _FRAME.unpack_from(block, at)
-    timestamp = NO_TIMESTAMP
-    if magic == MAGIC_V1:
-        (timestamp,) = _INT64.unpack_from(block, at + V1_TIMESTAMP_AT)
-    return EntryHead(
-        position, size + LOG_OVERHEAD, magic, offset, offset, timestamp, NO_LEADER_EPOCH
-    )
 
 
 class HeadWalk:
     """Reads heads from a log file; remembers the last block and counts the bytes read.
+
+    A head is an `Entry` whose position counts from the start of the file. A batch that compaction
+    left without records has no timestamp here, whatever its head contains: no lookup can find a
+    record in it.
 
     Short-lived: made for one search and thrown away. `end` bounds the walk (exclusive).
     """
@@ -103,7 +61,7 @@ class HeadWalk:
         self._block = b""
         self._block_position = 0
 
-    def head(self, position: int) -> EntryHead:
+    def head(self, position: int) -> Entry:
         """The head of the entry at `position`, which must be below `end`.
 
         Raises:
@@ -124,16 +82,16 @@ class HeadWalk:
         least = BATCH_OVERHEAD - LOG_OVERHEAD if magic == MAGIC_V2 else V0_MIN_SIZE + 8 * magic
         if size < least or size + LOG_OVERHEAD > left:
             raise self.corrupt(position, f"a size from {least} to {left - LOG_OVERHEAD}", f"{size}")
-        return decode_head(self._block, at, position)
+        return Entry._make(entry_head(self._block, at, position))
 
-    def heads(self, position: int) -> Iterator[EntryHead]:
+    def heads(self, position: int) -> Iterator[Entry]:
         """The heads from the entry at `position` to the end of the walk."""
         while position < self.end:
             head = self.head(position)
             yield head
             position += head.size
 
-    def find(self, position: int, *, offset: int, timestamp: int = INT64_MIN) -> EntryHead | None:
+    def find(self, position: int, *, offset: int, timestamp: int = INT64_MIN) -> Entry | None:
         """The first entry from `position` on that ends at `offset` or later and is new enough.
 
         New enough: its head's max timestamp is `timestamp` (ms) or above.
@@ -154,7 +112,7 @@ class HeadWalk:
                 position = self._block_position + hit
         return None
 
-    def entry(self, head: EntryHead) -> bytes:
+    def entry(self, head: Entry) -> bytes:
         """All bytes of an entry whose head was read."""
         at = head.position - self._block_position
         if at >= 0 and at + head.size <= len(self._block):

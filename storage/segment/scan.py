@@ -16,9 +16,13 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.records import digest_loops
 from protocol.records.checksums import crc32, crc32c
-from protocol.records.entry_loops import STOP_CORRUPT, STOP_INCOMPLETE, check_entries
+from protocol.records.entry_loops import (
+    STOP_CORRUPT,
+    STOP_INCOMPLETE,
+    check_entries,
+    digest_entries,
+)
 from protocol.records.layout import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP, SIZE_AT
 from protocol.records.scan import Entry
 from storage.errors import CorruptLog
@@ -164,7 +168,7 @@ class SegmentDigest(_Scan):
             segment.max_timestamp_offset,
             segment.bytes_since_index,
             records,
-        ) = digest_loops.digest_entries(
+        ) = digest_entries(
             data,
             len(data),
             self._crcs[0],
@@ -177,7 +181,7 @@ class SegmentDigest(_Scan):
             self._interval,
             self._epoch,
         )
-        if stop == digest_loops.STOP_DISORDER:
+        if stop == STOP_DISORDER:
             self._damage = f"offsets that do not follow {segment.next_offset - 1}"
         if records == UNKNOWN or segment.records == UNKNOWN:
             segment.records = UNKNOWN

@@ -24,8 +24,8 @@ Read next: `storage.segment.segment_list`, `storage.log.log`.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Protocol
 
+from protocol.records.entry import Entry
 from protocol.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 from storage.disk.file_names import (
     DELETED_SUFFIX,
@@ -38,36 +38,12 @@ from storage.disk.file_names import (
 )
 from storage.disk.files import Bytes, File, Files
 from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage
-from storage.segment.entry_heads import EntryHead, HeadWalk
+from storage.segment.entry_heads import HeadWalk
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.sparse_index import SparseIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.txn_index import TxnIndex
-
-
-class AppendedBatch(Protocol):
-    """The fields of a batch that a segment reads; `storage.append.plan.PlannedBatch` has them."""
-
-    @property
-    def position(self) -> int:
-        """Where the batch starts in the bytes appended."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
-
-    @property
-    def last_offset(self) -> int:
-        """Offset of its last record, inclusive."""
-
-    @property
-    def max_timestamp(self) -> int:
-        """Its largest timestamp in ms, or NO_TIMESTAMP."""
-
-    @property
-    def records_count(self) -> int:
-        """How many records it holds."""
 
 
 class Segment:
@@ -210,7 +186,7 @@ class Segment:
     def append(
         self,
         data: Bytes,
-        batches: Iterable[AppendedBatch],
+        batches: Iterable[Entry],
         *,
         now_ms: int,
         index_interval: int,
@@ -269,7 +245,7 @@ class Segment:
         """A walk over the heads of the entries up to position `end`."""
         return HeadWalk(self.log, self.log.size if end is None else end)
 
-    def find_entry(self, offset: int) -> EntryHead | None:
+    def find_entry(self, offset: int) -> Entry | None:
         """The first entry that ends at `offset` or later; None when all end below it."""
         assert self.indexes_verified, f"search in {self.log.path} by unverified indexes"
         start = self.offset_index.floor(offset).position

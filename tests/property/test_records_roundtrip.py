@@ -16,7 +16,7 @@ from protocol.records.convert import down_convert
 from protocol.records.layout import INT64_MAX, INT64_MIN, RECORDS_AT, Codec
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
-from tests.unit.protocol.records.flavours import DIGEST_LOOPS, ENTRY_LOOPS, RECORD_LOOPS
+from tests.unit.protocol.records.flavours import ENTRY_LOOPS, RECORD_LOOPS
 
 TIMESTAMPS = st.one_of(
     st.integers(-1, 2000), st.integers(-1, INT64_MAX), st.sampled_from([-1, 0, INT64_MAX])
@@ -147,7 +147,7 @@ def test_compiled_and_interpreted_entry_loops_agree(
     state = (0, 2**31, -1, 0, limit % 200, limit % 500, 3)
     for functions in ((None, None), (crc32c, crc32)):
         digest = (bytes(data), len(data), *functions, *state)
-        results = [outcome(loops.digest_entries, *digest) for loops in DIGEST_LOOPS.values()]
+        results = [outcome(loops.digest_entries, *digest) for loops in ENTRY_LOOPS.values()]
         assert results[0] == results[1]
 
 

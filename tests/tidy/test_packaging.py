@@ -18,7 +18,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["broker", "cli", "client", "config", "pipeline", "protocol", "storage", "tidelog"]
-LOOPS = ["record_loops", "entry_loops", "encode_loops", "digest_loops"]
+LOOPS = ["record_loops", "entry_loops", "encode_loops"]
+ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + ["pipeline/records/arrow_loops"]
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -72,11 +73,13 @@ def test_wheel_holds_one_name_and_every_file(wheel: tuple[Path, list[str]]) -> N
     path, files = wheel
     names = [name for name in zipfile.ZipFile(path).namelist() if ".dist-info/" not in name]
     assert {name.split("/")[0] for name in names} == {"tidelog"}
-    shipped = {name for name in names if not name.endswith(SUFFIX)}
+    compiled = {name for name in names if name.endswith(SUFFIX)}
+    assert compiled == {f"tidelog/{name}{SUFFIX}" for name in ALL_LOOPS}
+    shipped = set(names) - compiled
     expected = {
         name if name.startswith("tidelog/") else f"tidelog/{name}"
         for name in files
-        if name.endswith((".py", "py.typed", ".toml", ".properties"))
+        if name.endswith((".py", "py.typed", ".toml", ".properties", ".pxd"))
     }
     assert shipped == expected
     assert not [name for name in names if "simulated" in name or "power_loss" in name]
@@ -192,8 +195,8 @@ def test_editable_install_is_a_path_and_compiles_in_place(tmp_path: Path) -> Non
         "assert record_loops.COMPILED and record_loops.__name__ == 'protocol.records.record_loops'"
     )
     run(sys.executable, "-P", "-c", code, cwd=tmp_path)
-    for name in LOOPS:
-        assert (tmp_path / "protocol" / "records" / f"{name}{SUFFIX}").is_file()
+    for name in ALL_LOOPS:
+        assert (tmp_path / f"{name}{SUFFIX}").is_file()
 
 
 @pytest.mark.parametrize(
@@ -214,10 +217,12 @@ def test_build_renames_imports_only() -> None:
         "if True:\n"
         "    from storage.log.log import (\n        Log,\n    )\n"
         "from storages import x\n"
+        "from cython.cimports.protocol.records.record_loops import RecordWalk\n"
+        "from cython.cimports.libc.string import memcpy\n"
         "import zlib; from protocol import errors\n"
     )
     code = f"import setup; print(setup.moved_source({source!r}, 'x.py'), end='')"
     moved = run(sys.executable, "-c", code, cwd=ROOT).stdout
     assert moved == source.replace("from storage.log.log", "from tidelog.storage.log.log").replace(
         "; from protocol", "; from tidelog.protocol"
-    )
+    ).replace("cimports.protocol", "cimports.tidelog.protocol")

@@ -19,10 +19,6 @@ BOUNDARIES = {  # where anything may arrive: of a request, a job, a command, a l
     "pipeline/launch.py",
     "storage/recovery/unusable_log.py",
 }
-LONG_LOOPS = {  # compiled loops in which a call for each step would cost more than the step
-    "pipeline/records/arrow_loops.py fill_rows": 181,
-}
-
 _CODE = python_files(*PACKAGES)
 _ALL = python_files(*PACKAGES, "tests", "benchmarks", "demo")
 
@@ -49,7 +45,7 @@ def test_functions_fit_on_a_screen() -> None:
         f"{path}:{function.lineno} {function.name} has {body_lines(function)} lines"
         for path in _CODE
         for function in _functions(path)
-        if body_lines(function) > LONG_LOOPS.get(f"{path} {function.name}", FUNCTION_LINES_MAX)
+        if body_lines(function) > FUNCTION_LINES_MAX
     ]
     assert long == []
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from protocol.records import digest_loops, encode_loops, entry_loops, record_loops
+from protocol.records import encode_loops, entry_loops, record_loops
 
-LOADED = (record_loops, entry_loops, encode_loops, digest_loops)
+LOADED = (record_loops, entry_loops, encode_loops)
 
 
 def source_of(module: ModuleType) -> Path:
@@ -35,5 +35,4 @@ def interpreted(module: ModuleType) -> ModuleType:
 
 RECORD_LOOPS = {"loaded": record_loops, "interpreted": interpreted(record_loops)}
 ENTRY_LOOPS = {"loaded": entry_loops, "interpreted": interpreted(entry_loops)}
-DIGEST_LOOPS = {"loaded": digest_loops, "interpreted": interpreted(digest_loops)}
 ENCODE_LOOPS = {"loaded": encode_loops, "interpreted": interpreted(encode_loops)}

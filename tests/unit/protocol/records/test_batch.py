@@ -3,8 +3,9 @@
 import pytest
 
 from protocol.errors import CorruptRecords, UnsupportedCompression
-from protocol.records.batch import RecordBatch, advance_sequence
+from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch
+from protocol.records.entry import advance_sequence
 from protocol.records.layout import ATTRIBUTES_AT, DELETE_HORIZON_BIT, UINT32, Codec, TimestampType
 from protocol.records.record import Record
 

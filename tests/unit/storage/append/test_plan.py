@@ -11,6 +11,7 @@ from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch, build_end_txn_marker, build_message_set
 from protocol.records.compression import compress
 from protocol.records.encode_loops import encode_record
+from protocol.records.entry import Entry
 from protocol.records.layout import (
     INT64_MAX,
     LEGACY_CRC_AT,
@@ -18,6 +19,7 @@ from protocol.records.layout import (
     NO_OFFSET,
     NO_TIMESTAMP,
     RECORDS_COUNT_AT,
+    TRANSACTIONAL_BIT,
     UINT32,
     Codec,
     TimestampType,
@@ -25,7 +27,7 @@ from protocol.records.layout import (
 from protocol.records.legacy import Message, encode_message
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
-from storage.append.plan import AppendPlan, AppendRules, Origin, PlannedBatch, plan_append
+from storage.append.plan import AppendPlan, AppendRules, Origin, plan_append
 from storage.errors import (
     AppendRejected,
     CorruptBatch,
@@ -335,7 +337,7 @@ def test_true_batch_on_a_create_time_topic_changes_outside_the_checksum_only() -
     expected[6:8] = b"\x01\x02"
     expected[15] = 4
     assert bytes(made.buffer) == expected
-    assert made.batches == (PlannedBatch(0, 92, 258, 260, 999, -1, -1, -1, -1, False, False, 3),)
+    assert made.batches == (Entry(0, 92, 2, 258, 260, 999, 0, 4, 100, -1, -1, -1, 3),)
     assert made[2:] == (258, 260, 999, NO_TIMESTAMP, 3, 100)
 
 
@@ -430,7 +432,8 @@ def test_coordinator_batches_meet_the_timestamp_window_too() -> None:
 def test_idempotent_batch_needs_a_sequence_and_a_log_of_magic_2() -> None:
     good = build_batch(records_at(1, 2), producer_id=5, producer_epoch=1, base_sequence=2**31 - 1)
     made = plan(good)
-    assert made.batches[0][5:9] == (5, 1, 2**31 - 1, 0)
+    assert made.batches[0][9:12] == (5, 1, 2**31 - 1)
+    assert made.batches[0].last_sequence == 0
     with pytest.raises(UnsupportedForMessageFormat):
         plan(good, AppendRules(target_magic=1))
     with pytest.raises(InvalidRecord):
@@ -517,9 +520,10 @@ def test_topic_codec_replaces_the_producers(
     assert (batch.codec, batch.partition_leader_epoch) == (target, 4)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 2, 3)
     assert batch.is_transactional
-    assert made.batches[0][4:] == (
-        NOW if rules.stamps else 103, 9, 2, 3, 6, True, False, 4,
-    )  # fmt: skip
+    planned = made.batches[0]
+    assert planned.max_timestamp == (NOW if rules.stamps else 103)
+    assert planned[9:] == (9, 2, 3, 4)
+    assert (planned.last_sequence, planned.is_transactional, planned.is_control) == (6, True, False)
     assert [record[2:] for record in stored(made)] == [record[2:] for record in records]
     assert [record.offset for record in stored(made)] == [70, 71, 72, 73]
 
@@ -773,8 +777,8 @@ def test_a_plan_of_old_messages_has_a_line_for_each() -> None:
     size = len(data) // 2
     made = plan(data, AppendRules(target_magic=1), next_offset=7, produce_version=2)
     assert made.batches == (
-        PlannedBatch(0, size, 7, 7, 9, -1, -1, -1, -1, False, False, 1),
-        PlannedBatch(size, size, 8, 8, 5, -1, -1, -1, -1, False, False, 1),
+        Entry(0, size, 1, 7, 7, 9, 0, -1, -1, -1, -1, -1, 1),
+        Entry(size, size, 1, 8, 8, 5, 0, -1, -1, -1, -1, -1, 1),
     )
     assert made[2:] == (7, 8, 9, NO_TIMESTAMP, 2, 5)
 
@@ -790,7 +794,9 @@ def test_a_plan_of_a_transactional_batch_keeps_the_producer(codec: Codec | None)
     )
     made = plan(data, AppendRules(codec=codec), next_offset=7)
     (line,) = made.batches
-    assert line == PlannedBatch(0, len(made.buffer), 7, 8, 9, 3, 2, 6, 7, True, False, 2)
+    flags = TRANSACTIONAL_BIT | (codec or Codec.NONE)
+    assert line == Entry(0, len(made.buffer), 2, 7, 8, 9, flags, 4, 9, 3, 2, 6, 2)
+    assert (line.last_sequence, line.is_transactional, line.is_control) == (7, True, False)
     assert made[2:] == (7, 8, 9, NO_TIMESTAMP, 2, 5)
 
 
