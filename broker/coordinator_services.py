@@ -27,7 +27,7 @@ class CoordinatorServices:
     time: TrustedClock
     random: random.Random
     topics: "TopicRegistry"
-    commits: "GroupCommit"
+    group_commit: "GroupCommit"
 
 
 class Coordinator(Protocol):

@@ -144,7 +144,7 @@ class InternalTopic:
             logger.warning("%s-%d takes no marker: %s", log.topic, log.partition, error)
             when_done(_refusal(error))
             return
-        self._services.commits.appended(log, result.size_bytes)
+        self._services.group_commit.appended(log, result.size_bytes)
         self._when_durable(log, result.last_offset + 1, when_done)
 
     def replay(self, partition: int) -> Iterator[StoredBatch]:
@@ -179,7 +179,7 @@ class InternalTopic:
             is_transactional=producer_id != NO_PRODUCER_ID,
         )
         result = log.append(memoryview(bytearray(batch)), now_ms=now_ms, origin=Origin.COORDINATOR)
-        self._services.commits.appended(log, result.size_bytes)
+        self._services.group_commit.appended(log, result.size_bytes)
         return result.last_offset + 1
 
     def _when_durable(self, log: Log, next_offset: int, when_done: WhenDone) -> None:
@@ -190,7 +190,7 @@ class InternalTopic:
         def settle(error: StorageError | None) -> None:
             when_done(ErrorCode.NONE if error is None else ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-        self._services.commits.when_durable(log, next_offset, settle)
+        self._services.group_commit.when_durable(log, next_offset, settle)
 
 
 def _refusal(error: Exception) -> ErrorCode:

@@ -138,7 +138,7 @@ class FakeTopics:
         return range(first, first + count)
 
 
-class FakeCommits:
+class FakeGroupCommit:
     """Group commit: durable at once, or when `flush` is called while `is_holding`."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class World:
     def __init__(self, **partitions: int) -> None:
         self.clock = FrozenClock()
         self.topics = FakeTopics(**partitions)
-        self.commits = FakeCommits()
+        self.group_commit = FakeGroupCommit()
 
     def services(self, **settings: str) -> CoordinatorServices:
         config = CONFIG
@@ -191,5 +191,5 @@ class World:
             time=TrustedClock(self.clock, Metrics(), hold_ms=config.log_clock_trust_delay_ms),
             random=random.Random(1),
             topics=cast(Any, self.topics),
-            commits=cast(Any, self.commits),
+            group_commit=cast(Any, self.group_commit),
         )

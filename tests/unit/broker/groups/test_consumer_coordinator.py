@@ -77,33 +77,33 @@ class Coordinated:
 
 async def test_is_a_join_answered_when_it_is_durable() -> None:
     c = await Coordinated.start()
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     answers = c.join()
     assert answers == []
-    c.world.commits.flush()
+    c.world.group_commit.flush()
     (answer,) = answers
     assert answer.assigned == frozenset({(topic_id("t"), 0), (topic_id("t"), 1)})
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     assert len(c.beat(1)) == 1, "nothing has changed, so there is nothing to wait for"
 
 
 async def test_is_a_member_sent_away_when_the_log_refuses_and_welcome_again() -> None:
     c = await Coordinated.start()
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     answers = c.join()
-    c.world.commits.fail()
+    c.world.group_commit.fail()
     assert [answer.error for answer in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    c.world.commits.is_holding = False
+    c.world.group_commit.is_holding = False
     (again,) = c.join()
     assert (again.error, len(again.assigned or ())) == (ErrorCode.NONE, 2)
 
 
 async def test_does_a_crash_before_the_sync_leave_no_group() -> None:
     c = await Coordinated.start()
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     c.join()
     c.world.topics.led_log("__consumer_offsets", 0).cut(0)
-    c.world.commits.held.clear()
+    c.world.group_commit.held.clear()
     again = await Coordinated.start(c.world)
     assert again.coordinator.consumers.groups == {}
     assert again.beat(1)[0].error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -201,11 +201,11 @@ async def test_a_group_whose_deletion_the_log_refuses_is_still_there() -> None:
     c.join()
     c.commit(5)
     c.beat(-1)
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     answers = c.delete()
-    c.world.commits.fail()
+    c.world.group_commit.fail()
     assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    c.world.commits.is_holding = False
+    c.world.group_commit.is_holding = False
     assert c.offset() == 5
     assert c.delete() == [ErrorCode.NONE]
     assert (c.offset(), c.coordinator.consumers.groups) == (None, {})
@@ -215,10 +215,10 @@ async def test_a_member_that_joins_while_its_group_is_deleted_stays() -> None:
     c = await Coordinated.start()
     c.join()
     c.beat(-1)
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     c.delete()
     c.join()
-    c.world.commits.flush()
+    c.world.group_commit.flush()
     for each in (c, await Coordinated.start(c.world)):
         assert set(each.coordinator.consumers.groups["g"].members) == {"m"}
 

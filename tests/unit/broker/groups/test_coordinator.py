@@ -87,10 +87,10 @@ async def test_is_an_assignment_told_only_when_durable() -> None:
     g = await Coordinated.start()
     (joined,) = g.join()
     assert joined.generation_id == 1
-    g.world.commits.is_holding = True
+    g.world.group_commit.is_holding = True
     answers = g.sync("m1", 1, m1=b"x")
     assert answers == []
-    g.world.commits.flush()
+    g.world.group_commit.flush()
     assert answers[0].assignment == b"x"
 
 
@@ -227,18 +227,18 @@ async def test_are_waiters_released_when_the_broker_stops() -> None:
 
 async def test_is_a_commit_visible_only_when_durable() -> None:
     g = await Coordinated.start()
-    g.world.commits.is_holding = True
+    g.world.group_commit.is_holding = True
     answers = g.commit(5)
     assert (answers, g.offset()) == ([], None)
-    g.world.commits.flush()
+    g.world.group_commit.flush()
     assert (answers, g.offset()) == ([ErrorCode.NONE], 5)
 
 
 async def test_is_a_failed_commit_not_visible() -> None:
     g = await Coordinated.start()
-    g.world.commits.is_holding = True
+    g.world.group_commit.is_holding = True
     answers = g.commit(5)
-    g.world.commits.fail()
+    g.world.group_commit.fail()
     assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert g.offset() is None
     assert g.coordinator.groups == {}
@@ -367,11 +367,11 @@ async def test_does_a_deleted_topic_come_back_with_the_commit_of_a_transaction()
 async def test_does_a_group_survive_that_comes_to_life_while_it_is_deleted() -> None:
     g = await Coordinated.start()
     g.commit(5)
-    g.world.commits.is_holding = True
+    g.world.group_commit.is_holding = True
     outcome: list[ErrorCode] = []
     g.coordinator.forgetting.delete_group("g", outcome.append)
     g.join()
-    g.world.commits.flush()
+    g.world.group_commit.flush()
     assert g.offset() is None
     assert g.coordinator.groups["g"].state is GroupState.COMPLETING_REBALANCE
 
