@@ -23,7 +23,7 @@ Differs from Kafka: a pattern has at most 1,000 characters and 500 positions, an
 `^` and `$` must be at an end. RE2/J has no such limits.
 
 Source: V. Glushkov, "The abstract theory of automata", 1961; RE2's syntax.
-Read next: `broker.groups.consumer.topic_pattern`.
+Read next: `broker.groups.consumer.subscribed_topics`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A transactional record counts from the position of its transaction's commit mark
 record of the same key came in between. Open transactions stay pending.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`.
-Read next: `broker.groups.offsets.table`.
+Read next: `broker.groups.offsets.store`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from broker.groups.offsets.records import (
     decode_key,
     decode_offset_value,
 )
-from broker.groups.offsets.table import OffsetTable
+from broker.groups.offsets.store import OffsetTable
 from protocol.stored.codec import UnknownRecord
 
 logger = logging.getLogger("tidelog.broker.groups.loading")

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.groups.classic.group import Group
+from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import (
     Action,
     AnswerJoin,
@@ -50,7 +50,7 @@ class Dialogue:
     """One group, its clock and its log, driven by text."""
 
     def __init__(self) -> None:
-        self.group = Group("g", _LIMITS)
+        self.group = ClassicGroup("g", _LIMITS)
         self.now_ms = 0
         self.lines: list[str] = []
         self._limits = _LIMITS
@@ -72,7 +72,7 @@ class Dialogue:
             initial_rebalance_delay_ms=int(facts.get("delay", "0")),
             size_max=int(facts.get("size", "1000")),
         )
-        self.group = Group("g", self._limits)
+        self.group = ClassicGroup("g", self._limits)
 
     def _join(self, names: list[str], facts: dict[str, str]) -> None:
         self._asked += "id" not in facts
@@ -147,7 +147,7 @@ class Dialogue:
         self._carry_out(self.group.stored(self._held.pop(0), error, self.now_ms))
 
     def _restart(self, names: list[str], facts: dict[str, str]) -> None:
-        self.group = Group("g", self._limits)
+        self.group = ClassicGroup("g", self._limits)
         if self._snapshot is not None:
             self.group.restore(self._snapshot, self.now_ms)
 

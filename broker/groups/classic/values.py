@@ -178,7 +178,7 @@ class AnswerSync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreGroup:
-    """Make this snapshot durable, then pass the receipt to `Group.stored`, if there is one."""
+    """Make this snapshot durable, then pass the receipt, if any, to `ClassicGroup.stored`."""
 
     snapshot: GroupSnapshot
     receipt: Receipt | None = None

@@ -14,7 +14,7 @@ from broker.groups.offsets.records import (
     encode_offset_key,
     encode_offset_value,
 )
-from broker.groups.offsets.table import OffsetTable
+from broker.groups.offsets.store import OffsetTable
 
 TP = ("t", 0)
 

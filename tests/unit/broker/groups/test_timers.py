@@ -1,12 +1,12 @@
 """One timer for many names."""
 
 from broker.clocks.clock import FrozenClock
-from broker.groups.timers import Alarms
+from broker.groups.timers import GroupTimers
 
 
-def alarms(clock: FrozenClock) -> tuple[Alarms, list[tuple[str, int]]]:
+def alarms(clock: FrozenClock) -> tuple[GroupTimers, list[tuple[str, int]]]:
     rung: list[tuple[str, int]] = []
-    return Alarms(clock, lambda name, now_ms: rung.append((name, now_ms))), rung
+    return GroupTimers(clock, lambda name, now_ms: rung.append((name, now_ms))), rung
 
 
 def test_each_name_is_woken_at_its_earliest_wish() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.offsets.commits import OffsetCommit
 from broker.groups.offsets.records import CommittedOffset
+from broker.groups.offsets.store import OffsetCommit
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.state import TxnState
 from protocol.error_codes import ErrorCode

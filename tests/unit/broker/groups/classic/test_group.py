@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.groups.classic.group import Group
+from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import (
     AnswerJoin,
     AnswerSync,
@@ -48,7 +48,7 @@ class GroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.limits = GroupLimits(initial_rebalance_delay_ms=0, size_max=5)
-        self.group = Group("g", self.limits)
+        self.group = ClassicGroup("g", self.limits)
         self.clients = {name: Client(name) for name in "abcdef"}
         self.ids = itertools.count(1)
         self.now_ms = 0
@@ -128,7 +128,7 @@ class GroupMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.receipts.clear()
         self.waiting.clear()
-        self.group = Group("g", self.limits)
+        self.group = ClassicGroup("g", self.limits)
         self.generation = 0
         self.owners.clear()
         if self.stored is not None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from broker.groups.internal_topic import InternalTopic
-from broker.groups.offsets.commits import OffsetCommit, OffsetStore
 from broker.groups.offsets.records import (
     CommittedOffset,
     GroupKey,
@@ -10,6 +9,7 @@ from broker.groups.offsets.records import (
     decode_offset_value,
     encode_group_key,
 )
+from broker.groups.offsets.store import OffsetCommit, OffsetStore
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import RecordBatch
 from storage.errors import LogOffline
@@ -60,7 +60,7 @@ async def test_are_tombstones_written_for_what_is_forgotten() -> None:
     world = World()
     store = await _store(world)
     store.commit(OffsetCommit(group_id="g", offsets=[(TP, AT_5)]), lambda _: None)
-    store.forget("g", [TP], lambda _: None, also=[(encode_group_key("g"), None)])
+    store.delete("g", [TP], lambda _: None, also=[(encode_group_key("g"), None)])
     _, offset, group = world.topics.led_log("__o", 0).records()
     assert (offset.value, group.value) == (None, None)
     assert offset.key is not None
@@ -75,7 +75,7 @@ async def test_is_nothing_written_for_nothing() -> None:
     store = await _store(world)
     done: list[ErrorCode] = []
     store.commit(OffsetCommit(group_id="g", offsets=[]), done.append)
-    store.forget("g", [], done.append)
+    store.delete("g", [], done.append)
     assert done == [ErrorCode.NONE] * 2
     assert world.topics.led_log("__o", 0).batches == []
 
@@ -86,6 +86,6 @@ async def test_is_nothing_forgotten_that_could_not_be_written() -> None:
     store.commit(OffsetCommit(group_id="g", offsets=[(TP, AT_5)]), lambda _: None)
     world.topics.led_log("__o", 0).error = LogOffline("/d", "gone")
     done: list[ErrorCode] = []
-    store.forget("g", [TP], done.append)
+    store.delete("g", [TP], done.append)
     assert done == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert store.table.of_group("g")[TP] == AT_5
