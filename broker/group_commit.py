@@ -108,8 +108,8 @@ class GroupCommit:
         if log not in self._failing:
             self._failing.add(log)
             logger.error(
-                "%s-%d: appends are refused (%s). Clients are told to retry; appends go on by "
-                "themselves when the disk lets them, for instance when there is space again.",
+                "%s-%d: appends are refused (%s). Clients get an error that they retry; appends "
+                "succeed again as soon as the disk accepts them, for instance when it has space.",
                 log.topic,
                 log.partition,
                 error,
@@ -144,6 +144,7 @@ class GroupCommit:
         `callback(error)` instead when the log went offline. The call is immediate when the outcome
         is known. Callers append in offset order, so the acks of a log complete in offset order.
         """
+        assert next_offset <= log.log_end_offset, f"{log.path}: a wait for {next_offset}"
         if log.durable_offset >= next_offset:
             callback(None)
             return
@@ -155,27 +156,6 @@ class GroupCommit:
             # place.
             next_offset = waiting[-1][0]
         waiting.append((next_offset, callback))
-
-    async def durable(self, log: "Log", next_offset: int) -> None:
-        """Return once everything below `next_offset` of `log` is on disk, forcing a sync if needed.
-
-        Raises:
-            StorageError: the log went offline first.
-        """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def settle(error: StorageError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.when_durable(log, next_offset, settle)
-        if not future.done():
-            self.mark_dirty(log)
-        await future
 
     def log_closed(self, log: "Log") -> None:
         """`log` was deleted: fail every ack that waits for it, and ignore how its sync ends."""
@@ -242,7 +222,7 @@ class GroupCommit:
         """A sync of `log` failed: fail every ack that waits for it, and log the cure."""
         logger.error(
             "%s-%d: syncing to disk failed (%s). Nothing acknowledged is lost; check the disk "
-            "behind %s, then restart the broker, which recovers the log.",
+            "of %s, then restart the broker, which recovers the log.",
             log.topic,
             log.partition,
             error,

@@ -28,7 +28,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from broker.coordinator_services import CoordinatorServices
@@ -54,12 +53,13 @@ from broker.groups.consumer.values import (
 )
 from broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from broker.groups.internal_topic import InternalTopic, KeyValue, WhenDone
-from broker.groups.offsets.records import StoredGroup, encode_group_key, encode_group_value
+from broker.groups.offsets.records import encode_group_key, encode_group_value
 from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition
 from broker.groups.timers import GroupTimers
 from broker.topics.registry import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
+from protocol.stored.group_log import GroupMetadataValue
 
 logger = logging.getLogger("tidelog.broker.groups.coordinator")
 
@@ -344,17 +344,21 @@ class GroupCoordinator:
         self._set_timer(group)
 
     def _store(self, group: ClassicGroup, action: StoreGroup) -> None:
-        now_ms = self._time.now_ms()
-        self._state_since_ms[group.group_id] = now_ms
-        receipt = action.receipt
+        group_id, receipt = group.group_id, action.receipt
 
         def stored(error: ErrorCode) -> None:
             if receipt is not None:
                 actions = group.stored(receipt, error, self._clock.monotonic_ms())
                 self._carry_out(group, actions)
 
-        record = (encode_group_key(group.group_id), encode_group_value(action.snapshot, now_ms))
-        self._topic.append(self._topic.partition_of(group.group_id), [record], stored)
+        record = self._record(group_id, action.snapshot)
+        self._topic.append(self._topic.partition_of(group_id), [record], stored)
+
+    def _record(self, group_id: str, snapshot: GroupMetadataValue) -> KeyValue:
+        """The record of a group that enters a state now."""
+        now_ms = self._state_since_ms[group_id] = self._time.now_ms()
+        snapshot.current_state_timestamp = now_ms
+        return encode_group_key(group_id), encode_group_value(snapshot)
 
     def _get_or_create(self, group_id: str) -> ClassicGroup:
         group = self.classic_groups.get(group_id)
@@ -391,23 +395,21 @@ class GroupCoordinator:
         tombstones = self._consumers.erase(group_id)
         self._consumers.remove(group_id)
         self.classic_groups[group_id] = group
-        now_wall_ms = self._state_since_ms[group_id] = self._time.now_ms()
         snapshot = group.snapshot()
         if not is_settled:
-            snapshot = replace(snapshot, leader_id=None)
-        value = encode_group_value(snapshot, now_wall_ms)
-        stored = [*records, *tombstones, (encode_group_key(group_id), value)]
+            snapshot.leader = None
+        stored = [*records, *tombstones, self._record(group_id, snapshot)]
         self._topic.append(self._topic.partition_of(group_id), stored, when_done)
         logger.info("group %s is of the classic protocol now", group_id)
         self._carry_out(group, [] if is_settled else group.rebalance(now_ms))
 
-    def _restore(self, group_id: str, stored: StoredGroup) -> None:
+    def _restore(self, group_id: str, stored: GroupMetadataValue) -> None:
         group = self._get_or_create(group_id)
-        group.restore(stored.snapshot, self._clock.monotonic_ms())
-        if stored.state_timestamp_ms != NO_TIMESTAMP:
-            self._state_since_ms[group_id] = stored.state_timestamp_ms
+        group.restore(stored, self._clock.monotonic_ms())
+        if stored.current_state_timestamp != NO_TIMESTAMP:
+            self._state_since_ms[group_id] = stored.current_state_timestamp
         # Members without a leader: a restart came between a downgrade and its rebalance.
-        is_settled = stored.snapshot.leader_id is not None or not stored.snapshot.members
+        is_settled = stored.leader is not None or not stored.members
         self._carry_out(group, [] if is_settled else group.rebalance(self._clock.monotonic_ms()))
 
     # -- the timer -----------------------------------------------------------------------------

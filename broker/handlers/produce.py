@@ -46,7 +46,7 @@ from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.requests.pending import Pending
 from broker.topics.registry import is_internal
-from broker.transactions.entry import transactional_producer
+from broker.transactions.coordinator import transactional_producer
 from broker.transactions.state import ProducerIdAndEpoch, TopicPartition, refusal_of_a_write
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,

@@ -32,7 +32,6 @@ from broker.groups.classic.values import (
     AnswerJoin,
     AnswerSync,
     GroupLimits,
-    GroupSnapshot,
     GroupState,
     JoinAnswer,
     JoinRequest,
@@ -42,6 +41,7 @@ from broker.groups.classic.values import (
     SyncRequest,
 )
 from protocol.error_codes import ErrorCode
+from protocol.stored.group_log import GroupMetadataValue
 
 _LIMITS = GroupLimits()
 
@@ -57,7 +57,7 @@ class Dialogue:
         self._asked = 0
         self._is_holding = False
         self._held: list[Receipt] = []
-        self._snapshot: GroupSnapshot | None = None
+        self._snapshot: GroupMetadataValue | None = None
 
     def run(self, command: str) -> list[str]:
         """The answer lines of one command."""
@@ -217,6 +217,6 @@ def _sync_text(answer: SyncAnswer) -> str:
     return f"owns {answer.assignment.decode()!r} {answer.protocol_type}/{answer.protocol_name}"
 
 
-def _snapshot_text(snapshot: GroupSnapshot) -> str:
+def _snapshot_text(snapshot: GroupMetadataValue) -> str:
     members = " ".join(f"{m.member_id}={m.assignment.decode()}" for m in snapshot.members)
-    return f"gen={snapshot.generation_id} [{members}]"
+    return f"gen={snapshot.generation} [{members}]"

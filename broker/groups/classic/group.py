@@ -24,8 +24,6 @@ Read next: `broker.groups.coordinator`, `tests/transcripts`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from broker.groups.classic.roster import ClassicMember, Roster, is_due, joining_member
 from broker.groups.classic.values import (
     NO_LEADER,
@@ -35,7 +33,6 @@ from broker.groups.classic.values import (
     AnswerSync,
     AssignmentReceipt,
     GroupLimits,
-    GroupSnapshot,
     GroupState,
     JoinAnswer,
     JoinedMember,
@@ -48,8 +45,18 @@ from broker.groups.classic.values import (
     Waiter,
 )
 from protocol.error_codes import ErrorCode
+from protocol.stored.group_log import GroupMetadataValue
 
 _REBALANCEABLE = frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE})
+
+_PREDECESSORS = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
+    GroupState.PREPARING_REBALANCE: _REBALANCEABLE,
+    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
+    GroupState.DEAD: frozenset(GroupState),
+}
+"""The states before each state; only a group that is taken over becomes stable at once."""
 
 
 class ClassicGroup:
@@ -197,41 +204,39 @@ class ClassicGroup:
             self._static_member_stored(receipt, error)
         return self._drain()
 
-    def restore(self, snapshot: GroupSnapshot, now_ms: int) -> None:
+    def restore(self, snapshot: GroupMetadataValue, now_ms: int) -> None:
         """Take the state of a snapshot; members get a full session from now to come back."""
         self.protocol_type = snapshot.protocol_type or None
-        self.protocol_name = snapshot.protocol_name
-        self.take_over(Roster.restored(snapshot), snapshot.generation_id, now_ms)
+        self.protocol_name = snapshot.protocol
+        self.take_over(Roster.restored(snapshot), snapshot.generation, now_ms)
 
     def take_over(self, roster: Roster, generation_id: int, now_ms: int) -> None:
         """Become the group of these members, in a generation that they already have."""
         assert self.state is GroupState.EMPTY
+        assert self.generation_id <= generation_id, self.group_id
         self.roster = roster
         self.generation_id = generation_id
         for member in roster:
             self._expect(member, now_ms)
         if len(roster):
-            self.state = GroupState.STABLE
+            self._become(GroupState.STABLE)
 
     def rebalance(self, now_ms: int) -> list[Action]:
         """Make every member join again, for a reason outside this state machine."""
         self._maybe_prepare_rebalance(now_ms)
         return self._drain()
 
-    def snapshot(self, assignments: dict[str, bytes] | None = None) -> GroupSnapshot:
+    def snapshot(self, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
         """The group now, or as it will be under these assignments (absent members get none)."""
-        members = tuple(member.snapshot(self.protocol_name) for member in self.roster)
+        members = [member.snapshot(self.protocol_name) for member in self.roster]
         if assignments is not None:
-            members = tuple(
-                replace(member, assignment=assignments.get(member.member_id, b""))
-                for member in members
-            )
-        return GroupSnapshot(
-            group_id=self.group_id,
+            for member in members:
+                member.assignment = assignments.get(member.member_id, b"")
+        return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
-            generation_id=self.generation_id,
-            protocol_name=self.protocol_name,
-            leader_id=self.roster.leader_id,
+            generation=self.generation_id,
+            protocol=self.protocol_name,
+            leader=self.roster.leader_id,
             members=members,
         )
 
@@ -252,7 +257,7 @@ class ClassicGroup:
     def retire(self, error: ErrorCode) -> list[Action]:
         """Become DEAD because the members continue elsewhere; answer waiters with `error`."""
         actions = self.release(error)
-        self.state = GroupState.DEAD
+        self._become(GroupState.DEAD)
         self.roster.pending.clear()
         return actions
 
@@ -358,7 +363,7 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._propagate(ErrorCode.REBALANCE_IN_PROGRESS, now_ms, assignments={})
         was_empty = self.state is GroupState.EMPTY
-        self.state = GroupState.PREPARING_REBALANCE
+        self._become(GroupState.PREPARING_REBALANCE)
         self._unsynced.clear()
         self._sync_due_ms = None
         timeout_ms = self.roster.rebalance_timeout_ms
@@ -407,11 +412,11 @@ class ClassicGroup:
         self.generation_id += 1
         if not len(self.roster):
             self.protocol_name = None
-            self.state = GroupState.EMPTY
+            self._become(GroupState.EMPTY)
             self._store()
             return
         self.protocol_name = self.roster.select_protocol()
-        self.state = GroupState.COMPLETING_REBALANCE
+        self._become(GroupState.COMPLETING_REBALANCE)
         self._unsynced = {member.member_id for member in self.roster}
         self._sync_due_ms = now_ms + self.roster.rebalance_timeout_ms
         self._wake_by(self._sync_due_ms)
@@ -434,7 +439,7 @@ class ClassicGroup:
             self._propagate(error, now_ms, assignments={})
             self._maybe_prepare_rebalance(now_ms)
             return
-        self.state = GroupState.STABLE
+        self._become(GroupState.STABLE)
         self._propagate(ErrorCode.NONE, now_ms, assignments=receipt.assignments)
 
     def _propagate(self, error: ErrorCode, now_ms: int, *, assignments: dict[str, bytes]) -> None:
@@ -477,6 +482,14 @@ class ClassicGroup:
         self._try_complete_join(now_ms)
 
     # -- small steps ---------------------------------------------------------------------------
+
+    def _become(self, state: GroupState) -> None:
+        assert self.state in _PREDECESSORS[state], f"{self.group_id}: {self.state} to {state}"
+        if state in _REBALANCEABLE:
+            assert (state is GroupState.EMPTY) == (not len(self.roster)), (
+                f"{self.group_id}: {state}"
+            )
+        self.state = state
 
     def _release_sync(self, member: ClassicMember, error: ErrorCode) -> None:
         if member.sync_waiter is None:

@@ -15,14 +15,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from broker.groups.classic.values import (
-    GroupSnapshot,
-    JoinRequest,
-    MemberSnapshot,
-    Protocols,
-    Waiter,
-)
+from broker.groups.classic.values import JoinRequest, Protocols, Waiter
 from protocol.error_codes import ErrorCode
+from protocol.stored.group_log import GroupMetadataMember, GroupMetadataValue
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,21 +49,21 @@ class ClassicMember:
                 return metadata
         return b""
 
-    def snapshot(self, protocol_name: str | None) -> MemberSnapshot:
+    def snapshot(self, protocol_name: str | None) -> GroupMetadataMember:
         """The member as stored, and as described, under the chosen protocol."""
-        return MemberSnapshot(
+        return GroupMetadataMember(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
             client_id=self.client_id,
             client_host=self.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
             subscription=self.metadata(protocol_name),
             assignment=self.assignment,
         )
 
 
-def stored_member(stored: MemberSnapshot, protocol_name: str | None) -> ClassicMember:
+def stored_member(stored: GroupMetadataMember, protocol_name: str | None) -> ClassicMember:
     """A member as stored.
 
     Only the chosen protocol's metadata was stored, so that is the only protocol it supports until
@@ -79,8 +74,8 @@ def stored_member(stored: MemberSnapshot, protocol_name: str | None) -> ClassicM
         group_instance_id=stored.group_instance_id,
         client_id=stored.client_id,
         client_host=stored.client_host,
-        session_timeout_ms=stored.session_timeout_ms,
-        rebalance_timeout_ms=stored.rebalance_timeout_ms,
+        session_timeout_ms=stored.session_timeout,
+        rebalance_timeout_ms=stored.rebalance_timeout,
         protocols=((protocol_name or "", stored.subscription),),
         assignment=stored.assignment,
     )
@@ -126,13 +121,13 @@ class Roster:
         self._joining = 0
 
     @classmethod
-    def restored(cls, snapshot: GroupSnapshot) -> Roster:
+    def restored(cls, snapshot: GroupMetadataValue) -> Roster:
         """A snapshot's members and their leader."""
         roster = cls()
         for stored in snapshot.members:
-            roster.add(stored_member(stored, snapshot.protocol_name))
-        if snapshot.leader_id is not None and snapshot.leader_id in roster:
-            roster.leader_id = snapshot.leader_id
+            roster.add(stored_member(stored, snapshot.protocol))
+        if snapshot.leader is not None and snapshot.leader in roster:
+            roster.leader_id = snapshot.leader
         return roster
 
     def __len__(self) -> int:

@@ -431,6 +431,7 @@ class ConsumerGroup:
         self._limit_revocation(member, now_ms)
 
     def _set_current(self, member: ConsumerMember, current: CurrentAssignment) -> None:
+        assert current.member_epoch <= self.assignment_epoch <= self.epoch, member.member_id
         member.current = current
         self._changes.append(Change(ChangeKind.CURRENT, member.member_id, current))
 

@@ -208,7 +208,7 @@ async def test_do_two_aiokafka_members_share(tmp_path: Path) -> None:
         finally:
             for member in members:
                 await member.stop()
-        offsets = broker.broker.groups.offsets.store.of_group("g")
+        offsets = broker.broker.groups.offsets.table.of_group("g")
         assert {tp: committed.offset for tp, committed in offsets.items()} == {
             ("t", partition): 1 for partition in range(PARTITIONS)
         }

@@ -474,7 +474,7 @@ async def test_a_marker_of_an_operator_settles_offsets_as_a_restart_does(
         )
         response = await session.client.request(WriteTxnMarkersRequest(markers=[marker]), 1)
         assert response.markers[0].topics[0].partitions[0].error_code == NONE
-        assert not broker.broker.groups.offsets.store.is_unstable("g", ("t", 0))
+        assert not broker.broker.groups.offsets.table.is_unstable("g", ("t", 0))
         assert (await session.offset())[1] == expected
         assert await session.end(is_commit=not is_commit) == NONE
         assert (await session.offset())[1] == expected

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -18,7 +19,6 @@ from broker.groups.classic.values import (
     AnswerJoin,
     AnswerSync,
     GroupLimits,
-    GroupSnapshot,
     GroupState,
     JoinAnswer,
     JoinRequest,
@@ -27,6 +27,7 @@ from broker.groups.classic.values import (
     SyncRequest,
 )
 from protocol.error_codes import ErrorCode
+from protocol.stored.group_log import GroupMetadataValue
 
 NAMES = st.sampled_from("abcdef")
 INSTANCES = {"a": "i1", "b": "i2"}
@@ -55,7 +56,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.waiting: set[tuple[str, int]] = set()
         self.waiters = itertools.count()
         self.receipts: list[Receipt] = []
-        self.stored: GroupSnapshot | None = None
+        self.stored: GroupMetadataValue | None = None
         self.generation = 0
         self.owners: dict[int, dict[bytes, str]] = {}
 
@@ -133,7 +134,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.owners.clear()
         if self.stored is not None:
             self.group.restore(self.stored, self.now_ms)
-            self.generation = self.stored.generation_id
+            self.generation = self.stored.generation
 
     # -- the books ---------------------------------------------------------------------------------
 
@@ -222,3 +223,14 @@ class GroupMachine(RuleBasedStateMachine):
 
 TestGroupWhateverHappens = GroupMachine.TestCase
 TestGroupWhateverHappens.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_states_follow_one_another_and_fit_the_members() -> None:
+    group = ClassicGroup("g", GroupLimits())
+    for state in (GroupState.COMPLETING_REBALANCE, GroupState.EMPTY):
+        with pytest.raises(AssertionError, match="g: "):
+            group._become(state)
+    group._become(GroupState.PREPARING_REBALANCE)
+    with pytest.raises(AssertionError, match="g: "):
+        group._become(GroupState.COMPLETING_REBALANCE)
+    group._become(GroupState.EMPTY)

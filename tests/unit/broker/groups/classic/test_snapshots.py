@@ -23,9 +23,9 @@ def _group() -> ClassicGroup:
 
 def test_what_is_stored_of_a_group() -> None:
     snapshot = _group().snapshot({"a": b"x"})
-    assert (snapshot.group_id, snapshot.generation_id) == ("g", 1)
-    assert (snapshot.protocol_type, snapshot.protocol_name) == ("consumer", "range")
-    assert snapshot.leader_id == "a"
+    assert snapshot.generation == 1
+    assert (snapshot.protocol_type, snapshot.protocol) == ("consumer", "range")
+    assert snapshot.leader == "a"
     assert [(m.member_id, m.subscription, m.assignment) for m in snapshot.members] == [
         ("a", b"a", b"x"),
         ("b", b"b", b""),
@@ -34,7 +34,7 @@ def test_what_is_stored_of_a_group() -> None:
 
 def test_what_has_a_group_that_nobody_joined() -> None:
     snapshot = ClassicGroup("g", GroupLimits()).snapshot()
-    assert (snapshot.protocol_type, snapshot.leader_id, snapshot.members) == ("", None, ())
+    assert (snapshot.protocol_type, snapshot.leader, snapshot.members) == ("", None, [])
 
 
 def test_does_a_stored_group_come_back_the_same() -> None:
@@ -47,7 +47,7 @@ def test_does_a_stored_group_come_back_the_same() -> None:
 def test_does_a_leader_that_is_no_member_matter() -> None:
     snapshot = _group().snapshot()
     roster = Roster.restored(_group().snapshot())
-    assert roster.leader_id == snapshot.leader_id == "a"
+    assert roster.leader_id == snapshot.leader == "a"
 
 
 def test_is_only_the_leader_told_who_is_in() -> None:

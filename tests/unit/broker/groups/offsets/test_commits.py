@@ -3,8 +3,6 @@ from __future__ import annotations
 from broker.groups.internal_topic import InternalTopic
 from broker.groups.offsets.records import (
     CommittedOffset,
-    GroupKey,
-    OffsetKey,
     decode_key,
     decode_offset_value,
     encode_group_key,
@@ -12,6 +10,7 @@ from broker.groups.offsets.records import (
 from broker.groups.offsets.store import OffsetCommit, OffsetStore
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import RecordBatch
+from protocol.stored.group_log import GroupMetadataKey, OffsetCommitKey
 from storage.errors import LogOffline
 from tests.unit.broker.groups.fakes import World
 
@@ -35,10 +34,10 @@ async def test_is_every_offset_one_record() -> None:
     first, second = world.topics.led_log("__o", 0).records()
     assert first.key is not None
     assert first.value is not None
-    assert decode_key(first.key) == OffsetKey("g", "t", 3)
+    assert decode_key(first.key) == OffsetCommitKey(group="g", topic="t", partition=3)
     assert decode_offset_value(first.value) == AT_5
     assert second.key is not None
-    assert decode_key(second.key) == OffsetKey("g", "u", 0)
+    assert decode_key(second.key) == OffsetCommitKey(group="g", topic="u", partition=0)
     assert done == [ErrorCode.NONE]
     assert store.table.of_group("g")[TP] == AT_5
 
@@ -65,8 +64,8 @@ async def test_are_tombstones_written_for_what_is_forgotten() -> None:
     assert (offset.value, group.value) == (None, None)
     assert offset.key is not None
     assert group.key is not None
-    assert decode_key(offset.key) == OffsetKey("g", *TP)
-    assert decode_key(group.key) == GroupKey("g")
+    assert decode_key(offset.key) == OffsetCommitKey(group="g", topic=TP[0], partition=TP[1])
+    assert decode_key(group.key) == GroupMetadataKey(group="g")
     assert not store.table.has_offsets("g")
 
 
