@@ -28,12 +28,12 @@ from functools import partial
 
 from broker.clocks.clock import Clock, SystemClock
 from broker.clocks.trusted_clock import TrustedClock
-from broker.coordinator_services import Coordinator, CoordinatorServices
 from broker.errors import AddressUnavailable, DataDirUnusable
 from broker.fetch.sessions import FetchSessions
 from broker.fetch.waiters import FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.internal_topic import CoordinatorServices
 from broker.groups.offsets.lag import GroupLag
 from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
@@ -169,12 +169,11 @@ class Broker:
             raise DataDirUnusable(
                 str(error), "repair or remove that directory, or start on another one"
             ) from error
-        self._stack.push_async_callback(self.groups.stop)
-        self._stack.push_async_callback(self.transactions.stop)
+        self._stack.callback(self.groups.stop)
         context = self._context(sockets[0][0], sockets[0][1])
         if metrics_socket is not None:
             await self._start_metrics(context, metrics_socket)
-        self._schedule_jobs((self.groups, self.transactions))
+        self._schedule_jobs()
         self._stack.push_async_callback(self._finish_requests)
         for listener, bound in sockets:
             await self._listen(context, listener, bound)
@@ -379,7 +378,7 @@ class Broker:
     def _why_not_ready(self) -> str | None:
         return None if self._is_ready else "not accepting clients"
 
-    def _schedule_jobs(self, coordinators: Sequence[Coordinator]) -> None:
+    def _schedule_jobs(self) -> None:
         jobs = BackgroundJobs(
             config=self.config,
             clock=self.clock,
@@ -389,7 +388,8 @@ class Broker:
             group_commit=self.group_commit,
             fetch_waiters=self.fetch_waiters,
             connections=self.connections,
-            coordinators=coordinators,
+            groups=self.groups,
+            transactions=self.transactions,
             metrics=self.metrics,
             threads=self._threads.jobs,
         )

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from broker.coordinator_services import CoordinatorServices
 from broker.groups import migration
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
@@ -35,7 +34,7 @@ from broker.groups.consumer.values import (
     TopicImage,
     Topics,
 )
-from broker.groups.internal_topic import InternalTopic, KeyValue, WhenDone
+from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.migration import MigrationPolicy
 from broker.groups.offsets.store import TopicPartition
 from broker.groups.timers import GroupTimers

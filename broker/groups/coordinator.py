@@ -30,7 +30,6 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
-from broker.coordinator_services import CoordinatorServices
 from broker.groups import loading, migration
 from broker.groups.classic.group import ClassicGroup, session_error
 from broker.groups.classic.values import (
@@ -52,7 +51,7 @@ from broker.groups.consumer.values import (
     HeartbeatRequest,
 )
 from broker.groups.consumer_coordinator import ConsumerGroupCoordinator
-from broker.groups.internal_topic import InternalTopic, KeyValue, WhenDone
+from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.offsets.records import encode_group_key, encode_group_value
 from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition
 from broker.groups.timers import GroupTimers
@@ -150,7 +149,7 @@ class GroupCoordinator:
         for group in self.classic_groups.values():
             self._carry_out(group, group.release(ErrorCode.NOT_COORDINATOR))
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Cancel all timers; no more requests come."""
         self._timers.cancel_all()
         self._consumers.stop()

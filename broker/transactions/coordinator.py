@@ -32,10 +32,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.clocks.clock import SteadyTime
-from broker.coordinator_services import CoordinatorServices
 from broker.errors import UnknownTopicOrPartition
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.internal_topic import InternalTopic, WhenDone
+from broker.groups.internal_topic import CoordinatorServices, InternalTopic, WhenDone
 from broker.topics.registry import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.transactions import records, state
 from broker.transactions.state import (
@@ -168,9 +167,6 @@ class TransactionCoordinator:
         if now_ms >= self._next_expiry_ms:
             self._next_expiry_ms = now_ms + _EXPIRY_INTERVAL_MS
             self._expire(now_ms)
-
-    async def stop(self) -> None:
-        """Do nothing: a restart finds all state in the log."""
 
     # -- requests of producers -----------------------------------------------------------------
 

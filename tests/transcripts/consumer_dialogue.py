@@ -100,7 +100,7 @@ class ConsumerDialogue:
         self._restart([], {})
 
     def _restart(self, names: list[str], facts: dict[str, str]) -> None:
-        asyncio.run(self._coordinator.stop())
+        self._coordinator.stop()
         self._coordinator = self._start()
 
     def _wait(self, names: list[str], facts: dict[str, str]) -> None:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 
 from broker.clocks.clock import FrozenClock
 from broker.clocks.trusted_clock import TrustedClock
-from broker.coordinator_services import CoordinatorServices
 from broker.errors import UnknownTopicOrPartition
+from broker.groups.internal_topic import CoordinatorServices
 from broker.metrics import Metrics
 from config import load
 from protocol.records.batch import RecordBatch

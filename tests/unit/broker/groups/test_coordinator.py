@@ -218,7 +218,7 @@ async def test_are_waiters_released_when_the_broker_stops() -> None:
     waiting = g.join(new_id="m2")
     g.coordinator.release_waiters()
     assert waiting[0].error is ErrorCode.NOT_COORDINATOR
-    await g.coordinator.stop()
+    g.coordinator.stop()
     g.world.clock.advance(100_000)
 
 

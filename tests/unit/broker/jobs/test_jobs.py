@@ -34,7 +34,8 @@ def jobs_of(logs: Callable[[], Iterable[Log]], threads: Pool) -> BackgroundJobs:
         group_commit=others,
         fetch_waiters=others,
         connections=others,
-        coordinators=(),
+        groups=others,
+        transactions=others,
         metrics=others,
         threads=threads,
     )
