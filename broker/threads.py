@@ -17,8 +17,6 @@ Read next: `broker.node`, which opens and closes the pools.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, TypeAlias, TypeVar
@@ -29,6 +27,9 @@ Result = TypeVar("Result")
 
 Done: TypeAlias = Callable[[Any, BaseException | None], object]
 """Receives the result of a call, or its error."""
+
+_Call: TypeAlias = "tuple[Callable[[], object], Done, asyncio.AbstractEventLoop | None]"
+"""A call, and the loop in which `Done` is called; without one, the thread calls it."""
 
 SYNC_THREADS: Final = 8
 """Syncs that may run at once.
@@ -58,15 +59,17 @@ class Pool:
         self.size = size
         self._name = name
         self._threads: list[Thread] = []
-        self._calls: SimpleQueue[tuple[Callable[[], object], Done] | None] = SimpleQueue()
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._unfinished = 0
         self._is_closed = False
 
     def submit(self, function: Callable[[], object], done: Done) -> None:
         """Call `function` in a thread, then `done(result, error)` in the loop thread."""
+        assert not self._is_closed, f"the pool {self._name} is closed"
         self._unfinished += 1
-        self._start_threads(self._unfinished)
-        self._calls.put((function, partial(self._post, asyncio.get_running_loop(), done)))
+        if len(self._threads) < self._unfinished:
+            self._start_threads(self._unfinished)
+        self._calls.put((function, done, asyncio.get_running_loop()))
 
     async def run(self, function: Callable[[], Result]) -> Result:
         """The result of `function`, called in a thread; raises what it raises.
@@ -125,7 +128,7 @@ class Pool:
         ended: SimpleQueue[BaseException | None] = SimpleQueue()
         self._start_threads(len(functions))
         for function in functions:
-            self._calls.put((function, lambda _, error: ended.put(error)))
+            self._calls.put((function, lambda _, error: ended.put(error), None))
         errors = [ended.get() for _ in functions]
         for error in filter(None, errors):
             raise error
@@ -142,7 +145,6 @@ class Pool:
         self._threads.clear()
 
     def _start_threads(self, wanted: int) -> None:
-        assert not self._is_closed, f"the pool {self._name} is closed"
         while len(self._threads) < min(wanted, self.size):
             name = f"{self._name}-{len(self._threads)}"
             thread = Thread(target=self._serve, name=name, daemon=True)
@@ -152,25 +154,18 @@ class Pool:
     def _serve(self) -> None:
         """Body of a thread: make the calls until `close`."""
         while (call := self._calls.get()) is not None:
-            function, deliver = call
+            function, done, loop = call
             result, error = None, None
             try:
                 result = function()
-            except BaseException as failure:  # noqa: BLE001 - delivered to the loop thread
+            except BaseException as failure:  # noqa: BLE001 - delivered to the caller
                 error = failure
-            deliver(result, error)
+            if loop is None:
+                done(result, error)
+            elif not loop.is_closed():  # Else the call has no caller any more.
+                loop.call_soon_threadsafe(self._returned, done, result, error)
             # A waiting thread keeps no data of its last call in memory.
-            del call, function, deliver, result, error
-
-    def _post(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        done: Done,
-        result: object,
-        error: BaseException | None,
-    ) -> None:
-        with suppress(RuntimeError):  # The loop was closed meanwhile, so the call has no caller.
-            loop.call_soon_threadsafe(self._returned, done, result, error)
+            del call, function, done, result, error
 
     def _returned(self, done: Done, result: object, error: BaseException | None) -> None:
         self._unfinished -= 1
