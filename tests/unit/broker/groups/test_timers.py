@@ -12,28 +12,28 @@ def timers(clock: FrozenClock) -> tuple[GroupTimers, list[tuple[str, int]]]:
 def test_each_name_is_woken_at_its_earliest_wish() -> None:
     clock = FrozenClock()
     start = clock.monotonic_ms()
-    timers_, rung = timers(clock)
-    timers_.set("b", start + 200)
-    timers_.set("a", start + 300)
-    timers_.set("a", start + 100)
-    timers_.set("c", None)
+    alarm, rung = timers(clock)
+    alarm.set("b", start + 200)
+    alarm.set("a", start + 300)
+    alarm.set("a", start + 100)
+    alarm.set("c", None)
     clock.advance(1_000)
     assert [name for name, _ in rung] == ["a", "b"]
 
 
 def test_a_later_wish_does_not_put_off_an_earlier_one() -> None:
     clock = FrozenClock()
-    timers_, rung = timers(clock)
-    timers_.set("a", clock.monotonic_ms() + 100)
-    timers_.set("a", clock.monotonic_ms() + 500)
+    alarm, rung = timers(clock)
+    alarm.set("a", clock.monotonic_ms() + 100)
+    alarm.set("a", clock.monotonic_ms() + 500)
     clock.advance(100)
     assert [name for name, _ in rung] == ["a"]
 
 
 def test_nobody_is_woken_after_all_is_cancelled() -> None:
     clock = FrozenClock()
-    timers_, rung = timers(clock)
-    timers_.set("a", clock.monotonic_ms() + 100)
-    timers_.cancel_all()
+    alarm, rung = timers(clock)
+    alarm.set("a", clock.monotonic_ms() + 100)
+    alarm.cancel_all()
     clock.advance(1_000)
     assert rung == []
