@@ -5,8 +5,8 @@ thread takes the first. Everything appended to that log until then goes to disk 
 later appends make the log dirty again and join the next sync. There is no linger timer: under light
 load a batch waits for its own sync only, under heavy load the batches per sync grow by themselves.
 
-Fairness and bounds: at most `THREADS` syncs run at once, one per log; the queue is first come,
-first served, so a busy partition cannot starve a quiet one.
+Fairness and bounds: as many syncs run at once as the pool has threads, one per log; the queue is
+first come, first served, so a busy partition cannot starve a quiet one.
 
 Order on completion, all in the loop thread: durable offset and high watermark move, the waiting
 acks of that log are completed in offset order, then parked fetches are woken.
@@ -16,7 +16,7 @@ that later requests can wait for them: see `broker.requests.commit_wait`.
 
 A failed sync is never retried (the kernel may have dropped the dirty pages and report success next
 time): the log goes offline, every waiting request fails, and one ERROR line gives the cure. This
-module owns the threads and knows nothing about requests.
+module knows nothing about requests; `broker.threads` owns the threads.
 
 Source: our own; the nearest in Kafka is `log.flush.interval.messages=1`, which syncs under the
 lock of one partition for each append.
@@ -24,11 +24,10 @@ lock of one partition for each append.
 
 import asyncio
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from storage.errors import LogOffline, StorageError
@@ -36,15 +35,9 @@ from storage.errors import LogOffline, StorageError
 if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
     from broker.metrics import CommitMetrics
+    from broker.threads import Pool
     from storage.log.flush import FlushTicket
     from storage.log.log import Log
-
-THREADS = 8
-"""Syncs that may run at once.
-
-Measured on a virtual disk: 64 partitions take 20 ms one after the other, 7 ms with 8 threads and 6
-ms with 32, while each thread costs memory and switches.
-"""
 
 logger = logging.getLogger("tidelog.broker.group_commit")
 
@@ -65,23 +58,18 @@ class _Sync:
 
 
 class GroupCommit:
-    """The queue of dirty logs, the sync threads and the acks that wait for them.
+    """The queue of dirty logs, the syncs that run and the acks that wait for them.
 
-    Built in the loop thread, which is also the only caller of every public method. `start` opens
-    the threads, `stop` drains the queue and closes them.
+    The loop thread is the only caller. `drain` before the pool is closed.
     """
 
     def __init__(
-        self, fetch_waiters: "FetchWaiters", metrics: "CommitMetrics", threads: int = THREADS
+        self, fetch_waiters: "FetchWaiters", metrics: "CommitMetrics", pool: "Pool"
     ) -> None:
-        """Prepare; no thread runs before `start`."""
+        """Sync in the threads of `pool`, which makes no other calls meanwhile."""
         self._fetch_waiters = fetch_waiters
         self._metrics = metrics
-        self._threads_max = threads
-        self._threads: list[threading.Thread] = []
-        self._tasks: SimpleQueue[_Sync | None] = SimpleQueue()
-        self._done: deque[_Sync] = deque()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pool = pool
         self._dirty_bytes: dict[Log, int] = {}
         self._queue: deque[Log] = deque()
         self._syncing: dict[Log, _Sync] = {}
@@ -91,21 +79,8 @@ class GroupCommit:
         self._pump_scheduled = False
         self._idle: asyncio.Event | None = None
 
-    def start(self) -> None:
-        """Bind to the running loop; threads start when there is work for them."""
-        self._loop = asyncio.get_running_loop()
-
-    async def stop(self) -> None:
-        """Sync the dirty logs, complete the waiting acks, end the threads."""
-        await self.drain()
-        for _ in self._threads:
-            self._tasks.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
-
     async def drain(self) -> None:
-        """Return when no log is dirty and no sync is running."""
+        """Sync the dirty logs and complete the waiting acks; return when no sync is running."""
         while self._dirty_bytes or self._syncing:
             self._idle = asyncio.Event()
             self._schedule_pump()
@@ -133,8 +108,8 @@ class GroupCommit:
         if log not in self._failing:
             self._failing.add(log)
             logger.error(
-                "%s-%d: appends are refused (%s). Clients are told to retry; appends go on by "
-                "themselves when the disk lets them, for instance when there is space again.",
+                "%s-%d: appends are refused (%s). Clients get an error that they retry; appends "
+                "succeed again as soon as the disk accepts them, for instance when it has space.",
                 log.topic,
                 log.partition,
                 error,
@@ -169,6 +144,7 @@ class GroupCommit:
         `callback(error)` instead when the log went offline. The call is immediate when the outcome
         is known. Callers append in offset order, so the acks of a log complete in offset order.
         """
+        assert next_offset <= log.log_end_offset, f"{log.path}: a wait for {next_offset}"
         if log.durable_offset >= next_offset:
             callback(None)
             return
@@ -180,27 +156,6 @@ class GroupCommit:
             # place.
             next_offset = waiting[-1][0]
         waiting.append((next_offset, callback))
-
-    async def durable(self, log: "Log", next_offset: int) -> None:
-        """Return once everything below `next_offset` of `log` is on disk, forcing a sync if needed.
-
-        Raises:
-            StorageError: the log went offline first.
-        """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def settle(error: StorageError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.when_durable(log, next_offset, settle)
-        if not future.done():
-            self.mark_dirty(log)
-        await future
 
     def log_closed(self, log: "Log") -> None:
         """`log` was deleted: fail every ack that waits for it, and ignore how its sync ends."""
@@ -217,14 +172,14 @@ class GroupCommit:
             logger.warning("%s-%d: appends succeed again", log.topic, log.partition)
 
     def _schedule_pump(self) -> None:
-        if not self._pump_scheduled and self._loop is not None:
+        if not self._pump_scheduled:
             self._pump_scheduled = True
-            self._loop.call_soon(self._pump)
+            asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
         """Hand dirty logs to free threads. Runs after the requests of this loop turn."""
         self._pump_scheduled = False
-        while self._queue and len(self._syncing) < self._threads_max:
+        while self._queue and len(self._syncing) < self._pool.size:
             log = self._queue.popleft()
             size_bytes = self._dirty_bytes.pop(log, None)
             if size_bytes is None:
@@ -238,39 +193,25 @@ class GroupCommit:
                 self._complete_waiting(log)
                 self._fetch_waiters.data_visible(log, size_bytes)
                 continue
+            assert log not in self._syncing, f"two syncs of {log.path}"
             sync = self._syncing[log] = _Sync(log, ticket, size_bytes)
-            if len(self._threads) < len(self._syncing):
-                self._start_thread()
-            self._tasks.put(sync)
+            self._pool.submit(ticket.run, partial(self._finish, sync))
         self._signal_if_idle()
 
-    def _start_thread(self) -> None:
-        name = f"sync-{len(self._threads)}"
-        thread = threading.Thread(target=self._run_thread, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _run_thread(self) -> None:
-        """Body of a sync thread: run tickets until `stop`."""
-        loop = self._loop
-        assert loop is not None, "start() comes before the first sync"
-        while (sync := self._tasks.get()) is not None:
-            sync.ticket.run()
-            self._done.append(sync)
-            loop.call_soon_threadsafe(self._finish_one)
-
-    def _finish_one(self) -> None:
-        """Loop thread: publish the outcome of the oldest finished sync."""
-        sync = self._done.popleft()
+    def _finish(self, sync: _Sync, _: None, error: BaseException | None) -> None:
+        """Publish the outcome of a sync."""
+        assert error is None, f"a flush ticket keeps its error: {error!r}"
         log = sync.log
         del self._syncing[log]
         self._metrics.observe_sync(time.perf_counter_ns() - sync.started_ns, sync.size_bytes)
+        durable_before = log.durable_offset
         try:
             log.complete_flush(sync.ticket)
-        except StorageError as error:
+        except StorageError as failure:
             if sync.is_wanted:
-                self._give_up(log, error)
+                self._give_up(log, failure)
         else:
+            assert durable_before <= log.durable_offset, f"{log.path}: durable data is lost"
             self._complete_waiting(log)
             self._fetch_waiters.data_visible(log, sync.size_bytes)
         if log in self._dirty_bytes:
@@ -281,7 +222,7 @@ class GroupCommit:
         """A sync of `log` failed: fail every ack that waits for it, and log the cure."""
         logger.error(
             "%s-%d: syncing to disk failed (%s). Nothing acknowledged is lost; check the disk "
-            "behind %s, then restart the broker, which recovers the log.",
+            "of %s, then restart the broker, which recovers the log.",
             log.topic,
             log.partition,
             error,

@@ -1,11 +1,11 @@
 """The composition of a broker: its parts, and the order in which they start and stop.
 
     start                                        stop
-    1 listeners are bound, none listens yet      1 close listeners, stop housekeeping
+    1 listeners are bound, none listens yet      1 stop the background jobs, close listeners
     2 data directory: lock, recover, open        2 answer what is parked, let requests finish
     3 group commit, topics, coordinators         3 cut what is left, stop coordinators
     4 metrics port                               4 group commit syncs what is dirty
-    5 housekeeping; clients are accepted         5 metrics port, data directory: clean marker
+    5 clients are accepted, jobs begin           5 metrics port; clean marker, end of threads
 
 Ports come first: a start that fails on a taken port has touched no directory.
 
@@ -22,23 +22,21 @@ import errno
 import logging
 import random
 import socket
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 from broker.clocks.clock import Clock, SystemClock
 from broker.clocks.trusted_clock import TrustedClock
-from broker.coordinator_services import Coordinator, CoordinatorServices
 from broker.errors import AddressUnavailable, DataDirUnusable
 from broker.fetch.sessions import FetchSessions
 from broker.fetch.waiters import FetchWaiters
-from broker.group_commit import THREADS, GroupCommit
+from broker.group_commit import GroupCommit
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.internal_topic import CoordinatorServices
 from broker.groups.offsets.lag import GroupLag
-from broker.jobs.jobs import Upkeep
-from broker.jobs.schedule import Housekeeping
+from broker.jobs.jobs import BackgroundJobs
+from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
@@ -48,10 +46,11 @@ from broker.operator.http import MetricsServer
 from broker.operator.segments import list_segments
 from broker.requests.context import Context, Endpoint
 from broker.space import SpaceGuard
+from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from config import BrokerConfig, ConfigErrors, Listener, plan_reload
-from storage.directory.data_dir import DataDir
+from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
 from storage.errors import DataDirError, StorageError
 from storage.log.flush import FlushTicket
@@ -97,17 +96,19 @@ class Broker:
         self._servers: list[asyncio.Server] = []
         self._dispatchers: list[Dispatcher] = []
         self._is_ready = False
-        self.connections = Connections(config)
+        self._threads = Threads()
+        self.connections = Connections(config, self._threads.side)
         self.fetch_waiters = FetchWaiters(self.clock)
-        self.commits = GroupCommit(self.fetch_waiters, self.metrics.commits)
-        self.housekeeping = Housekeeping(self.clock, self._random, self.metrics)
+        self.group_commit = GroupCommit(
+            self.fetch_waiters, self.metrics.commits, self._threads.sync
+        )
+        self.jobs = JobScheduler(self.clock, self._random, self.metrics)
         self.data_dir: DataDir
         self.time: TrustedClock
         self.space: SpaceGuard
         self.topics: TopicRegistry
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
-        self.upkeep: Upkeep
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -148,16 +149,16 @@ class Broker:
     async def _start(self) -> ReadyInfo:
         sockets = [(listener, self._bind(listener)) for listener in self.config.listeners]
         metrics_socket = self._bind_metrics()
+        self._stack.callback(self._threads.close)
         self._open_data_dir()
-        self.commits.start()
-        self._stack.push_async_callback(self.commits.stop)
+        self._stack.push_async_callback(self.group_commit.drain)
         services = CoordinatorServices(
             config=self.config,
             clock=self.clock,
             time=self.time,
             random=self._random,
             topics=self.topics,
-            commits=self.commits,
+            group_commit=self.group_commit,
         )
         self.groups = GroupCoordinator(services)
         self.transactions = TransactionCoordinator(services, self.groups)
@@ -168,19 +169,18 @@ class Broker:
             raise DataDirUnusable(
                 str(error), "repair or remove that directory, or start on another one"
             ) from error
-        self._stack.push_async_callback(self.groups.stop)
-        self._stack.push_async_callback(self.transactions.stop)
+        self._stack.callback(self.groups.stop)
         context = self._context(sockets[0][0], sockets[0][1])
         if metrics_socket is not None:
             await self._start_metrics(context, metrics_socket)
-        self._schedule_upkeep((self.groups, self.transactions))
+        self._schedule_jobs()
         self._stack.push_async_callback(self._finish_requests)
         for listener, bound in sockets:
             await self._listen(context, listener, bound)
-        self.housekeeping.start(self.config.log_initial_task_delay_ms)
-        self._stack.callback(self.housekeeping.stop)
+        self.jobs.start(self.config.log_initial_task_delay_ms)
+        self._stack.push_async_callback(self.jobs.stop)
         self._is_ready = True
-        self._start_warm_up()
+        self._threads.control.submit(self._warm_up, _warmed_up)
         for notice in (*self.config.notices, *self.data_dir.notices):
             logger.warning("%s", notice)
         return ReadyInfo(
@@ -204,29 +204,34 @@ class Broker:
             raise DataDirUnusable(str(error), "") from error
         self._stack.callback(self._close_data_dir)
         self.space = SpaceGuard(self.data_dir.path, self.config.log_reserved_bytes)
-        self.topics = TopicRegistry(self.data_dir, config=self.config, clock=self.clock)
+        self.topics = TopicRegistry(
+            self.data_dir, config=self.config, clock=self.clock, threads=self._threads.control
+        )
         self.time = TrustedClock(
             self.clock,
             self.metrics,
             hold_ms=self.config.log_clock_trust_delay_ms,
             newest_append_ms=max((log.newest_append_ms for log in self.topics.logs()), default=-1),
         )
-        self.topics.when_deleted(self._forget_topic)
+        self.topics.when_deleted(self._topic_deleted)
         for log in self.topics.logs():
             if log.quarantine is not None:
                 logger.error("%s-%d is offline: %s", log.topic, log.partition, log.offline_reason)
         self._stack.push_async_callback(self.topics.finish)
-        self._stack.callback(self.connections.turns.stop)
+        self._stack.callback(self._threads.side.close)
 
     def _close_data_dir(self) -> None:
         try:
-            self.data_dir.close(self.clock.wall_ms(), run_all=_run_in_threads)
+            self.data_dir.close(self.clock.wall_ms(), run_all=self._run_last_syncs)
         except StorageError as error:
             logger.error("the data directory was not closed cleanly: %s", error)
 
-    def _forget_topic(self, topic: "object") -> None:
-        for log in getattr(topic, "partitions", ()):
-            self.commits.log_closed(log)
+    def _run_last_syncs(self, tickets: Sequence[FlushTicket]) -> None:
+        self._threads.sync.run_all([ticket.run for ticket in tickets])
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        for log in topic.partitions:
+            self.group_commit.log_closed(log)
             self.fetch_waiters.log_changed(log)
 
     def _context(self, listener: Listener, bound: socket.socket) -> Context:
@@ -238,7 +243,7 @@ class Broker:
             time=self.time,
             random=self._random,
             topics=self.topics,
-            commits=self.commits,
+            group_commit=self.group_commit,
             space=self.space,
             fetch_waiters=self.fetch_waiters,
             fetch_sessions=FetchSessions(
@@ -292,18 +297,13 @@ class Broker:
             raise _address_error(listener, error) from error
         self._servers.append(server)
 
-    def _start_warm_up(self) -> None:
-        """Load the code for the first requests in a thread.
+    def _warm_up(self) -> None:
+        """Load the code for the first requests, in a thread.
 
         Imports and code generation are Python, so the thread takes turns with the event loop, and
         the start takes no longer. Without it the first client of each API would wait, and with it
         every other client.
         """
-        thread = threading.Thread(target=self._warm_up, name="warm-up", daemon=True)
-        thread.start()
-        self._stack.callback(thread.join)
-
-    def _warm_up(self) -> None:
         for dispatcher in self._dispatchers:
             for _ in dispatcher.warm_up():
                 if not self._is_ready:
@@ -382,27 +382,27 @@ class Broker:
     def _why_not_ready(self) -> str | None:
         return None if self._is_ready else "not accepting clients"
 
-    def _schedule_upkeep(self, coordinators: Sequence[Coordinator]) -> None:
-        self.upkeep = Upkeep(
+    def _schedule_jobs(self) -> None:
+        jobs = BackgroundJobs(
             config=self.config,
             clock=self.clock,
             time=self.time,
             data_dir=self.data_dir,
             topics=self.topics,
-            commits=self.commits,
+            group_commit=self.group_commit,
             fetch_waiters=self.fetch_waiters,
             connections=self.connections,
-            coordinators=coordinators,
+            groups=self.groups,
+            transactions=self.transactions,
             metrics=self.metrics,
+            threads=self._threads.jobs,
         )
-        self.upkeep.schedule(self.housekeeping)
+        jobs.schedule(self.jobs)
 
 
-def _run_in_threads(tickets: Sequence[FlushTicket]) -> None:
-    """The last syncs of a stop, in as many threads as serve group commits."""
-    with ThreadPoolExecutor(THREADS, "close") as pool:
-        for _ in pool.map(FlushTicket.run, tickets):
-            pass
+def _warmed_up(_: None, error: BaseException | None) -> None:
+    if error is not None:
+        logger.error("the code for the first requests could not be loaded", exc_info=error)
 
 
 def _bound_socket(listener: Listener) -> socket.socket:

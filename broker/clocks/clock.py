@@ -51,3 +51,23 @@ class SystemClock:
     def call_later(self, delay_ms: int, callback: Callable[[], object]) -> TimerHandle:
         """Call `callback` once on the running loop, `delay_ms` from now."""
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
+
+
+class SteadyTime:
+    """The present in ms since the epoch, monotonic within one run of the broker.
+
+    For values stored as dates but used as durations, such as the timeouts of transactions: setting
+    the wall clock ahead must not abort every transaction at once. So the present here is the wall
+    clock at start plus the time of the monotonic clock since then.
+    """
+
+    __slots__ = ("_clock", "_offset_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        """Start at the current time of the wall clock."""
+        self._clock = clock
+        self._offset_ms = clock.wall_ms() - clock.monotonic_ms()
+
+    def now_ms(self) -> int:
+        """The present, in ms since the epoch."""
+        return self._clock.monotonic_ms() + self._offset_ms

@@ -59,10 +59,6 @@ class TrustedClock:
         self._metrics.wall_clock_jumps = self._time.steps
         return self._time.now_ms(wall_ms, monotonic_ms)
 
-    def sample(self) -> None:
-        """Notice a step that has just happened."""
-        self.now_ms()
-
     def _report(self, change: Change) -> None:
         distrust = self._time.distrust
         self._metrics.wall_clock_distrusted = distrust is not None

@@ -2,8 +2,7 @@
 
     classic     the protocol of JoinGroup and SyncGroup: a pure state machine and its values
     consumer    the protocol of KIP-848: a pure state machine, assignors, its values
-    mixed       members of both protocols in one group, and a group's move from one to the other
-    offsets     committed offsets: the table, commits, lag
+    offsets     committed offsets: the table and its log, lag
 
 The modules beside them put timers, waiters and storage around the state machines: `coordinator` for
 all groups, `consumer_coordinator` for those of KIP-848. Refuses to know sockets and requests;

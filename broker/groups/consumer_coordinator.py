@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from broker.coordinator_services import CoordinatorServices
-from broker.groups.classic.group import Group
+from broker.groups import migration
+from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.records import encode_change
@@ -34,25 +34,22 @@ from broker.groups.consumer.values import (
     TopicImage,
     Topics,
 )
-from broker.groups.internal_topic import InternalTopic, KeyValue
-from broker.groups.mixed import classic_members
-from broker.groups.mixed.migration import MigrationPolicy, to_consumer, upgrade_problem
-from broker.groups.offsets.table import TopicPartition
-from broker.groups.timers import Alarms
+from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
+from broker.groups.migration import MigrationPolicy
+from broker.groups.offsets.store import TopicPartition
+from broker.groups.timers import GroupTimers
 from config.group import group_value
 from config.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from protocol.error_codes import ErrorCode
 
-GiveBack: TypeAlias = Callable[
-    [ConsumerGroup, Sequence[KeyValue], Callable[[ErrorCode], object]], object
-]
+GiveBack: TypeAlias = Callable[[ConsumerGroup, Sequence[KeyValue], WhenDone], object]
 
 
 def _ignore(error: ErrorCode) -> None:
     """Do nothing: the internal topic has logged the refusal."""
 
 
-class ConsumerGroups:
+class ConsumerGroupCoordinator:
     """All groups of the consumer protocol. Loop thread only.
 
     A crash loses what was not answered yet; members repeat it.
@@ -75,18 +72,18 @@ class ConsumerGroups:
         self._limits = self._resolve_limits({})
         self._policy = MigrationPolicy.of(config.group_consumer_migration_policy)
         self._give_back = give_back
-        self._alarms = Alarms(services.clock, self._ring)
+        self._timers = GroupTimers(services.clock, self._wake)
         self._topics: Topics | None = None
 
     def restore(self, group_id: str, stored: StoredConsumerGroup) -> None:
         """Take over a group as found in the log."""
         group = self.groups[group_id] = ConsumerGroup(group_id, self._limits_of(group_id))
         group.restore(stored, self._clock.monotonic_ms())
-        self._alarms.set(group_id, group.wake_ms)
+        self._timers.set(group_id, group.wake_ms)
 
     def stop(self) -> None:
         """Set no more timers."""
-        self._alarms.cancel_all()
+        self._timers.cancel_all()
 
     def heartbeat(
         self,
@@ -121,34 +118,34 @@ class ConsumerGroups:
 
     # -- members of the classic protocol -------------------------------------------------------
 
-    def upgrade_problem(self, classic: Group) -> str | None:
+    def upgrade_problem(self, classic: ClassicGroup) -> str | None:
         """Why a classic group with members cannot become one of ours; None when it can."""
-        return upgrade_problem(classic, self._policy, self._limits.size_max)
+        return migration.upgrade_problem(classic, self._policy, self._limits.size_max)
 
-    def upgraded(self, classic: Group) -> tuple[ConsumerGroup, list[KeyValue]]:
+    def upgraded(self, classic: ClassicGroup) -> tuple[ConsumerGroup, list[KeyValue]]:
         """The consumer group that a classic group becomes, and its records."""
         now_ms = self._clock.monotonic_ms()
-        group, changes = to_consumer(classic, self._limits, self.topics(), now_ms)
+        group, changes = migration.to_consumer(classic, self._limits, self.topics(), now_ms)
         return group, [encode_change(classic.group_id, change) for change in changes]
 
     def join(
         self, group: ConsumerGroup, request: JoinRequest, answer: Callable[[JoinAnswer], object]
     ) -> None:
         """Take a JoinGroup; `answer` is called once, when its changes are durable."""
-        told = classic_members.join(group, request, self.topics(), self._clock.monotonic_ms())
+        answered = migration.join(group, request, self.topics(), self._clock.monotonic_ms())
 
         def stored(error: ErrorCode) -> None:
             is_good = error is ErrorCode.NONE
-            answer(told if is_good else JoinAnswer(error=error, member_id=request.member_id))
+            answer(answered if is_good else JoinAnswer(error=error, member_id=request.member_id))
 
         self._store(group, group.drain(), stored)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
         """Take a SyncGroup: the member's partitions, which are durable since it joined."""
         now_ms = self._clock.monotonic_ms()
-        told = classic_members.sync(group, request, self.topics(), now_ms)
-        self._alarms.set(group.group_id, group.wake_ms)
-        return told
+        answered = migration.sync(group, request, self.topics(), now_ms)
+        self._timers.set(group.group_id, group.wake_ms)
+        return answered
 
     def classic_heartbeat(
         self,
@@ -158,7 +155,7 @@ class ConsumerGroups:
         generation_id: int,
     ) -> ErrorCode:
         """Note that a classic member is alive; return whether it must join again."""
-        error = classic_members.heartbeat(
+        error = migration.heartbeat(
             group,
             member_id,
             group_instance_id,
@@ -173,7 +170,7 @@ class ConsumerGroups:
         self, group: ConsumerGroup, member_id: str, group_instance_id: str | None
     ) -> ErrorCode:
         """Remove one member, of either protocol."""
-        error = classic_members.leave(group, member_id, group_instance_id)
+        error = migration.leave(group, member_id, group_instance_id)
         self._store(group, group.drain())
         return error
 
@@ -223,11 +220,11 @@ class ConsumerGroups:
         return self.groups[group_id].subscribed_topics(self.topics())
 
     def erase(self, group_id: str) -> list[KeyValue]:
-        """Tombstones for an empty group; call `forget` when they are stored."""
+        """Tombstones for an empty group; call `remove` when they are stored."""
         changes = self.groups[group_id].erase()
         return [encode_change(group_id, change) for change in changes]
 
-    def forget(self, group_id: str) -> None:
+    def remove(self, group_id: str) -> None:
         """Drop the group from memory."""
         del self.groups[group_id]
 
@@ -255,7 +252,7 @@ class ConsumerGroups:
             )
         return self._topics
 
-    def _ring(self, group_id: str, now_ms: int) -> None:
+    def _wake(self, group_id: str, now_ms: int) -> None:
         group = self.groups.get(group_id)
         if group is not None:
             self._store(group, group.tick(self.topics(), now_ms))
@@ -264,7 +261,7 @@ class ConsumerGroups:
         self,
         group: ConsumerGroup,
         changes: Sequence[Change],
-        when_done: Callable[[ErrorCode], object] = _ignore,
+        when_done: WhenDone = _ignore,
         *,
         before: Sequence[KeyValue] = (),
     ) -> None:
@@ -273,7 +270,7 @@ class ConsumerGroups:
         if changes and self._policy.may_downgrade and group.is_classic_only:
             self._give_back(group, records, when_done)
             return
-        self._alarms.set(group.group_id, group.wake_ms)
+        self._timers.set(group.group_id, group.wake_ms)
         if records:
             self._topic.append(self._topic.partition_of(group.group_id), records, when_done)
         else:

@@ -1,12 +1,13 @@
 """The coordinator of all groups: timers, waiters and storage around the classic state machine.
 
-Owns every classic `Group`, the offsets topic and, as `consumers`, the groups of KIP-848. Refuses to
-know the wire: handlers translate requests into `broker.groups.classic.values` and give a callable
-as waiter. It adds only time to a group: the monotonic clock for deadlines, the log for durability.
+Owns every `ClassicGroup`, the offsets topic, and the coordinator of the groups of KIP-848. Refuses
+to know the wire: handlers translate requests into `broker.groups.classic.values` and give a
+callable as waiter. It adds only time to a group: the monotonic clock for deadlines, the log for
+durability.
 
 A name belongs to one protocol at a time. An empty group changes its protocol with its next member.
 One with members becomes a consumer group with the first member of the new protocol, and a classic
-one again when the last of them leaves (`broker.groups.mixed.migration`). Requests of classic
+one again when the last of them leaves (`broker.groups.migration`). Requests of classic
 members in a consumer group are passed on to that group.
 
 Heartbeats move deadlines later and touch no timer, so a thousand members cost a thousand dictionary
@@ -19,7 +20,7 @@ Differs from Kafka: a member's waiting request is answered with NOT_COORDINATOR 
 stops, so that its client retries at once after the restart.
 
 Source: Kafka's `GroupCoordinator`; KIP-211 for expiry.
-Read next: `broker.groups.classic.group`, `broker.groups.offsets.commits`.
+Read next: `broker.groups.classic.group`, `broker.groups.offsets.store`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,10 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final, cast
 
-from broker.coordinator_services import CoordinatorServices
-from broker.groups import loading
-from broker.groups.classic import admission, snapshots
-from broker.groups.classic.group import Group
+from broker.groups import loading, migration
+from broker.groups.classic.group import ClassicGroup, session_error
 from broker.groups.classic.values import (
     Action,
     GroupLimits,
@@ -44,6 +42,7 @@ from broker.groups.classic.values import (
     SyncAnswer,
     SyncRequest,
 )
+from broker.groups.cleanup import GroupCleanup, log_failure
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.values import (
     JOIN_EPOCH,
@@ -51,17 +50,15 @@ from broker.groups.consumer.values import (
     HeartbeatAnswer,
     HeartbeatRequest,
 )
-from broker.groups.consumer_coordinator import ConsumerGroups
-from broker.groups.expiry import Forgetting, log_failure
-from broker.groups.internal_topic import InternalTopic, KeyValue
-from broker.groups.mixed import migration
-from broker.groups.offsets.commits import OffsetCommit, OffsetStore
-from broker.groups.offsets.records import StoredGroup, encode_group_key, encode_group_value
-from broker.groups.offsets.table import TopicPartition
-from broker.groups.timers import Alarms
+from broker.groups.consumer_coordinator import ConsumerGroupCoordinator
+from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
+from broker.groups.offsets.records import encode_group_key, encode_group_value
+from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition
+from broker.groups.timers import GroupTimers
 from broker.topics.registry import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
+from protocol.stored.group_log import GroupMetadataValue
 
 logger = logging.getLogger("tidelog.broker.groups.coordinator")
 
@@ -78,7 +75,7 @@ class GroupCoordinator:
     def __init__(self, services: CoordinatorServices) -> None:
         """Prepare; nothing is read before `start`."""
         config = services.config
-        self.groups: dict[str, Group] = {}
+        self.classic_groups: dict[str, ClassicGroup] = {}
         self._services = services
         self._clock = services.clock
         self._limits = GroupLimits(
@@ -100,16 +97,17 @@ class GroupCoordinator:
             },
         )
         self.offsets = OffsetStore(self._topic)
-        self.consumers = ConsumerGroups(services, self._topic, give_back=self._downgrade)
+        self._consumers = ConsumerGroupCoordinator(services, self._topic, give_back=self._downgrade)
+        self.consumer_groups = self._consumers.groups
         self._state_since_ms: dict[str, int] = {}
-        self.forgetting = Forgetting(
-            self.groups,
-            self.consumers,
+        self.cleanup = GroupCleanup(
+            self.classic_groups,
+            self._consumers,
             self.offsets,
             self._state_since_ms,
             retention_ms=config.offsets_retention_minutes * _MS_PER_MINUTE,
         )
-        self._alarms = Alarms(services.clock, self._ring)
+        self._timers = GroupTimers(services.clock, self._wake)
         self._time = services.time
         self._next_expiry_ms = 0
 
@@ -122,25 +120,25 @@ class GroupCoordinator:
             StorageError: the offsets topic cannot be created or read.
         """
         self._set_next_expiry()
-        self._services.topics.when_deleted(lambda topic: self.forgetting.topic_deleted(topic.name))
+        self._services.topics.when_deleted(lambda topic: self.cleanup.topic_deleted(topic.name))
         await self._topic.open()
         for partition in self._topic.partitions:
             loaded = loading.load(self._topic.replay(partition), self.offsets.table)
             for group_id, found in loaded.consumer_groups.items():
-                self.consumers.restore(group_id, found)
+                self._consumers.restore(group_id, found)
             for group_id, stored in loaded.groups.items():
-                if group_id not in self.consumers.groups:
+                if group_id not in self.consumer_groups:
                     self._restore(group_id, stored)
         for group_id in self.offsets.table.groups():
             self._ensure(group_id)
-        logger.info("%d groups loaded", len(self.groups) + len(self.consumers.groups))
+        logger.info("%d groups loaded", len(self.classic_groups) + len(self.consumer_groups))
 
     def tick(self) -> None:
         """Expire offsets and groups that are past their retention, once per check interval."""
         if self._clock.monotonic_ms() < self._next_expiry_ms:
             return
         self._set_next_expiry()
-        self.forgetting.expire(self._time.now_ms())
+        self.cleanup.expire(self._time.now_ms())
 
     def _set_next_expiry(self) -> None:
         interval_ms = self._services.config.offsets_retention_check_interval_ms
@@ -148,13 +146,13 @@ class GroupCoordinator:
 
     def release_waiters(self) -> None:
         """Answer every waiting request, so that its client sends it again after the restart."""
-        for group in self.groups.values():
+        for group in self.classic_groups.values():
             self._carry_out(group, group.release(ErrorCode.NOT_COORDINATOR))
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Cancel all timers; no more requests come."""
-        self._alarms.cancel_all()
-        self.consumers.stop()
+        self._timers.cancel_all()
+        self._consumers.stop()
 
     # -- membership ----------------------------------------------------------------------------
 
@@ -170,39 +168,39 @@ class GroupCoordinator:
         if not group_id:
             answer(JoinAnswer(error=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id))
             return
-        consumers = self.consumers.groups.get(group_id)
+        consumers = self.consumer_groups.get(group_id)
         if consumers is not None and consumers.members:
-            error = admission.session_error(request, self._limits)
+            error = session_error(request, self._limits)
             if error is ErrorCode.NONE:
-                self.consumers.join(consumers, request, answer)
+                self._consumers.join(consumers, request, answer)
             else:
                 answer(JoinAnswer(error=error, member_id=request.member_id))
             return
-        group = self.groups.get(group_id)
+        group = self.classic_groups.get(group_id)
         if group is None and request.member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
             answer(JoinAnswer(error=error, member_id=request.member_id))
             return
         if group is None:
-            group = Group(group_id, self._limits)
+            group = ClassicGroup(group_id, self._limits)
         actions = group.join(request, answer, self._clock.monotonic_ms())
         if not _is_blank(group):
-            self.groups[group_id] = group
+            self.classic_groups[group_id] = group
             if consumers is not None:
                 self._become_classic(group_id)
         elif not self.offsets.table.has_offsets(group_id):
-            self.groups.pop(group_id, None)
+            self.classic_groups.pop(group_id, None)
         self._carry_out(group, actions)
 
     def sync(
         self, group_id: str, request: SyncRequest, answer: Callable[[SyncAnswer], object]
     ) -> None:
         """Take a SyncGroup; `answer` is called once, when the assignment is durable."""
-        consumers = self.consumers.groups.get(group_id)
+        consumers = self.consumer_groups.get(group_id)
         if consumers is not None:
-            answer(self.consumers.sync(consumers, request))
+            answer(self._consumers.sync(consumers, request))
             return
-        group = self.groups.get(group_id)
+        group = self.classic_groups.get(group_id)
         if group is None or not group_id:
             answer(SyncAnswer(error=_no_group(group_id)))
             return
@@ -213,11 +211,11 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> ErrorCode:
         """Note that a member is alive."""
-        consumers = self.consumers.groups.get(group_id)
+        consumers = self.consumer_groups.get(group_id)
         if consumers is not None:
             who = (member_id, group_instance_id, generation_id)
-            return self.consumers.classic_heartbeat(consumers, *who)
-        group = self.groups.get(group_id)
+            return self._consumers.classic_heartbeat(consumers, *who)
+        group = self.classic_groups.get(group_id)
         if group is None or not group_id:
             return _no_group(group_id)
         now_ms = self._clock.monotonic_ms()
@@ -225,10 +223,10 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Remove one member."""
-        consumers = self.consumers.groups.get(group_id)
+        consumers = self.consumer_groups.get(group_id)
         if consumers is not None:
-            return self.consumers.leave(consumers, member_id, group_instance_id)
-        group = self.groups.get(group_id)
+            return self._consumers.leave(consumers, member_id, group_instance_id)
+        group = self.classic_groups.get(group_id)
         if group is None or not group_id:
             return _no_group(group_id)
         now_ms = self._clock.monotonic_ms()
@@ -247,28 +245,28 @@ class GroupCoordinator:
         The first member of the consumer protocol turns a classic group into a consumer group. The
         group keeps its offsets, and its members if the policy allows that; else it does not change.
         """
-        classic = self.groups.get(group_id)
+        classic = self.classic_groups.get(group_id)
         if classic is None or request.member_epoch != JOIN_EPOCH:
-            self.consumers.heartbeat(group_id, request, answer)
+            self._consumers.heartbeat(group_id, request, answer)
             return
         made: ConsumerGroup | None = None
         before: list[KeyValue] = []
         if classic.generation_id:
             before.append((encode_group_key(group_id), None))
         if classic.state is not GroupState.EMPTY:
-            problem = self.consumers.upgrade_problem(classic)
+            problem = self._consumers.upgrade_problem(classic)
             if problem is not None:
                 error = ErrorCode.GROUP_ID_NOT_FOUND
                 member_id = request.member_id
                 answer(HeartbeatAnswer(error=error, error_message=problem, member_id=member_id))
                 return
-            made, records = self.consumers.upgraded(classic)
+            made, records = self._consumers.upgraded(classic)
             before += records
-        self.consumers.heartbeat(group_id, request, answer, before=before, made=made)
-        if group_id in self.consumers.groups:
+        self._consumers.heartbeat(group_id, request, answer, before=before, made=made)
+        if group_id in self.consumer_groups:
             logger.info("group %s is of the consumer protocol now", group_id)
             self._carry_out(classic, classic.retire(ErrorCode.REBALANCE_IN_PROGRESS))
-            del self.groups[group_id]
+            del self.classic_groups[group_id]
             self._state_since_ms.pop(group_id, None)
 
     # -- offsets -------------------------------------------------------------------------------
@@ -288,8 +286,8 @@ class GroupCoordinator:
 
         An unknown group accepts only commits that name no generation.
         """
-        if group_id in self.consumers.groups:
-            return self.consumers.commit_error(
+        if group_id in self.consumer_groups:
+            return self._consumers.commit_error(
                 group_id,
                 member_id,
                 generation_id,
@@ -297,7 +295,7 @@ class GroupCoordinator:
                 is_transactional=is_transactional,
                 knows_epochs=knows_epochs,
             )
-        group = self.groups.get(group_id)
+        group = self.classic_groups.get(group_id)
         if group is None:
             return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
         return group.commit_error(
@@ -308,7 +306,7 @@ class GroupCoordinator:
             is_transactional=is_transactional,
         )
 
-    def commit(self, commit: OffsetCommit, when_done: Callable[[ErrorCode], object]) -> None:
+    def commit(self, commit: OffsetCommit, when_done: WhenDone) -> None:
         """Store offsets that `commit_error` has allowed; a new name becomes an empty group."""
 
         def stored(error: ErrorCode) -> None:
@@ -336,49 +334,53 @@ class GroupCoordinator:
 
     # -- carrying out --------------------------------------------------------------------------
 
-    def _carry_out(self, group: Group, actions: list[Action]) -> None:
+    def _carry_out(self, group: ClassicGroup, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, StoreGroup):
                 self._store(group, action)
             else:
                 cast("Callable[[Any], object]", action.waiter)(action.answer)
-        self._set_alarm(group)
+        self._set_timer(group)
 
-    def _store(self, group: Group, action: StoreGroup) -> None:
-        now_ms = self._time.now_ms()
-        self._state_since_ms[group.group_id] = now_ms
-        receipt = action.receipt
+    def _store(self, group: ClassicGroup, action: StoreGroup) -> None:
+        group_id, receipt = group.group_id, action.receipt
 
         def stored(error: ErrorCode) -> None:
             if receipt is not None:
                 actions = group.stored(receipt, error, self._clock.monotonic_ms())
                 self._carry_out(group, actions)
 
-        record = (encode_group_key(group.group_id), encode_group_value(action.snapshot, now_ms))
-        self._topic.append(self._topic.partition_of(group.group_id), [record], stored)
+        record = self._record(group_id, action.snapshot)
+        self._topic.append(self._topic.partition_of(group_id), [record], stored)
 
-    def _get_or_create(self, group_id: str) -> Group:
-        group = self.groups.get(group_id)
+    def _record(self, group_id: str, snapshot: GroupMetadataValue) -> KeyValue:
+        """The record of a group that enters a state now."""
+        now_ms = self._state_since_ms[group_id] = self._time.now_ms()
+        snapshot.current_state_timestamp = now_ms
+        return encode_group_key(group_id), encode_group_value(snapshot)
+
+    def _get_or_create(self, group_id: str) -> ClassicGroup:
+        group = self.classic_groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self._limits)
+            group = self.classic_groups[group_id] = ClassicGroup(group_id, self._limits)
         return group
 
     def _ensure(self, group_id: str) -> None:
         """Make a name with offsets a group: a classic one until a consumer member joins."""
-        if group_id not in self.consumers.groups:
+        if group_id not in self.consumer_groups:
             self._get_or_create(group_id)
 
     def _become_classic(self, group_id: str) -> None:
         """Drop the records of an empty consumer group: its next member has joined as classic."""
-        records = self.consumers.erase(group_id)
-        self.consumers.forget(group_id)
+        records = self._consumers.erase(group_id)
+        self._consumers.remove(group_id)
         self._topic.append(self._topic.partition_of(group_id), records, log_failure)
 
     def _downgrade(
         self,
         consumers: ConsumerGroup,
         records: Sequence[KeyValue],
-        when_done: Callable[[ErrorCode], object],
+        when_done: WhenDone,
     ) -> None:
         """Continue with the classic members alone: store `records` and the classic group.
 
@@ -388,42 +390,40 @@ class GroupCoordinator:
         group_id = consumers.group_id
         now_ms = self._clock.monotonic_ms()
         is_settled = consumers.state is ConsumerGroupState.STABLE
-        group = migration.to_classic(consumers, self._limits, self.consumers.topics(), now_ms)
-        tombstones = self.consumers.erase(group_id)
-        self.consumers.forget(group_id)
-        self.groups[group_id] = group
-        now_wall_ms = self._state_since_ms[group_id] = self._time.now_ms()
-        snapshot = snapshots.take(group)
+        group = migration.to_classic(consumers, self._limits, self._consumers.topics(), now_ms)
+        tombstones = self._consumers.erase(group_id)
+        self._consumers.remove(group_id)
+        self.classic_groups[group_id] = group
+        snapshot = group.snapshot()
         if not is_settled:
-            snapshot = replace(snapshot, leader_id=None)
-        value = encode_group_value(snapshot, now_wall_ms)
-        stored = [*records, *tombstones, (encode_group_key(group_id), value)]
+            snapshot.leader = None
+        stored = [*records, *tombstones, self._record(group_id, snapshot)]
         self._topic.append(self._topic.partition_of(group_id), stored, when_done)
         logger.info("group %s is of the classic protocol now", group_id)
         self._carry_out(group, [] if is_settled else group.rebalance(now_ms))
 
-    def _restore(self, group_id: str, stored: StoredGroup) -> None:
+    def _restore(self, group_id: str, stored: GroupMetadataValue) -> None:
         group = self._get_or_create(group_id)
-        group.restore(stored.snapshot, self._clock.monotonic_ms())
-        if stored.state_timestamp_ms != NO_TIMESTAMP:
-            self._state_since_ms[group_id] = stored.state_timestamp_ms
+        group.restore(stored, self._clock.monotonic_ms())
+        if stored.current_state_timestamp != NO_TIMESTAMP:
+            self._state_since_ms[group_id] = stored.current_state_timestamp
         # Members without a leader: a restart came between a downgrade and its rebalance.
-        is_settled = stored.snapshot.leader_id is not None or not stored.snapshot.members
+        is_settled = stored.leader is not None or not stored.members
         self._carry_out(group, [] if is_settled else group.rebalance(self._clock.monotonic_ms()))
 
     # -- the timer -----------------------------------------------------------------------------
 
-    def _set_alarm(self, group: Group) -> None:
+    def _set_timer(self, group: ClassicGroup) -> None:
         if group.state is not GroupState.DEAD:
-            self._alarms.set(group.group_id, group.wake_ms)
+            self._timers.set(group.group_id, group.wake_ms)
 
-    def _ring(self, group_id: str, now_ms: int) -> None:
-        group = self.groups.get(group_id)
+    def _wake(self, group_id: str, now_ms: int) -> None:
+        group = self.classic_groups.get(group_id)
         if group is not None:
             self._carry_out(group, group.tick(now_ms))
 
 
-def _is_blank(group: Group) -> bool:
+def _is_blank(group: ClassicGroup) -> bool:
     """Whether no member ever joined: a refusal neither leaves a group behind nor converts one."""
     is_unused = group.generation_id == 0 and group.state is GroupState.EMPTY
     return is_unused and not group.roster.pending

@@ -12,10 +12,13 @@ Read next: `broker.group_commit` for the wait.
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from broker.coordinator_services import CoordinatorServices
+from broker.clocks.clock import Clock
+from broker.clocks.trusted_clock import TrustedClock
 from broker.errors import BrokerError
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import RecordBatch
@@ -28,6 +31,9 @@ from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordi
 from storage.log.values import Isolation
 
 if TYPE_CHECKING:
+    from broker.group_commit import GroupCommit
+    from broker.topics.registry import TopicRegistry
+    from config import BrokerConfig
     from storage.log.log import Log
 
 logger = logging.getLogger("tidelog.broker.groups.internal_topic")
@@ -38,6 +44,18 @@ WhenDone: TypeAlias = Callable[[ErrorCode], object]
 _BATCH_BYTES_MAX = 512 * 1024
 _REPLAY_BYTES = 4 * 1024 * 1024
 _RECORD_OVERHEAD_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorServices:
+    """The collaborators of a coordinator, which exists before any `Context`."""
+
+    config: BrokerConfig
+    clock: Clock
+    time: TrustedClock
+    random: random.Random
+    topics: TopicRegistry
+    group_commit: GroupCommit
 
 
 class StoredBatch(NamedTuple):
@@ -144,7 +162,7 @@ class InternalTopic:
             logger.warning("%s-%d takes no marker: %s", log.topic, log.partition, error)
             when_done(_refusal(error))
             return
-        self._services.commits.appended(log, result.size_bytes)
+        self._services.group_commit.appended(log, result.size_bytes)
         self._when_durable(log, result.last_offset + 1, when_done)
 
     def replay(self, partition: int) -> Iterator[StoredBatch]:
@@ -179,7 +197,7 @@ class InternalTopic:
             is_transactional=producer_id != NO_PRODUCER_ID,
         )
         result = log.append(memoryview(bytearray(batch)), now_ms=now_ms, origin=Origin.COORDINATOR)
-        self._services.commits.appended(log, result.size_bytes)
+        self._services.group_commit.appended(log, result.size_bytes)
         return result.last_offset + 1
 
     def _when_durable(self, log: Log, next_offset: int, when_done: WhenDone) -> None:
@@ -190,7 +208,7 @@ class InternalTopic:
         def settle(error: StorageError | None) -> None:
             when_done(ErrorCode.NONE if error is None else ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-        self._services.commits.when_durable(log, next_offset, settle)
+        self._services.group_commit.when_durable(log, next_offset, settle)
 
 
 def _refusal(error: Exception) -> ErrorCode:

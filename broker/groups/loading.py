@@ -8,7 +8,7 @@ A transactional record counts from the position of its transaction's commit mark
 record of the same key came in between. Open transactions stay pending.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`.
-Read next: `broker.groups.offsets.table`.
+Read next: `broker.groups.offsets.store`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from broker.groups.consumer.records import decode_consumer_key, is_consumer_key,
 from broker.groups.consumer.values import StoredConsumerGroup
 from broker.groups.internal_topic import StoredBatch
 from broker.groups.offsets.records import (
-    GroupKey,
-    StoredGroup,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
-from broker.groups.offsets.table import OffsetTable
+from broker.groups.offsets.store import OffsetTable
 from protocol.stored.codec import UnknownRecord
+from protocol.stored.group_log import GroupMetadataKey, GroupMetadataValue
 
 logger = logging.getLogger("tidelog.broker.groups.loading")
 
@@ -40,7 +39,7 @@ _Newest: TypeAlias = dict[bytes, bytes | None]
 class Loaded:
     """The coordinator's stored state: the groups of both protocols with their metadata."""
 
-    groups: dict[str, StoredGroup] = field(default_factory=dict)
+    groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
     skipped: int = 0
 
@@ -98,8 +97,8 @@ def _take(
                 take_record(stored, consumer_key, value)
             return
         about = decode_key(key)
-        if isinstance(about, GroupKey):
-            loaded.groups[about.group_id] = decode_group_value(about.group_id, value)
+        if isinstance(about, GroupMetadataKey):
+            loaded.groups[about.group] = decode_group_value(value)
             return
         committed = decode_offset_value(value)
     except UnknownRecord as error:
@@ -108,6 +107,6 @@ def _take(
         return
     tp = (about.topic, about.partition)
     if producer_id is None:
-        offsets.commit(about.group_id, tp, committed)
+        offsets.commit(about.group, tp, committed)
     else:
-        offsets.prepare(producer_id, about.group_id, tp, committed)
+        offsets.prepare(producer_id, about.group, tp, committed)

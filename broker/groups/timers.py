@@ -15,13 +15,13 @@ from collections.abc import Callable
 from broker.clocks.clock import Clock, TimerHandle
 
 
-class Alarms:
+class GroupTimers:
     """Wakes names at or after their time. Loop thread only."""
 
-    def __init__(self, clock: Clock, ring: Callable[[str, int], object]) -> None:
-        """Call `ring(name, now_ms)` for each name whose time has come."""
+    def __init__(self, clock: Clock, wake: Callable[[str, int], object]) -> None:
+        """Call `wake(name, now_ms)` for each name whose time has come."""
         self._clock = clock
-        self._ring_one = ring
+        self._wake = wake
         self._heap: list[tuple[int, str]] = []
         self._due_of: dict[str, int] = {}
         self._timer: TimerHandle | None = None
@@ -58,9 +58,9 @@ class Alarms:
             self._timer.cancel()
         self._timer_due_ms = due_ms
         delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
-        self._timer = self._clock.call_later(delay_ms, self._ring)
+        self._timer = self._clock.call_later(delay_ms, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         while self._heap and self._heap[0][0] <= now_ms:
@@ -68,6 +68,6 @@ class Alarms:
             if self._due_of.get(name) != due_ms:
                 continue
             del self._due_of[name]
-            self._ring_one(name, now_ms)
+            self._wake(name, now_ms)
         if self._heap:
             self._set_timer()

@@ -34,7 +34,7 @@ def handle(
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = []
     for group_id in message.group_ids:
-        group = context.groups.consumers.groups.get(group_id)
+        group = context.groups.consumer_groups.get(group_id)
         if not group_id:
             described = DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
         elif group is None:
@@ -48,7 +48,7 @@ def handle(
 
 
 def _absent(context: Context, group_id: str) -> DescribedGroup:
-    is_other = group_id in context.groups.groups
+    is_other = group_id in context.groups.classic_groups
     what = "is not a consumer group" if is_other else "not found"
     return DescribedGroup(
         group_id=group_id,

@@ -39,5 +39,5 @@ def handle(
     if not results:
         pending.resolve(DeleteGroupsResponse())
     for result in results:
-        context.groups.forgetting.delete_group(result.group_id, settle(result))
+        context.groups.cleanup.delete_group(result.group_id, settle(result))
     return pending

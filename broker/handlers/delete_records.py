@@ -15,7 +15,6 @@ from broker.errors import InternalTopic
 from broker.requests.commit_wait import committed
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.topics.changes import drive
 from broker.topics.registry import is_internal
 from protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
@@ -58,7 +57,7 @@ async def _delete_when_committed(
     context: Context, asked: _Asked, awaited: "dict[Log, int]"
 ) -> DeleteRecordsResponse:
     overdue = await committed(context, awaited)
-    return await drive(_delete_all(context, asked, overdue))
+    return await context.turns.side.drive(_delete_all(context, asked, overdue))
 
 
 def _hidden_ends(context: Context, asked: _Asked) -> "Steps[dict[Log, int]]":
@@ -71,7 +70,7 @@ def _hidden_ends(context: Context, asked: _Asked) -> "Steps[dict[Log, int]]":
             log = context.topics.led_log(name, partition)
         except REFUSALS:
             continue
-        end = context.commits.acknowledged_end(log)
+        end = context.group_commit.acknowledged_end(log)
         if end and (offset == HIGH_WATERMARK or log.high_watermark < offset <= end):
             awaited[log] = end
     return awaited

@@ -7,11 +7,10 @@ Versions: v1 throttle time, v3 authorized operations, v4 static membership, v5 f
 message (KIP-1043).
 
 Source: Kafka `GroupMetadataManager.describeGroups`, `ClassicGroup.describe`.
-Read next: `broker.groups.classic.snapshots`.
+Read next: `broker.groups.classic.group`.
 """
 
-from broker.groups.classic import snapshots
-from broker.groups.classic.group import Group
+from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import GroupState
 from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from broker.requests.context import Context, RequestContext
@@ -34,7 +33,7 @@ def handle(
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = []
     for group_id in message.groups:
-        group = context.groups.groups.get(group_id)
+        group = context.groups.classic_groups.get(group_id)
         if group is None:
             described = _unknown(context, group_id, request.api_version)
         else:
@@ -50,13 +49,13 @@ def _unknown(context: Context, group_id: str, version: int) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= _NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        is_other = group_id in context.groups.consumers.groups
+        is_other = group_id in context.groups.consumer_groups
         what = "is not a classic group" if is_other else "not found"
         described.error_message = f"Group {group_id} {what}."
     return described
 
 
-def _describe(group: Group) -> DescribedGroup:
+def _describe(group: ClassicGroup) -> DescribedGroup:
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group.group_id,
@@ -72,6 +71,6 @@ def _describe(group: Group) -> DescribedGroup:
                 member_metadata=member.subscription if is_stable else b"",
                 member_assignment=member.assignment,
             )
-            for member in snapshots.take(group).members
+            for member in group.snapshot().members
         ],
     )

@@ -35,14 +35,14 @@ def handle(
 
 def _all(context: Context) -> Iterator[ListedGroup]:
     """The groups that exist when this begins, each in its state when it is reached."""
-    for group in list(context.groups.groups.values()):
+    for group in list(context.groups.classic_groups.values()):
         yield ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state.value,
             group_type=_CLASSIC,
         )
-    for consumers in list(context.groups.consumers.groups.values()):
+    for consumers in list(context.groups.consumer_groups.values()):
         yield ListedGroup(
             group_id=consumers.group_id,
             protocol_type=CONSUMER_PROTOCOL_TYPE,

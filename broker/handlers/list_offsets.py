@@ -32,7 +32,6 @@ from broker.errors import InvalidRequest, UnsupportedByVersion
 from broker.requests.commit_wait import committed
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.topics.changes import drive
 from protocol.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -106,7 +105,7 @@ class _Answers:
     async def when_committed(self) -> ListOffsetsResponse:
         """The answers once every end acknowledged before the request may be shown."""
         self._overdue = await committed(self._context, self.awaited)
-        return await drive(self.response())
+        return await self._context.turns.side.drive(self.response())
 
     def response(self) -> Steps[ListOffsetsResponse]:
         """The answers of this moment; topics without partitions are left out."""
@@ -166,7 +165,7 @@ class _Answers:
         if timestamp == MAX_TIMESTAMP and log.offline_reason is None:
             end = log.log_end_offset
             return end if end > log.high_watermark else 0
-        return self._context.commits.acknowledged_end(log)
+        return self._context.group_commit.acknowledged_end(log)
 
 
 def _is_consumer(message: ListOffsetsRequest) -> bool:

@@ -30,7 +30,6 @@ from broker.errors import TopicAlreadyExists
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.topics.changes import drive
 from broker.topics.registry import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name, is_internal
 from protocol.api.metadata import (
     MetadataRequest,
@@ -83,7 +82,7 @@ async def _create_and_answer(
             continue  # another request has created it at the same time
         except REFUSALS as error:
             refused[name] = error_code(error)
-    return await drive(_answer(context, request, message, refused))
+    return await context.turns.side.drive(_answer(context, request, message, refused))
 
 
 def _may_create(context: Context, name: str, topic_id: bytes) -> bool:

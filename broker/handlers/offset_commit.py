@@ -10,15 +10,14 @@ timestamp; v3 throttle time; v6 leader epoch; v7 static membership; v8 flexible;
 protocol; v10 topic ids.
 
 Source: Kafka `KafkaApis.handleOffsetCommitRequest`, `OffsetMetadataManager.commitOffset`.
-Read next: `broker.groups.offsets.commits`.
+Read next: `broker.groups.offsets.store`.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from broker.groups.offsets.commits import OffsetCommit
 from broker.groups.offsets.records import CommittedOffset
-from broker.groups.offsets.table import TopicPartition
+from broker.groups.offsets.store import OffsetCommit, TopicPartition
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
 from protocol.api.offset_commit import (

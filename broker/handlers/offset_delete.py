@@ -6,7 +6,7 @@ without a name can have offsets, but single ones of it cannot be deleted.
 Source: Kafka `OffsetMetadataManager.deleteOffsets`; KIP-496.
 """
 
-from broker.groups.offsets.table import TopicPartition
+from broker.groups.offsets.store import TopicPartition
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
 from protocol.api.offset_delete import (
@@ -39,7 +39,7 @@ def handle(
         pending.resolve(_response(message, existing, refused))
 
     wanted = [tp for tp in asked if tp in existing]
-    context.groups.forgetting.delete_offsets(message.group_id, wanted, settle)
+    context.groups.cleanup.delete_offsets(message.group_id, wanted, settle)
     return pending
 
 

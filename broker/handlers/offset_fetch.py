@@ -8,7 +8,7 @@ v7 `require_stable` (KIP-447), v8 many groups, v9 member and epoch of the new gr
 v10 topic ids.
 
 Source: Kafka `KafkaApis.handleOffsetFetchRequest`, `OffsetMetadataManager.fetchOffsets`.
-Read next: `broker.groups.offsets.table`.
+Read next: `broker.groups.offsets.store`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -129,7 +129,7 @@ def _availability(context: Context, group_id: str) -> ErrorCode:
 
 def _member_error(context: Context, group: OffsetFetchRequestGroup) -> ErrorCode:
     """Why this member of a consumer-protocol group may not fetch; others are not checked."""
-    consumers = context.groups.consumers.groups.get(group.group_id)
+    consumers = context.groups.consumer_groups.get(group.group_id)
     if consumers is None or (group.member_id is None and group.member_epoch < 0):
         return ErrorCode.NONE
     return consumers.offset_error(group.member_id or "", group.member_epoch)

@@ -46,7 +46,7 @@ from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.requests.pending import Pending
 from broker.topics.registry import is_internal
-from broker.transactions.entry import transactional_producer
+from broker.transactions.coordinator import transactional_producer
 from broker.transactions.state import ProducerIdAndEpoch, TopicPartition, refusal_of_a_write
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
@@ -363,7 +363,7 @@ class _Append:
         if wait is not None:
             wait.add(log, result.last_offset + 1, self.answer)
         else:
-            self._context.commits.acknowledge(log, result.last_offset + 1)
+            self._context.group_commit.acknowledge(log, result.last_offset + 1)
 
     @property
     def _records(self) -> memoryview:
@@ -399,7 +399,7 @@ class _Append:
             metrics.batches_appended += 1
             metrics.records_appended += result.records_count
             metrics.bytes_appended += result.size_bytes
-            context.commits.appended(log, result.size_bytes)
+            context.group_commit.appended(log, result.size_bytes)
 
 
 def _reject(
@@ -410,7 +410,7 @@ def _reject(
     answer.error_code = code
     context.metrics.appends_rejected[code.name.lower()] += 1
     if isinstance(error, StorageFailed) and log is not None:
-        context.commits.append_failed(log, error)
+        context.group_commit.append_failed(log, error)
     if isinstance(error, AppendRejected):
         if log is not None:
             answer.log_start_offset = log.log_start_offset
@@ -503,7 +503,7 @@ class _DurableWait:
                 answer.log_append_time_ms = NO_TIMESTAMP
             self._one_less()
 
-        self._context.commits.when_durable(log, next_offset, settle)
+        self._context.group_commit.when_durable(log, next_offset, settle)
 
     def answer(
         self, response: ProduceResponse, timeout_ms: int

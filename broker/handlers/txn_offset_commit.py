@@ -8,12 +8,11 @@ TRANSACTION_ABORTABLE, v5 transaction version 2: the group joins the transaction
 
 Source: Kafka `KafkaApis.handleTxnOffsetCommitRequest`,
 `OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447. Read next:
-`broker.groups.offsets.commits`.
+`broker.groups.offsets.store`.
 """
 
-from broker.groups.offsets.commits import OffsetCommit
 from broker.groups.offsets.records import CommittedOffset
-from broker.groups.offsets.table import TopicPartition
+from broker.groups.offsets.store import OffsetCommit, TopicPartition
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
 from broker.transactions.state import refusal_of_a_write

@@ -1,10 +1,9 @@
 """The cleaner: compacts one log after the other, in the background, in slices.
 
-Each run picks the log that needs it most (`max.compaction.lag.ms` passed first, then the largest
-share of dirty bytes) and drives one round of it. The loop thread reads the records, a few
-milliseconds at a time. After each slice the job rests for as long as the slice took, so that it
-never takes more than half of a busy thread. Syncs and large (de)compressions run in a thread of
-their own while the job sleeps.
+Each round picks the log that needs it most (`max.compaction.lag.ms` passed first, then the largest
+share of dirty bytes). The loop thread reads the records, a few milliseconds at a time. After each
+slice the job rests for as long as the slice took, so that it never takes more than half of a busy
+thread. Syncs and large (de)compressions run in another thread.
 
 The cleaner skips a log with a damaged segment until the next start: every further try would end at
 the same place. The log still serves.
@@ -14,23 +13,20 @@ Source: Kafka `LogCleaner`. Read next: `broker.jobs.jobs`.
 """
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from storage.errors import CorruptLog, StorageError
 from storage.log.compaction import CompactionResult, compact, find_cleanable
 
 if TYPE_CHECKING:
     from broker.metrics import Metrics
-    from storage.disk.steps import OffLoop
+    from broker.threads import Pool
+    from storage.disk.steps import Steps
     from storage.log.log import Log
 
 logger = logging.getLogger("tidelog.broker.jobs.cleaner")
-
-WAIT_MS: Final = 2
-"""How often a round checks whether its thread has finished."""
 
 
 class Cleaner:
@@ -43,29 +39,30 @@ class Cleaner:
         *,
         map_bytes: int,
         metrics: "Metrics",
+        threads: "Pool",
     ) -> None:
         """Compact the due ones among `logs`, by the clock `now_ms`, which cannot jump ahead."""
         self._logs = logs
         self._now_ms = now_ms
         self._map_bytes = map_bytes
         self._metrics = metrics
+        self._threads = threads
         self._given_up: set[Log] = set()
 
-    def run(self) -> Iterator[int]:
-        """Clean until no log is due; each step is one slice, with the ms to wait after it."""
+    async def run(self) -> None:
+        """Clean until no log is due."""
         tried: set[Log] = set()
-        while True:
-            log = self._filthiest(tried)
-            if log is None:
-                return
+        while (log := self._filthiest(tried)) is not None:
             tried.add(log)
+            steps = compact(log, now_ms=self._now_ms(), map_bytes=self._map_bytes)
             try:
-                yield from self._clean(log)
+                result = await self._threads.drive(self._timed(steps), rest_after_slice=1)
             except StorageError as error:
                 if isinstance(error, CorruptLog):
                     self._given_up.add(log)
                 logger.error("%s-%d could not be compacted: %s", log.topic, log.partition, error)
-            yield 0
+            else:
+                self._report(log, result)
 
     def _filthiest(self, tried: "set[Log]") -> "Log | None":
         now_ms = self._now_ms()
@@ -80,21 +77,18 @@ class Cleaner:
                     best = need, log
         return None if best is None else best[1]
 
-    def _clean(self, log: "Log") -> Iterator[int]:
-        steps = compact(log, now_ms=self._now_ms(), map_bytes=self._map_bytes)
+    def _timed(self, steps: "Steps[CompactionResult | None]") -> "Steps[CompactionResult | None]":
+        """`steps`, with the longest one noted in the metrics."""
         while True:
             started_ns = time.perf_counter_ns()
             try:
                 call = next(steps)
             except StopIteration as stop:
-                self._report(log, stop.value)
-                return
+                result: CompactionResult | None = stop.value
+                return result
             took_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
             self._metrics.cleaner_slice_max_ms = max(self._metrics.cleaner_slice_max_ms, took_ms)
-            if call is None:
-                yield took_ms
-            else:
-                yield from run_elsewhere(call)
+            yield call
 
     def _report(self, log: "Log", result: CompactionResult | None) -> None:
         if result is None or not result.segments_before:
@@ -110,12 +104,3 @@ class Cleaner:
             result.bytes_after,
             result.records_dropped,
         )
-
-
-def run_elsewhere(call: "OffLoop[object]") -> Iterator[int]:
-    """Run one call in a thread, waiting for it without holding up the loop."""
-    thread = threading.Thread(target=call.run, name="cleaner", daemon=True)
-    thread.start()
-    while not call.is_done:
-        yield WAIT_MS
-    thread.join()

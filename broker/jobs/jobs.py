@@ -10,33 +10,37 @@
 | retention     | `log.retention.check.interval.ms`         | segments by age and size       |
 | producer-ids  | `producer.id.expiration.check.interval.ms`| expire idle producers          |
 | cleaner       | `log.cleaner.backoff.ms`                  | compact what is dirty          |
-| measuring     | 60 s                                      | times of unknown segments      |
+| segment-stats | 60 s                                      | statistics of closed segments  |
 | checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
 | pending-files | 10 s                                      | unlink what was renamed away   |
 
-`broker.jobs.schedule` schedules and supervises; storage decides what may be deleted.
+`broker.jobs.scheduler` schedules and supervises; storage decides what may be deleted.
 """
 
+import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
-from broker.jobs.cleaner import Cleaner, run_elsewhere
-from broker.jobs.schedule import Housekeeping
-from broker.jobs.segment_stats import Measuring
+from broker.jobs.cleaner import Cleaner
+from broker.jobs.scheduler import JobScheduler
 from storage.errors import StorageError
 from storage.log.retention import delete_expired
+from storage.log.segment_stats import collect_statistics
 
 if TYPE_CHECKING:
-    from broker.coordinator_services import Coordinator
     from broker.fetch.waiters import FetchWaiters
     from broker.group_commit import GroupCommit
+    from broker.groups.coordinator import GroupCoordinator
     from broker.metrics import Metrics
     from broker.net.connection import Connections
+    from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
+    from broker.transactions.coordinator import TransactionCoordinator
     from config import BrokerConfig
     from storage.directory.data_dir import DataDir
     from storage.log.log import Log
@@ -49,109 +53,124 @@ LOOP_LAG_INTERVAL_MS = 500
 CLOCK_INTERVAL_MS = 1000
 FLUSH_INTERVAL_MS = 1000
 PENDING_FILES_INTERVAL_MS = 10_000
-MEASURING_INTERVAL_MS = 60_000
+SEGMENT_STATS_INTERVAL_MS = 60_000
+
+STATS_REST: Final = 9
+"""The rest after reading a part of a segment for its statistics, as a multiple of its duration."""
 
 
-class Upkeep:
-    """The jobs of one broker; built by the server, which also starts and stops the schedule."""
+@dataclass(kw_only=True)
+class BackgroundJobs:
+    """The jobs of one broker; `broker.node` starts and stops their scheduler.
 
-    def __init__(
-        self,
-        *,
-        config: "BrokerConfig",
-        clock: Clock,
-        time: TrustedClock,
-        data_dir: "DataDir",
-        topics: "TopicRegistry",
-        commits: "GroupCommit",
-        fetch_waiters: "FetchWaiters",
-        connections: "Connections",
-        coordinators: "Sequence[Coordinator]",
-        metrics: "Metrics",
-    ) -> None:
-        """Keep the collaborators."""
-        self._config = config
-        self._clock = clock
-        self._data_dir = data_dir
-        self._topics = topics
-        self._commits = commits
-        self._fetch_waiters = fetch_waiters
-        self._connections = connections
-        self._coordinators = coordinators
-        self._metrics = metrics
-        self._time = time
-        self.cleaner = Cleaner(
-            topics.logs,
-            time.now_ms,
-            map_bytes=config.log_cleaner_dedupe_buffer_size,
-            metrics=metrics,
+    Calls that block are made in `threads`.
+    """
+
+    config: "BrokerConfig"
+    clock: Clock
+    time: TrustedClock
+    data_dir: "DataDir"
+    topics: "TopicRegistry"
+    group_commit: "GroupCommit"
+    fetch_waiters: "FetchWaiters"
+    connections: "Connections"
+    groups: "GroupCoordinator"
+    transactions: "TransactionCoordinator"
+    metrics: "Metrics"
+    threads: "Pool"
+
+    def __post_init__(self) -> None:
+        """Start without a memory of earlier runs."""
+        self._cleaner = Cleaner(
+            self.topics.logs,
+            self.time.now_ms,
+            map_bytes=self.config.log_cleaner_dedupe_buffer_size,
+            metrics=self.metrics,
+            threads=self.threads,
         )
-        self.measuring = Measuring(topics.logs)
+        self._unreadable_segments: WeakKeyDictionary[Log, set[int]] = WeakKeyDictionary()
         self._dirty_since_ms: dict[Log, int] = {}
         self._held_by_future: dict[Log, int] = {}
 
-    def schedule(self, housekeeping: Housekeeping) -> None:
-        """Put every job into `housekeeping`."""
-        config = self._config
-        housekeeping.add("sweep", SWEEP_INTERVAL_MS, self._connections.sweep)
-        housekeeping.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
-        housekeeping.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
-        housekeeping.add("clock", CLOCK_INTERVAL_MS, self._time.sample)
-        housekeeping.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
-        housekeeping.add("retention", config.log_retention_check_interval_ms, self.delete_expired)
-        housekeeping.add(
+    def schedule(self, scheduler: JobScheduler) -> None:
+        """Put every job into `scheduler`."""
+        config = self.config
+        scheduler.add("sweep", SWEEP_INTERVAL_MS, self.connections.sweep)
+        scheduler.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
+        scheduler.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
+        scheduler.add("clock", CLOCK_INTERVAL_MS, self.time.now_ms)
+        scheduler.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
+        scheduler.add("retention", config.log_retention_check_interval_ms, self.delete_expired)
+        scheduler.add(
             "producer-ids",
             config.producer_id_expiration_check_interval_ms,
             self.expire_producer_ids,
         )
         if config.log_cleaner_enable:
-            housekeeping.add("cleaner", self._cleaner_backoff_ms, self.cleaner.run)
-        housekeeping.add(
-            "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint
-        )
-        housekeeping.add("measuring", MEASURING_INTERVAL_MS, self.measuring.run)
-        housekeeping.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
+            scheduler.add("cleaner", self._cleaner_backoff_ms, self._cleaner.run)
+        scheduler.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+        scheduler.add("segment-stats", SEGMENT_STATS_INTERVAL_MS, self.collect_segment_stats)
+        scheduler.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
 
     def _cleaner_backoff_ms(self) -> int:
         """The pause in force, which may change at run time; 0 means the shortest one."""
-        return max(1, self._topics.broker_config.log_cleaner_backoff_ms)
+        return max(1, self.topics.broker_config.log_cleaner_backoff_ms)
 
-    def checkpoint(self) -> Iterator[int]:
+    async def checkpoint(self) -> None:
         """Write the offset checkpoints, in a thread."""
-        for call in self._data_dir.checkpoint():
-            if call is not None:
-                yield from run_elsewhere(call)
+        await self.threads.drive(self.data_dir.checkpoint())
+
+    async def delete_pending_files(self) -> None:
+        """Unlink files that were renamed away `file.delete.delay.ms` ago, in threads."""
+        await self.threads.drive(self.data_dir.delete_pending_files(self.clock.wall_ms()))
+
+    async def collect_segment_stats(self) -> None:
+        """Collect the statistics of closed segments that have none, so that readers can skip them.
+
+        Most have them since they were closed. The others come from a crash, a directory of Kafka,
+        an earlier release or compaction. No request waits for this.
+        """
+        for log in list(self.topics.logs()):
+            unreadable = self._unreadable_segments.setdefault(log, set())
+            try:
+                await self.threads.drive(
+                    collect_statistics(log, unreadable), rest_after_call=STATS_REST
+                )
+            except StorageError as error:
+                logger.error("%s-%d could not be measured: %s", log.topic, log.partition, error)
+            if not unreadable:
+                del self._unreadable_segments[log]
+            await asyncio.sleep(0)
 
     def tick_coordinators(self) -> None:
-        """Run the due work of every coordinator."""
-        for coordinator in self._coordinators:
-            coordinator.tick()
+        """Run the due work of the coordinators."""
+        self.groups.tick()
+        self.transactions.tick()
 
     def measure_loop_lag(self) -> None:
         """Record how late a zero-delay timer runs."""
         scheduled_ns = perf_counter_ns()
-        self._clock.call_later(
-            0, lambda: self._metrics.observe_loop_lag(perf_counter_ns() - scheduled_ns)
+        self.clock.call_later(
+            0, lambda: self.metrics.observe_loop_lag(perf_counter_ns() - scheduled_ns)
         )
 
-    def flush_by_age(self) -> Iterator[None]:
+    def flush_by_age(self) -> None:
         """Sync logs under `flush.policy=os` that were dirty for `flush.ms`."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         still_dirty: dict[Log, int] = {}
-        for log in self._topics.logs():
+        for log in self.topics.logs():
             if not log.waits_for_disk and log.durable_offset < log.log_end_offset:
                 since_ms = self._dirty_since_ms.get(log, now_ms)
                 if now_ms - since_ms >= log.config.flush_ms:
-                    self._commits.mark_dirty(log)
+                    self.group_commit.mark_dirty(log)
                 else:
                     still_dirty[log] = since_ms
         self._dirty_since_ms = still_dirty
-        yield
 
-    def delete_expired(self) -> Iterator[None]:
+    async def delete_expired(self) -> None:
         """Delete expired segments, one log per step, by the trusted clock."""
-        now_ms = self._time.now_ms()
-        logs = list(self._topics.logs())
+        now_ms = self.time.now_ms()
+        logs = list(self.topics.logs())
         for gone in self._held_by_future.keys() - set(logs):
             del self._held_by_future[gone]
         for log in logs:
@@ -159,12 +178,12 @@ class Upkeep:
                 self._delete_expired_of(log, now_ms)
             except StorageError as error:
                 logger.error("retention of %s-%d failed: %s", log.topic, log.partition, error)
-            yield
+            await asyncio.sleep(0)
 
     def _delete_expired_of(self, log: "Log", now_ms: int) -> None:
         deleted = delete_expired(log, now_ms)
         for segment in deleted:
-            self._metrics.segments_deleted[segment.reason.value] += 1
+            self.metrics.segments_deleted[segment.reason.value] += 1
             logger.info(
                 "%s-%d: segment %d deleted (%s)",
                 log.topic,
@@ -173,12 +192,12 @@ class Upkeep:
                 segment.reason.value,
             )
         if deleted:
-            self._fetch_waiters.log_changed(log)
+            self.fetch_waiters.log_changed(log)
         held = log.held_by_future
         if held is not None and self._held_by_future.get(log) != held:
             logger.warning(
                 "%s-%d: segment %d has a timestamp ahead of the clock. Retention by time keeps it "
-                "and everything behind it until the clock has passed that; retention.bytes, "
+                "and everything after it until the clock has passed that; retention.bytes, "
                 "DeleteRecords and retention.clamp.future=true do not wait.",
                 log.topic,
                 log.partition,
@@ -188,22 +207,14 @@ class Upkeep:
             self._held_by_future.pop(log, None)
         else:
             self._held_by_future[log] = held
-        self._metrics.logs_held_by_future = len(self._held_by_future)
+        self.metrics.logs_held_by_future = len(self._held_by_future)
 
-    def expire_producer_ids(self) -> Iterator[None]:
+    async def expire_producer_ids(self) -> None:
         """Expire the producers of all logs that wrote nothing for `producer.id.expiration.ms`."""
-        now_ms = self._time.now_ms()
-        forgotten = 0
-        for log in list(self._topics.logs()):
-            forgotten += log.producers.state.expire(now_ms)
-            yield
-        if forgotten:
-            logger.info("%d idle producer ids were forgotten", forgotten)
-
-    def delete_pending_files(self) -> Iterator[int | None]:
-        """Unlink files that were renamed away `file.delete.delay.ms` ago, in threads."""
-        for call in self._data_dir.delete_pending_files(self._clock.wall_ms()):
-            if call is None:
-                yield None
-            else:
-                yield from run_elsewhere(call)
+        now_ms = self.time.now_ms()
+        expired = 0
+        for log in list(self.topics.logs()):
+            expired += log.producers.state.expire(now_ms)
+            await asyncio.sleep(0)
+        if expired:
+            logger.info("%d idle producer ids have expired", expired)

@@ -53,6 +53,7 @@ from protocol.errors import MalformedFrame, ProtocolError
 
 if TYPE_CHECKING:
     from broker.net.dispatch import Dispatcher, Exchange
+    from broker.threads import Pool
     from config import BrokerConfig
     from protocol.declare.primitives import Buffer
 
@@ -465,8 +466,8 @@ class Connection(asyncio.BufferedProtocol):
 class Connections:
     """The open connections of one broker and their limits. Loop thread only."""
 
-    def __init__(self, config: "BrokerConfig") -> None:
-        """Take the limits from `config`."""
+    def __init__(self, config: "BrokerConfig", side: "Pool") -> None:
+        """Take the limits from `config`; `side` has the side thread."""
         self.max_frame_bytes = config.socket_request_max_bytes
         self._max_connections = min(config.max_connections, _descriptors_for_connections())
         self._max_per_host = config.max_connections_per_ip
@@ -480,7 +481,7 @@ class Connections:
         self._refusals_since_sweep = 0
         self._strangers: set[tuple[str, str]] = set()
         self._empty = asyncio.Event()
-        self.turns = Turns()
+        self.turns = Turns(side)
         self.answers = AnswerMemory(config.queued_max_response_bytes, lambda: self._open)
         self.tick = 0
         self.memory_bytes = 0

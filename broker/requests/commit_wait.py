@@ -50,7 +50,7 @@ class CommitWait:
         self._missing = len(ends)
         self._timer = context.clock.call_later(PATIENCE_MS, self._finish)
         for log, end in ends.items():
-            context.commits.when_durable(log, end, self._settle)
+            context.group_commit.when_durable(log, end, self._settle)
 
     def cancel(self) -> None:
         """The requester has gone: call nothing."""

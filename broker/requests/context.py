@@ -59,7 +59,7 @@ class Context:
     time: TrustedClock
     random: random.Random
     topics: "TopicRegistry"
-    commits: "GroupCommit"
+    group_commit: "GroupCommit"
     space: "SpaceGuard"
     fetch_waiters: "FetchWaiters"
     fetch_sessions: "FetchSessions"

@@ -197,7 +197,7 @@ class FetchReader:
         data.high_watermark = result.high_watermark
         data.last_stable_offset = result.last_stable_offset
         data.log_start_offset = result.log_start_offset
-        hidden_end = self._context.commits.acknowledged_end(log)
+        hidden_end = self._context.group_commit.acknowledged_end(log)
         if hidden_end and result.next_offset >= log.end_offset(self._isolation):
             self.hidden_ends[log] = HiddenEnd(log.high_watermark, hidden_end)
         if result.aborted_transactions is not None:

@@ -19,11 +19,10 @@ Source: round robin with a quantum; our own. Read next: `storage.disk.steps`,
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from broker.requests.pending import Pending
+from broker.threads import Pool
 from storage.disk.steps import OffLoop, Steps
 
 SLICE_NS: Final = 2_000_000
@@ -44,22 +43,18 @@ class Waiter(Protocol):
 
 
 class Turns:
-    """The queue and the side thread of one broker."""
+    """The queue of one broker, and its side thread."""
 
-    def __init__(self) -> None:
-        """Start with an empty queue; the thread starts with its first work."""
+    def __init__(self, side: Pool) -> None:
+        """Start with an empty queue; `side` has the side thread."""
+        self.side = side
         self._waiting: deque[Waiter] = deque()
         self._is_scheduled = False
-        self._side = ThreadPoolExecutor(1, "side")
         self.taken = 0
 
     def __len__(self) -> int:
         """The number of waiters."""
         return len(self._waiting)
-
-    def stop(self) -> None:
-        """End the side thread once it has finished its step."""
-        self._side.shutdown(cancel_futures=True)
 
     def slice_end_ns(self) -> int:
         """The end of a slice that begins now (`time.perf_counter_ns`)."""
@@ -85,16 +80,6 @@ class Turns:
                 return stop.value
             if call is not None or time.perf_counter_ns() >= end_ns:
                 return Work(self, steps, call)
-
-    def run_aside(self, function: Callable[[], object], done: Callable[[Any], object]) -> None:
-        """Call `function` in the side thread, then `done(future)` in the loop thread."""
-        loop = asyncio.get_running_loop()
-
-        def tell(future: "Future[Any]") -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(done, future)
-
-        self._side.submit(function).add_done_callback(tell)
 
     def _serve(self) -> None:
         waiting = self._waiting
@@ -135,10 +120,10 @@ class Work(Pending[Any]):
         if call is None:
             self._turns.wait(self)
         else:
-            self._turns.run_aside(lambda: None if self.settled else call.run(), self._returned)
+            self._turns.side.submit(lambda: None if self.settled else call.run(), self._returned)
 
-    def _returned(self, future: "Future[Any]") -> None:
-        self._advance(None if future.cancelled() else future.exception())
+    def _returned(self, _: None, error: BaseException | None) -> None:
+        self._advance(error)
 
     def _advance(self, error: BaseException | None) -> None:
         """Run the steps for a slice; throw `error` of the side thread into them first, if any."""

@@ -1,43 +1,16 @@
-"""Long changes: one at a time, in slices, and to the end.
+"""Changes of topics: one at a time, and to the end.
 
-Owns two tools for changes of topics. `drive` runs the steps of `storage.disk.steps` in the loop
-thread with a pause after each slice. So the creation of ten thousand partitions delays no request
-for longer than a slice. `Changes` runs one change at a time, because between two slices a change is
-half done. It finishes a change even if the requester hangs up meanwhile.
+A long change, such as the creation of ten thousand partitions, runs in steps; between two of them
+it is half done. So only one runs at a time, and it ends even if the requester hangs up meanwhile.
 
-It does not know the content of a change. Read next: `broker.topics.registry`, `storage.disk.steps`.
+It does not know the content of a change. Read next: `broker.topics.registry`.
 """
 
 import asyncio
-import time
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
-
-from storage.disk.steps import Steps
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-
-SLICE_NS: Final = 2_000_000
-"""How long steps may run before other work has a turn."""
-
-
-async def drive(steps: Steps[Result]) -> Result:
-    """The result of `steps`; raises what they raise."""
-    loop = asyncio.get_running_loop()
-    slice_end_ns = time.perf_counter_ns() + SLICE_NS
-    while True:
-        try:
-            call = next(steps)
-        except StopIteration as stop:
-            result: Result = stop.value
-            return result
-        if call is not None:
-            await loop.run_in_executor(None, call.run)
-        elif time.perf_counter_ns() < slice_end_ns:
-            continue
-        else:
-            await asyncio.sleep(0)
-        slice_end_ns = time.perf_counter_ns() + SLICE_NS
 
 
 class Changes:

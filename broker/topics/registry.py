@@ -28,7 +28,8 @@ from broker.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from broker.topics.changes import Changes, Result, drive
+from broker.threads import Pool
+from broker.topics.changes import Changes, Result
 from config import ConfigErrors, check_group_overrides, with_dynamic
 from storage.directory.claim import KRAFT_METADATA_TOPIC
 
@@ -101,8 +102,11 @@ def is_internal(name: str) -> bool:
 class TopicRegistry:
     """Lookup and change of topics. Loop thread only; the data directory outlives it."""
 
-    def __init__(self, data_dir: "DataDir", *, config: "BrokerConfig", clock: Clock) -> None:
-        """Serve the topics of `data_dir`."""
+    def __init__(
+        self, data_dir: "DataDir", *, config: "BrokerConfig", clock: Clock, threads: Pool
+    ) -> None:
+        """Serve the topics of `data_dir`; long changes sync in `threads`."""
+        self._threads = threads
         self._data_dir = data_dir
         self._config = config
         self._clock = clock
@@ -222,7 +226,7 @@ class TopicRegistry:
 
     async def _create(self, name: str, partitions: int, overrides: dict[str, str]) -> "Topic":
         self.check_new(name, partitions)
-        topic = await drive(
+        topic = await self._threads.drive(
             self._data_dir.create_topic(name, partitions, overrides, self._clock.wall_ms())
         )
         self._by_id[topic.topic_id] = topic
@@ -279,7 +283,7 @@ class TopicRegistry:
 
     async def _grow(self, name: str, total: int) -> None:
         self.check_growth(name, total)
-        await drive(self._data_dir.add_partitions(name, total, self._clock.wall_ms()))
+        await self._threads.drive(self._data_dir.add_partitions(name, total, self._clock.wall_ms()))
         self._revision += 1
 
     def check_growth(self, name: str, total: int) -> None:

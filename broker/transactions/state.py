@@ -64,6 +64,17 @@ PREPARED: Final = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
 SETTLED: Final = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 
 
+_SUCCESSORS: Final = {
+    TxnState.EMPTY: {TxnState.EMPTY, TxnState.ONGOING, TxnState.COMPLETE_ABORT},
+    TxnState.ONGOING: {TxnState.ONGOING, *PREPARED},
+    TxnState.PREPARE_COMMIT: {TxnState.COMPLETE_COMMIT},
+    TxnState.PREPARE_ABORT: {TxnState.COMPLETE_ABORT},
+    TxnState.COMPLETE_COMMIT: {TxnState.EMPTY, TxnState.ONGOING, TxnState.COMPLETE_ABORT},
+    TxnState.COMPLETE_ABORT: {TxnState.EMPTY, TxnState.ONGOING, TxnState.COMPLETE_ABORT},
+}
+"""The states after each state that this broker stores; SETTLED ones are aborted in one step."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnSnapshot:
     """All facts about a transactional id.
@@ -103,6 +114,16 @@ class Plan:
 
     error: ErrorCode = ErrorCode.NONE
     next: TxnSnapshot | None = None
+
+
+def check_successor(now: TxnSnapshot, after: TxnSnapshot) -> None:
+    """Assert that `after` may follow `now`: no end is reversed, and no epoch falls."""
+    name = now.transactional_id
+    assert after.transactional_id == name, f"{name}: replaced by {after.transactional_id}"
+    if now.state in _SUCCESSORS:
+        assert after.state in _SUCCESSORS[now.state], f"{name}: {now.state} to {after.state}"
+    if after.producer_id == now.producer_id:
+        assert after.producer_epoch >= now.producer_epoch, f"{name}: the epoch falls"
 
 
 def plan_init(

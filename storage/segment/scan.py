@@ -19,6 +19,7 @@ from typing import Final
 from protocol.records.checksums import crc32, crc32c
 from protocol.records.entry_loops import (
     STOP_CORRUPT,
+    STOP_DISORDER,
     STOP_INCOMPLETE,
     check_entries,
     digest_entries,

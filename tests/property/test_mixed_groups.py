@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from broker.groups.classic.subscription import parse_assignment, parse_subscription
 from broker.groups.classic.values import (
     JoinAnswer,
     JoinedMember,
@@ -24,7 +25,6 @@ from broker.groups.classic.values import (
 )
 from broker.groups.consumer.values import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatAnswer, HeartbeatRequest
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.embedded import parse_assignment, parse_subscription
 from client.assignors import Subscription
 from client.subscription import encode_subscription
 from client.types import TopicPartition

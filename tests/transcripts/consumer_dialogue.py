@@ -31,6 +31,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from broker.groups.classic.subscription import parse_assignment
 from broker.groups.classic.values import (
     GroupState,
     JoinAnswer,
@@ -48,7 +49,6 @@ from broker.groups.consumer.values import (
     Partitions,
 )
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.embedded import parse_assignment
 from client.assignors import Subscription
 from client.subscription import encode_subscription
 from client.types import TopicPartition
@@ -100,7 +100,7 @@ class ConsumerDialogue:
         self._restart([], {})
 
     def _restart(self, names: list[str], facts: dict[str, str]) -> None:
-        asyncio.run(self._coordinator.stop())
+        self._coordinator.stop()
         self._coordinator = self._start()
 
     def _wait(self, names: list[str], facts: dict[str, str]) -> None:
@@ -210,8 +210,8 @@ class ConsumerDialogue:
     # -- what is seen --------------------------------------------------------------------------
 
     def _describe(self) -> str:
-        consumers = self._coordinator.consumers.groups.get("g")
-        classic = self._coordinator.groups.get("g")
+        consumers = self._coordinator.consumer_groups.get("g")
+        classic = self._coordinator.classic_groups.get("g")
         assert consumers is None or classic is None, "a name belongs to one protocol"
         if consumers is not None:
             return _consumer_text(consumers)

@@ -26,13 +26,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.groups.classic.group import Group
+from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import (
     Action,
     AnswerJoin,
     AnswerSync,
     GroupLimits,
-    GroupSnapshot,
     GroupState,
     JoinAnswer,
     JoinRequest,
@@ -42,6 +41,7 @@ from broker.groups.classic.values import (
     SyncRequest,
 )
 from protocol.error_codes import ErrorCode
+from protocol.stored.group_log import GroupMetadataValue
 
 _LIMITS = GroupLimits()
 
@@ -50,14 +50,14 @@ class Dialogue:
     """One group, its clock and its log, driven by text."""
 
     def __init__(self) -> None:
-        self.group = Group("g", _LIMITS)
+        self.group = ClassicGroup("g", _LIMITS)
         self.now_ms = 0
         self.lines: list[str] = []
         self._limits = _LIMITS
         self._asked = 0
         self._is_holding = False
         self._held: list[Receipt] = []
-        self._snapshot: GroupSnapshot | None = None
+        self._snapshot: GroupMetadataValue | None = None
 
     def run(self, command: str) -> list[str]:
         """The answer lines of one command."""
@@ -72,7 +72,7 @@ class Dialogue:
             initial_rebalance_delay_ms=int(facts.get("delay", "0")),
             size_max=int(facts.get("size", "1000")),
         )
-        self.group = Group("g", self._limits)
+        self.group = ClassicGroup("g", self._limits)
 
     def _join(self, names: list[str], facts: dict[str, str]) -> None:
         self._asked += "id" not in facts
@@ -147,7 +147,7 @@ class Dialogue:
         self._carry_out(self.group.stored(self._held.pop(0), error, self.now_ms))
 
     def _restart(self, names: list[str], facts: dict[str, str]) -> None:
-        self.group = Group("g", self._limits)
+        self.group = ClassicGroup("g", self._limits)
         if self._snapshot is not None:
             self.group.restore(self._snapshot, self.now_ms)
 
@@ -217,6 +217,6 @@ def _sync_text(answer: SyncAnswer) -> str:
     return f"owns {answer.assignment.decode()!r} {answer.protocol_type}/{answer.protocol_name}"
 
 
-def _snapshot_text(snapshot: GroupSnapshot) -> str:
+def _snapshot_text(snapshot: GroupMetadataValue) -> str:
     members = " ".join(f"{m.member_id}={m.assignment.decode()}" for m in snapshot.members)
-    return f"gen={snapshot.generation_id} [{members}]"
+    return f"gen={snapshot.generation} [{members}]"

@@ -24,8 +24,7 @@ Read next: `broker.groups.coordinator`, `tests/transcripts`.
 
 from __future__ import annotations
 
-from broker.groups.classic import admission, snapshots
-from broker.groups.classic.roster import Member, Roster, is_due, joining_member
+from broker.groups.classic.roster import ClassicMember, Roster, is_due, joining_member
 from broker.groups.classic.values import (
     NO_LEADER,
     NO_MEMBER_ID,
@@ -34,9 +33,9 @@ from broker.groups.classic.values import (
     AnswerSync,
     AssignmentReceipt,
     GroupLimits,
-    GroupSnapshot,
     GroupState,
     JoinAnswer,
+    JoinedMember,
     JoinRequest,
     Receipt,
     StaticMemberReceipt,
@@ -46,11 +45,21 @@ from broker.groups.classic.values import (
     Waiter,
 )
 from protocol.error_codes import ErrorCode
+from protocol.stored.group_log import GroupMetadataValue
 
 _REBALANCEABLE = frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE})
 
+_PREDECESSORS = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
+    GroupState.PREPARING_REBALANCE: _REBALANCEABLE,
+    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
+    GroupState.DEAD: frozenset(GroupState),
+}
+"""The states before each state; only a group that is taken over becomes stable at once."""
 
-class Group:
+
+class ClassicGroup:
     """One classic group.
 
     Lives in the loop thread, called by one coordinator. Each request method returns the actions to
@@ -75,11 +84,16 @@ class Group:
         self._sync_due_ms: int | None = None
         self._unsynced: set[str] = set()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no member and no rebalance: only such a group can be deleted."""
+        return self.state is GroupState.EMPTY
+
     # -- requests ------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, waiter: Waiter, now_ms: int) -> list[Action]:
         """Take a JoinGroup; the answer comes at once or when the rebalance completes."""
-        error = admission.join_error(self, request, self._limits)
+        error = join_error(self, request, self._limits)
         if error is not ErrorCode.NONE:
             self._reject_join(waiter, error, request.member_id)
             if error is ErrorCode.GROUP_MAX_SIZE_REACHED and request.member_id in self.roster:
@@ -93,7 +107,7 @@ class Group:
 
     def sync(self, request: SyncRequest, waiter: Waiter, now_ms: int) -> list[Action]:
         """Take a SyncGroup; followers wait until the leader's assignments are durable."""
-        error = admission.sync_error(self, request)
+        error = _sync_error(self, request)
         if error is not ErrorCode.NONE:
             self._actions.append(AnswerSync(waiter=waiter, answer=SyncAnswer(error=error)))
             return self._drain()
@@ -102,9 +116,7 @@ class Group:
         if not self._unsynced:
             self._sync_due_ms = None
         if self.state is GroupState.STABLE:
-            self._actions.append(
-                AnswerSync(waiter=waiter, answer=snapshots.sync_answer(self, member))
-            )
+            self._actions.append(AnswerSync(waiter=waiter, answer=self.sync_answer(member)))
             self._expect(member, now_ms)
             return self._drain()
         self._release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -119,7 +131,7 @@ class Group:
         self, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int
     ) -> ErrorCode:
         """Note that a member is alive; REBALANCE_IN_PROGRESS makes it join again."""
-        error = admission.member_error(self, member_id, group_instance_id, generation_id)
+        error = _member_error(self, member_id, group_instance_id, generation_id)
         if error is not ErrorCode.NONE:
             return error
         self._expect(self.roster.get(member_id), now_ms)
@@ -140,7 +152,7 @@ class Group:
             return ErrorCode.NONE, self._drain()
         if member_id == NO_MEMBER_ID and group_instance_id is not None:
             member_id = self.roster.find_static(group_instance_id) or NO_MEMBER_ID
-        error = admission.identity_error(self.roster, member_id, group_instance_id)
+        error = self.roster.identity_error(member_id, group_instance_id)
         if error is not ErrorCode.NONE:
             return error, []
         self._remove(member_id, now_ms)
@@ -157,7 +169,7 @@ class Group:
     ) -> ErrorCode:
         """NONE when this member may commit offsets; the commit then counts as a sign of life."""
         who = (member_id, group_instance_id, generation_id)
-        error = admission.commit_error(self, *who, is_transactional=is_transactional)
+        error = commit_error(self, *who, is_transactional=is_transactional)
         member = self.roster.find(member_id)
         if error is ErrorCode.NONE and member is not None and not is_transactional:
             self._expect(member, now_ms)
@@ -192,26 +204,41 @@ class Group:
             self._static_member_stored(receipt, error)
         return self._drain()
 
-    def restore(self, snapshot: GroupSnapshot, now_ms: int) -> None:
+    def restore(self, snapshot: GroupMetadataValue, now_ms: int) -> None:
         """Take the state of a snapshot; members get a full session from now to come back."""
         self.protocol_type = snapshot.protocol_type or None
-        self.protocol_name = snapshot.protocol_name
-        self.take_over(snapshots.roster_of(snapshot), snapshot.generation_id, now_ms)
+        self.protocol_name = snapshot.protocol
+        self.take_over(Roster.restored(snapshot), snapshot.generation, now_ms)
 
     def take_over(self, roster: Roster, generation_id: int, now_ms: int) -> None:
         """Become the group of these members, in a generation that they already have."""
         assert self.state is GroupState.EMPTY
+        assert self.generation_id <= generation_id, self.group_id
         self.roster = roster
         self.generation_id = generation_id
         for member in roster:
             self._expect(member, now_ms)
         if len(roster):
-            self.state = GroupState.STABLE
+            self._become(GroupState.STABLE)
 
     def rebalance(self, now_ms: int) -> list[Action]:
         """Make every member join again, for a reason outside this state machine."""
         self._maybe_prepare_rebalance(now_ms)
         return self._drain()
+
+    def snapshot(self, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
+        """The group now, or as it will be under these assignments (absent members get none)."""
+        members = [member.snapshot(self.protocol_name) for member in self.roster]
+        if assignments is not None:
+            for member in members:
+                member.assignment = assignments.get(member.member_id, b"")
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation_id,
+            protocol=self.protocol_name,
+            leader=self.roster.leader_id,
+            members=members,
+        )
 
     def release(self, error: ErrorCode) -> list[Action]:
         """Answer every waiting request with `error`: the coordinator goes away."""
@@ -230,7 +257,7 @@ class Group:
     def retire(self, error: ErrorCode) -> list[Action]:
         """Become DEAD because the members continue elsewhere; answer waiters with `error`."""
         actions = self.release(error)
-        self.state = GroupState.DEAD
+        self._become(GroupState.DEAD)
         self.roster.pending.clear()
         return actions
 
@@ -255,15 +282,13 @@ class Group:
         if request.member_id in self.roster.pending and request.group_instance_id is None:
             self._add(request.member_id, request, waiter, now_ms)
             return
-        error = admission.identity_error(self.roster, request.member_id, request.group_instance_id)
+        error = self.roster.identity_error(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
             self._reject_join(waiter, error, request.member_id)
             return
         member = self.roster.get(request.member_id)
-        if admission.is_settled(self, member, request):
-            self._actions.append(
-                AnswerJoin(waiter=waiter, answer=snapshots.join_answer(self, member))
-            )
+        if _is_settled(self, member, request):
+            self._actions.append(AnswerJoin(waiter=waiter, answer=self.join_answer(member)))
             return
         self._update(member, request, waiter)
         self._maybe_prepare_rebalance(now_ms)
@@ -279,7 +304,7 @@ class Group:
             self._joined_since_delay = True
         self._maybe_prepare_rebalance(now_ms)
 
-    def _update(self, member: Member, request: JoinRequest, waiter: Waiter) -> None:
+    def _update(self, member: ClassicMember, request: JoinRequest, waiter: Waiter) -> None:
         self.roster.set_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -314,8 +339,7 @@ class Group:
         # leader. KIP-814 has a flag for that; before it, naming the old leader id does the same.
         is_leader = member.member_id == self.roster.leader_id
         may_skip = request.supports_skipping_assignment
-        answer = snapshots.join_answer(
-            self,
+        answer = self.join_answer(
             member,
             leader_id=None if may_skip else former_leader_id,
             skip_assignment=may_skip and is_leader,
@@ -339,7 +363,7 @@ class Group:
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._propagate(ErrorCode.REBALANCE_IN_PROGRESS, now_ms, assignments={})
         was_empty = self.state is GroupState.EMPTY
-        self.state = GroupState.PREPARING_REBALANCE
+        self._become(GroupState.PREPARING_REBALANCE)
         self._unsynced.clear()
         self._sync_due_ms = None
         timeout_ms = self.roster.rebalance_timeout_ms
@@ -388,11 +412,11 @@ class Group:
         self.generation_id += 1
         if not len(self.roster):
             self.protocol_name = None
-            self.state = GroupState.EMPTY
+            self._become(GroupState.EMPTY)
             self._store()
             return
         self.protocol_name = self.roster.select_protocol()
-        self.state = GroupState.COMPLETING_REBALANCE
+        self._become(GroupState.COMPLETING_REBALANCE)
         self._unsynced = {member.member_id for member in self.roster}
         self._sync_due_ms = now_ms + self.roster.rebalance_timeout_ms
         self._wake_by(self._sync_due_ms)
@@ -401,9 +425,7 @@ class Group:
             member.is_new = False
             self._expect(member, now_ms)
             if waiter is not None:
-                self._actions.append(
-                    AnswerJoin(waiter=waiter, answer=snapshots.join_answer(self, member))
-                )
+                self._actions.append(AnswerJoin(waiter=waiter, answer=self.join_answer(member)))
 
     # -- assignments ---------------------------------------------------------------------------
 
@@ -417,7 +439,7 @@ class Group:
             self._propagate(error, now_ms, assignments={})
             self._maybe_prepare_rebalance(now_ms)
             return
-        self.state = GroupState.STABLE
+        self._become(GroupState.STABLE)
         self._propagate(ErrorCode.NONE, now_ms, assignments=receipt.assignments)
 
     def _propagate(self, error: ErrorCode, now_ms: int, *, assignments: dict[str, bytes]) -> None:
@@ -461,25 +483,33 @@ class Group:
 
     # -- small steps ---------------------------------------------------------------------------
 
-    def _release_sync(self, member: Member, error: ErrorCode) -> None:
+    def _become(self, state: GroupState) -> None:
+        assert self.state in _PREDECESSORS[state], f"{self.group_id}: {self.state} to {state}"
+        if state in _REBALANCEABLE:
+            assert (state is GroupState.EMPTY) == (not len(self.roster)), (
+                f"{self.group_id}: {state}"
+            )
+        self.state = state
+
+    def _release_sync(self, member: ClassicMember, error: ErrorCode) -> None:
         if member.sync_waiter is None:
             return
         waiter, member.sync_waiter = member.sync_waiter, None
         is_good = error is ErrorCode.NONE
-        answer = snapshots.sync_answer(self, member) if is_good else SyncAnswer(error=error)
+        answer = self.sync_answer(member) if is_good else SyncAnswer(error=error)
         self._actions.append(AnswerSync(waiter=waiter, answer=answer))
 
     def _store(
         self, receipt: Receipt | None = None, assignments: dict[str, bytes] | None = None
     ) -> None:
-        snapshot = snapshots.take(self, assignments)
+        snapshot = self.snapshot(assignments)
         self._actions.append(StoreGroup(snapshot=snapshot, receipt=receipt))
 
     def _reject_join(self, waiter: Waiter, error: ErrorCode, member_id: str) -> None:
         answer = JoinAnswer(error=error, member_id=member_id)
         self._actions.append(AnswerJoin(waiter=waiter, answer=answer))
 
-    def _expect(self, member: Member, now_ms: int) -> None:
+    def _expect(self, member: ClassicMember, now_ms: int) -> None:
         """Give a member a full session from now, unless it waits and cannot send heartbeats."""
         if member.is_waiting:
             return
@@ -490,6 +520,174 @@ class Group:
         if self.wake_ms is None or due_ms < self.wake_ms:
             self.wake_ms = due_ms
 
+    def join_answer(
+        self,
+        member: ClassicMember,
+        *,
+        leader_id: str | None = None,
+        skip_assignment: bool = False,
+    ) -> JoinAnswer:
+        """The current generation as sent to one member; only the leader gets the member list.
+
+        `leader_id` names another leader than the real one: for a client before KIP-814 that is the
+        only way to make it skip the assignment.
+        """
+        leader_id = leader_id or self.roster.leader_id or NO_LEADER
+        members: tuple[JoinedMember, ...] = ()
+        if member.member_id == leader_id:
+            members = tuple(
+                JoinedMember(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    metadata=each.metadata(self.protocol_name),
+                )
+                for each in self.roster
+            )
+        return JoinAnswer(
+            error=ErrorCode.NONE,
+            member_id=member.member_id,
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader_id=leader_id,
+            skip_assignment=skip_assignment,
+            members=members,
+        )
+
+    def sync_answer(self, member: ClassicMember) -> SyncAnswer:
+        """One member's assignment in the current generation."""
+        return SyncAnswer(
+            error=ErrorCode.NONE,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            assignment=member.assignment,
+        )
+
     def _drain(self) -> list[Action]:
         actions, self._actions = self._actions, []
         return actions
+
+
+# The checks that admit or refuse requests. They change nothing, and return `ErrorCode.NONE` to
+# accept. Their order is Kafka's, because clients act on the first error they see: a fenced static
+# member must get FENCED_INSTANCE_ID and stop, not ILLEGAL_GENERATION and try again. Source: Kafka's
+# `ClassicGroup.validateMember`, `validateOffsetCommit`, `acceptJoiningMember` and
+# `supportsProtocols`; KIP-345, KIP-559.
+
+
+def join_error(group: ClassicGroup, request: JoinRequest, limits: GroupLimits) -> ErrorCode:
+    """Why this JoinGroup is refused, before its member is checked."""
+    error = session_error(request, limits)
+    if error is not ErrorCode.NONE:
+        return error
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if not _has_room(group, request.member_id, limits.size_max):
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    if not request.protocol_type or not request.protocols:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if len(group.roster) and (
+        request.protocol_type != group.protocol_type or not group.roster.accepts(request.protocols)
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def session_error(request: JoinRequest, limits: GroupLimits) -> ErrorCode:
+    """Why a member's session timeout is refused, whatever the group."""
+    timeout_ms = request.session_timeout_ms
+    if not limits.session_timeout_min_ms <= timeout_ms <= limits.session_timeout_max_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def _has_room(group: ClassicGroup, member_id: str, size_max: int) -> bool:
+    """Whether one more member fits; during a rebalance only members that have rejoined count."""
+    member = group.roster.find(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        is_waiting = member is not None and member.join_waiter is not None
+        return is_waiting or group.roster.joining_count < size_max
+    return member is not None or len(group.roster) < size_max
+
+
+def _member_error(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
+) -> ErrorCode:
+    """Why this is not a member of the group's current generation."""
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.roster.identity_error(member_id, group_instance_id)
+    if error is ErrorCode.NONE and generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def _is_settled(group: ClassicGroup, member: ClassicMember, request: JoinRequest) -> bool:
+    """Whether a rejoin changes nothing, so that the current generation answers it.
+
+    | state                | leader    | others    |
+    |----------------------|-----------|-----------|
+    | PREPARING_REBALANCE  | rejoin    | rejoin    |
+    | COMPLETING_REBALANCE | unchanged | unchanged |
+    | STABLE               | rejoin    | unchanged |
+
+    A stable leader that rejoins wants new assignments, so it is never settled.
+    """
+    if group.state is GroupState.STABLE and member.member_id == group.roster.leader_id:
+        return False
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return False
+    return member.protocols == request.protocols
+
+
+def _sync_error(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
+    """Why this SyncGroup is refused."""
+    error = _member_error(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    if error is not ErrorCode.NONE:
+        return error
+    for asked, ours in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol_name),
+    ):
+        if asked is not None and asked != ours:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def commit_error(
+    group: ClassicGroup,
+    member_id: str,
+    group_instance_id: str | None,
+    generation_id: int,
+    *,
+    is_transactional: bool,
+) -> ErrorCode:
+    """Why these offsets may not be committed.
+
+    | named as               | group empty       | preparing, stable | between join and sync |
+    |------------------------|-------------------|-------------------|-----------------------|
+    | no member              | yes               | UNKNOWN_MEMBER_ID | UNKNOWN_MEMBER_ID     |
+    | none, transactional    | yes               | yes               | yes                   |
+    | member                 | UNKNOWN_MEMBER_ID | yes               | REBALANCE_IN_PROGRESS |
+    | member, transactional  | UNKNOWN_MEMBER_ID | yes               | yes                   |
+
+    Commits while others join are accepted: that is how a consumer that revokes its partitions
+    saves its position. Between join and sync no member owns a partition yet. Transactions of
+    clients before KIP-447 name no member.
+    """
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if generation_id < 0 and member_id == NO_MEMBER_ID and group_instance_id is None:
+        return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
+    error = _member_error(group, member_id, group_instance_id, generation_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE

@@ -15,11 +15,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from broker.groups.classic.values import JoinRequest, MemberSnapshot, Protocols, Waiter
+from broker.groups.classic.values import JoinRequest, Protocols, Waiter
+from protocol.error_codes import ErrorCode
+from protocol.stored.group_log import GroupMetadataMember, GroupMetadataValue
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
+class ClassicMember:
     """One member. `deadline_ms` is when its silence ends it (monotonic), None while it waits."""
 
     member_id: str
@@ -47,18 +49,36 @@ class Member:
                 return metadata
         return b""
 
-    def snapshot(self, protocol_name: str | None) -> MemberSnapshot:
+    def snapshot(self, protocol_name: str | None) -> GroupMetadataMember:
         """The member as stored, and as described, under the chosen protocol."""
-        return MemberSnapshot(
+        return GroupMetadataMember(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
             client_id=self.client_id,
             client_host=self.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
             subscription=self.metadata(protocol_name),
             assignment=self.assignment,
         )
+
+
+def stored_member(stored: GroupMetadataMember, protocol_name: str | None) -> ClassicMember:
+    """A member as stored.
+
+    Only the chosen protocol's metadata was stored, so that is the only protocol it supports until
+    it joins again.
+    """
+    return ClassicMember(
+        member_id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        session_timeout_ms=stored.session_timeout,
+        rebalance_timeout_ms=stored.rebalance_timeout,
+        protocols=((protocol_name or "", stored.subscription),),
+        assignment=stored.assignment,
+    )
 
 
 def is_due(deadline_ms: int | None, now_ms: int) -> bool:
@@ -68,9 +88,9 @@ def is_due(deadline_ms: int | None, now_ms: int) -> bool:
 
 def joining_member(
     request: JoinRequest, member_id: str, waiter: Waiter, *, deadline_ms: int
-) -> Member:
+) -> ClassicMember:
     """A member as its first JoinGroup describes it, waiting for the next generation."""
-    return Member(
+    return ClassicMember(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
         client_id=request.client_id,
@@ -95,16 +115,26 @@ class Roster:
         """Create an empty roster without a leader."""
         self.leader_id: str | None = None
         self.pending: dict[str, int] = {}
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ClassicMember] = {}
         self._static_ids: dict[str, str] = {}
         self._support: Counter[str] = Counter()
         self._joining = 0
+
+    @classmethod
+    def restored(cls, snapshot: GroupMetadataValue) -> Roster:
+        """A snapshot's members and their leader."""
+        roster = cls()
+        for stored in snapshot.members:
+            roster.add(stored_member(stored, snapshot.protocol))
+        if snapshot.leader is not None and snapshot.leader in roster:
+            roster.leader_id = snapshot.leader
+        return roster
 
     def __len__(self) -> int:
         """How many members there are."""
         return len(self._members)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[ClassicMember]:
         """The members in order of arrival."""
         return iter(self._members.values())
 
@@ -112,21 +142,31 @@ class Roster:
         """Whether this id belongs to a member; pending ids do not."""
         return member_id in self._members
 
-    def get(self, member_id: str) -> Member:
+    def get(self, member_id: str) -> ClassicMember:
         """The member. Raises: KeyError for an unknown id."""
         return self._members[member_id]
 
-    def find(self, member_id: str) -> Member | None:
+    def find(self, member_id: str) -> ClassicMember | None:
         """The member, or None."""
         return self._members.get(member_id)
 
-    def overdue(self, now_ms: int) -> list[Member]:
+    def overdue(self, now_ms: int) -> list[ClassicMember]:
         """The members whose deadline has passed."""
         return [member for member in self if is_due(member.deadline_ms, now_ms)]
 
     def find_static(self, group_instance_id: str) -> str | None:
         """The member id of a group instance id at present, or None."""
         return self._static_ids.get(group_instance_id)
+
+    def identity_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Why this is no member: unknown, or its instance id has another member id now."""
+        if group_instance_id is not None:
+            known_id = self._static_ids.get(group_instance_id)
+            if known_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known_id != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self._members else ErrorCode.UNKNOWN_MEMBER_ID
 
     @property
     def joining_count(self) -> int:
@@ -143,7 +183,7 @@ class Roster:
         """Whether every member waits and no id that was given out is outstanding."""
         return self._joining == len(self._members) and not self.pending
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         """Add a member; the first one becomes the leader."""
         assert member.member_id not in self._members, member.member_id
         self.pending.pop(member.member_id, None)
@@ -156,7 +196,7 @@ class Roster:
             self.leader_id = member.member_id
         self._check()
 
-    def remove(self, member_id: str) -> Member:
+    def remove(self, member_id: str) -> ClassicMember:
         """Remove a member; leadership passes to the member that has been in longest."""
         member = self._members.pop(member_id)
         if member.group_instance_id is not None:
@@ -168,7 +208,7 @@ class Roster:
         self._check()
         return member
 
-    def rename(self, member_id: str, new_member_id: str) -> Member:
+    def rename(self, member_id: str, new_member_id: str) -> ClassicMember:
         """Give a static member its next id; it keeps its leadership and its assignment."""
         member = self._members.pop(member_id)
         assert member.group_instance_id is not None, member_id
@@ -180,13 +220,13 @@ class Roster:
         self._check()
         return member
 
-    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+    def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
         """Replace the protocols that a member supports."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
 
-    def set_join_waiter(self, member: Member, waiter: Waiter | None) -> Waiter | None:
+    def set_join_waiter(self, member: ClassicMember, waiter: Waiter | None) -> Waiter | None:
         """Set or clear the waiter of a member's JoinGroup; returns the one it had before."""
         former = member.join_waiter
         member.join_waiter = waiter

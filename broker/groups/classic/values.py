@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from protocol.error_codes import ErrorCode
+from protocol.stored.group_log import GroupMetadataValue
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
@@ -115,32 +116,6 @@ class SyncAnswer:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSnapshot:
-    """One member as written to the offsets topic and shown by DescribeGroups."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    subscription: bytes
-    assignment: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSnapshot:
-    """A group as written to the offsets topic: enough to continue after a restart."""
-
-    group_id: str
-    protocol_type: str
-    generation_id: int
-    protocol_name: str | None
-    leader_id: str | None
-    members: tuple[MemberSnapshot, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class AssignmentReceipt:
     """Returned once the leader's assignments of this generation are durable, or failed."""
@@ -178,9 +153,9 @@ class AnswerSync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreGroup:
-    """Make this snapshot durable, then pass the receipt to `Group.stored`, if there is one."""
+    """Make this snapshot durable, then pass the receipt, if any, to `ClassicGroup.stored`."""
 
-    snapshot: GroupSnapshot
+    snapshot: GroupMetadataValue
     receipt: Receipt | None = None
 
 

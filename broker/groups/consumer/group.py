@@ -28,14 +28,12 @@ Read next: `broker.groups.consumer.assignors`, `broker.groups.consumer_coordinat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from broker.groups.consumer import topic_pattern
 from broker.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, AssignedMember, assign
-from broker.groups.consumer.reconciliation import next_assignment
-from broker.groups.consumer.subscribed_topics import SubscribedTopics
+from broker.groups.consumer.subscribed_topics import SubscribedTopics, compile_pattern
 from broker.groups.consumer.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -86,6 +84,11 @@ class ConsumerGroup:
         self._view = SubscribedTopics()
         self._assigned_ms: int | None = None
         self._changes: list[Change] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no member: only such a group can be deleted."""
+        return not self.members
 
     @property
     def is_classic_only(self) -> bool:
@@ -414,7 +417,7 @@ class ConsumerGroup:
         if is_settled or is_holding:
             return
         member_id = member.member_id
-        after = next_assignment(
+        after = _next_assignment(
             current,
             self.targets.get(member_id, NO_PARTITIONS),
             owned=owned,
@@ -428,6 +431,7 @@ class ConsumerGroup:
         self._limit_revocation(member, now_ms)
 
     def _set_current(self, member: ConsumerMember, current: CurrentAssignment) -> None:
+        assert current.member_epoch <= self.assignment_epoch <= self.epoch, member.member_id
         member.current = current
         self._changes.append(Change(ChangeKind.CURRENT, member.member_id, current))
 
@@ -475,6 +479,44 @@ class ConsumerGroup:
         return changes
 
 
+def _next_assignment(
+    current: CurrentAssignment,
+    target: Partitions,
+    *,
+    owned: Partitions | None,
+    epoch: int,
+    is_free: Callable[[Partition], bool],
+) -> CurrentAssignment:
+    """One member's next step towards its target.
+
+    | partitions to give up   | partitions to receive    | it becomes                             |
+    |-------------------------|--------------------------|----------------------------------------|
+    | some is still its own   | whatever                 | UNREVOKED, in its epoch, with the rest |
+    | nothing is left         | another still holds some | UNRELEASED, in the new epoch           |
+    | nothing is left         | everything is free       | STABLE, in the new epoch               |
+
+    `owned` is what the member claims to own now, None when it does not say; `is_free` returns
+    whether no other member holds a partition; `epoch` is the target's. Source: Kafka's
+    `CurrentAssignmentBuilder`.
+    """
+    kept = current.assigned & target
+    revoked = current.assigned - target
+    if revoked and (owned is None or owned & revoked):
+        return replace(
+            current, state=MemberState.UNREVOKED, assigned=kept, pending_revocation=revoked
+        )
+    since = {partition: current.had_since(partition) or JOIN_EPOCH for partition in kept}
+    since.update((partition, epoch) for partition in target - kept if is_free(partition))
+    assigned = frozenset(since)
+    return CurrentAssignment(
+        member_epoch=epoch,
+        previous_epoch=current.member_epoch,
+        state=MemberState.STABLE if assigned == target else MemberState.UNRELEASED,
+        assigned=assigned,
+        since=since,
+    )
+
+
 def _said(before: Subscription, request: HeartbeatRequest) -> Subscription:
     """A consumer-protocol member's subscription after this heartbeat."""
     names, regex = request.subscribed_names, request.subscribed_regex
@@ -503,7 +545,7 @@ def _said(before: Subscription, request: HeartbeatRequest) -> Subscription:
 def check_wishes(request: HeartbeatRequest) -> None:
     """Check the pattern and the name of the assignor. Raises: HeartbeatRefused."""
     if request.subscribed_regex:
-        topic_pattern.compile_pattern(request.subscribed_regex)
+        compile_pattern(request.subscribed_regex)
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
         names = ", ".join(ASSIGNORS)
         raise HeartbeatRefused(

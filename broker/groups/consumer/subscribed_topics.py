@@ -3,6 +3,11 @@
 Owns the answer for one revision of the topics: names and patterns are looked up once for each
 different subscription, however many members have it.
 
+A pattern means the names that it matches from end to end, including those of internal topics; to
+leave them out is the client's part, in its pattern. A pattern that `broker.patterns` does not
+accept is refused with INVALID_REGULAR_EXPRESSION.
+
+Source: KIP-848, KIP-1043; Kafka's `TopicRegexResolver`.
 Read next: `broker.groups.consumer.group`.
 """
 
@@ -10,8 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from broker.groups.consumer import topic_pattern
-from broker.groups.consumer.values import Partition, Subscription, TopicImage, Topics
+from broker import patterns
+from broker.groups.consumer.values import (
+    HeartbeatRefused,
+    Partition,
+    Subscription,
+    TopicImage,
+    Topics,
+)
+from protocol.error_codes import ErrorCode
 
 
 class SubscribedTopics:
@@ -58,6 +70,26 @@ class SubscribedTopics:
 def _resolve(names: frozenset[str], regex: str | None, topics: Topics) -> frozenset[str]:
     wanted = names & topics.by_name.keys()
     if regex:
-        pattern = topic_pattern.compile_pattern(regex)
-        wanted |= topic_pattern.matching(pattern, topics.by_name)
+        pattern = compile_pattern(regex)
+        wanted |= matching(pattern, topics.by_name)
     return frozenset(wanted)
+
+
+def compile_pattern(text: str) -> patterns.Pattern:
+    """The pattern, ready to match whole names.
+
+    Raises:
+        HeartbeatRefused: it is not a pattern, or one that is refused.
+    """
+    try:
+        return patterns.compile_pattern(text)
+    except patterns.PatternRefused as refusal:
+        raise HeartbeatRefused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"The regular expression {text[:100]!r} cannot be used: {refusal}.",
+        ) from refusal
+
+
+def matching(pattern: patterns.Pattern, names: Iterable[str]) -> frozenset[str]:
+    """The names that the pattern means."""
+    return frozenset(name for name in names if pattern.matches(name))

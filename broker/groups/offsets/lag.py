@@ -20,7 +20,7 @@ from storage.errors import StorageError
 from storage.log.values import Isolation
 
 if TYPE_CHECKING:
-    from broker.groups.offsets.table import OffsetTable
+    from broker.groups.offsets.store import OffsetTable
     from broker.topics.registry import TopicRegistry
     from storage.log.log import Log
 

@@ -1,25 +1,23 @@
 """Keys and values of `__consumer_offsets` for committed offsets and classic groups, both ways.
 
-Owns the translation between `protocol.stored.group_log`, which has the bytes, and the values of
-groups. Refuses to know logs and groups' behaviour. Like Kafka 2.1 to 4.x, it writes offset values 3
+Owns which versions of `protocol.stored.group_log` are written, and committed offsets as values in
+memory. Refuses to know logs and groups' behaviour. Like Kafka 2.1 to 4.x, it writes offset values 3
 (1 when a client gave its own retention) and group values 3 under keys 1 and 2; it reads every
 version. A null value is a tombstone.
 
-Read next: `broker.groups.offsets.table`.
+Read next: `broker.groups.offsets.store`.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.groups.classic.values import GroupSnapshot, MemberSnapshot
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.codec import UnknownRecord, decode, encode, version_of
 from protocol.stored.group_log import (
     GROUP_METADATA_KEY,
     OFFSET_COMMIT_KEY,
     GroupMetadataKey,
-    GroupMetadataMember,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
@@ -28,23 +26,10 @@ from protocol.stored.group_log import (
 _OFFSET_VALUE_WITH_EXPIRY: Final = 1
 _OFFSET_VALUE: Final = 3
 _GROUP_VALUE: Final = 3
+_SINCE_REBALANCE_TIMEOUT: Final = 1
 
 
-class OffsetKey(NamedTuple):
-    """The key of a group's position in one partition."""
-
-    group_id: str
-    topic: str
-    partition: int
-
-
-class GroupKey(NamedTuple):
-    """The key of a group's metadata."""
-
-    group_id: str
-
-
-Key: TypeAlias = OffsetKey | GroupKey
+Key: TypeAlias = OffsetCommitKey | GroupMetadataKey
 
 
 class CommittedOffset(NamedTuple):
@@ -59,13 +44,6 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_TIMESTAMP
-
-
-class StoredGroup(NamedTuple):
-    """A group as found in the log: its snapshot and when it entered that state (ms)."""
-
-    snapshot: GroupSnapshot
-    state_timestamp_ms: int
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
@@ -92,30 +70,9 @@ def encode_group_key(group_id: str) -> bytes:
     return encode(GroupMetadataKey(group=group_id), GROUP_METADATA_KEY)
 
 
-def encode_group_value(snapshot: GroupSnapshot, state_timestamp_ms: int) -> bytes:
+def encode_group_value(group: GroupMetadataValue) -> bytes:
     """The value of a group's metadata, version 3."""
-    value = GroupMetadataValue(
-        protocol_type=snapshot.protocol_type,
-        generation=snapshot.generation_id,
-        protocol=snapshot.protocol_name,
-        leader=snapshot.leader_id,
-        current_state_timestamp=state_timestamp_ms,
-        members=[_stored_member(member) for member in snapshot.members],
-    )
-    return encode(value, _GROUP_VALUE)
-
-
-def _stored_member(member: MemberSnapshot) -> GroupMetadataMember:
-    return GroupMetadataMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout=member.rebalance_timeout_ms,
-        session_timeout=member.session_timeout_ms,
-        subscription=member.subscription,
-        assignment=member.assignment,
-    )
+    return encode(group, _GROUP_VALUE)
 
 
 def decode_key(key: bytes) -> Key:
@@ -125,10 +82,9 @@ def decode_key(key: bytes) -> Key:
         UnknownRecord: another kind of record (KIP-848 groups use versions 3 and up), or torn.
     """
     if version_of(key) <= OFFSET_COMMIT_KEY:
-        about = decode(OffsetCommitKey, key)
-        return OffsetKey(about.group, about.topic, about.partition)
+        return decode(OffsetCommitKey, key)
     if version_of(key) == GROUP_METADATA_KEY:
-        return GroupKey(decode(GroupMetadataKey, key).group)
+        return decode(GroupMetadataKey, key)
     raise UnknownRecord(f"record key version {version_of(key)} in the offsets topic")
 
 
@@ -148,35 +104,14 @@ def decode_offset_value(value: bytes) -> CommittedOffset:
     )
 
 
-def decode_group_value(group_id: str, value: bytes) -> StoredGroup:
+def decode_group_value(value: bytes) -> GroupMetadataValue:
     """A group's metadata, from any version.
 
     Raises:
         UnknownRecord: a newer version, or torn.
     """
     found = decode(GroupMetadataValue, value)
-    has_rebalance_timeout = version_of(value) >= 1
-    snapshot = GroupSnapshot(
-        group_id=group_id,
-        protocol_type=found.protocol_type,
-        generation_id=found.generation,
-        protocol_name=found.protocol,
-        leader_id=found.leader,
-        members=tuple(_member(member, has_rebalance_timeout) for member in found.members),
-    )
-    return StoredGroup(snapshot, found.current_state_timestamp)
-
-
-def _member(member: GroupMetadataMember, has_rebalance_timeout: bool) -> MemberSnapshot:
-    return MemberSnapshot(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout_ms=(
-            member.rebalance_timeout if has_rebalance_timeout else member.session_timeout
-        ),
-        session_timeout_ms=member.session_timeout,
-        subscription=member.subscription,
-        assignment=member.assignment,
-    )
+    if version_of(value) < _SINCE_REBALANCE_TIMEOUT:
+        for member in found.members:
+            member.rebalance_timeout = member.session_timeout
+    return found

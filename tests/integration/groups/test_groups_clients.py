@@ -145,7 +145,7 @@ async def test_do_two_librdkafka_members_go_on_after_a_restart(
         await asyncio.to_thread(two.go_on)
         assert await asyncio.to_thread(two.committed) == 2 * RECORDS
         await asyncio.to_thread(two.close)
-        group = broker.broker.groups.groups["g"]
+        group = broker.broker.groups.classic_groups["g"]
         assert (group.state.value, len(group.roster)) == ("Empty", 0)
 
 
@@ -167,7 +167,7 @@ async def test_is_a_static_librdkafka_member_back_without_a_rebalance(tmp_path: 
 
     async with running_broker(tmp_path) as broker:
         await broker.broker.topics.create("t", 1)
-        groups = broker.broker.groups.groups
+        groups = broker.broker.groups.classic_groups
         first, second = await asyncio.to_thread(run, broker.bootstrap)
         assert second == first
 

@@ -210,7 +210,7 @@ async def test_does_a_parked_join_hold_up_the_stop(tmp_path: Path) -> None:
         await _sync(first, 3, joined)
         second.send(_join_request(""), 3)
         waiting = asyncio.create_task(second.receive())
-        while broker.broker.groups.groups["g"].state is not GroupState.PREPARING_REBALANCE:
+        while broker.broker.groups.classic_groups["g"].state is not GroupState.PREPARING_REBALANCE:
             await asyncio.sleep(0.01)
         started_s = time.perf_counter()
         await broker.broker.stop()

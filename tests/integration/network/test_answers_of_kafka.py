@@ -456,7 +456,7 @@ class TestConfigs:
     async def test_backoff_of_the_cleaner_changes_at_once(
         self, broker: RunningBroker, client: RawClient
     ) -> None:
-        (job,) = [job for job in broker.broker.housekeeping._jobs if job.name == "cleaner"]
+        job = broker.broker.jobs["cleaner"]
         assert job.interval_ms == 15_000
         await self.alter(client, BROKER, "1", ("log.cleaner.backoff.ms", "7"))
         assert job.interval_ms == 7

@@ -14,10 +14,10 @@ from tests.support.requests import create_topic, fetch, list_offset, produce, va
 async def test_expired_segments_go(frozen: RunningBroker, clock: FrozenClock) -> None:
     assert len(frozen.broker.topics.led_log("t", 0).segments) == 5
     clock.advance(DAY_MS - 1)
-    frozen.broker.housekeeping.run_now("retention")
+    await frozen.broker.jobs.run_now("retention")
     assert len(frozen.broker.topics.led_log("t", 0).segments) == 5
     clock.advance(2)
-    frozen.broker.housekeeping.run_now("retention")
+    await frozen.broker.jobs.run_now("retention")
     client = await frozen.client()
     assert (await list_offset(client, "t", -2)).offset == 5
     assert values_of(await fetch(client, "t", 5)) == []
@@ -25,7 +25,7 @@ async def test_expired_segments_go(frozen: RunningBroker, clock: FrozenClock) ->
 
 
 async def test_checkpoints_are_written(frozen: RunningBroker) -> None:
-    frozen.broker.housekeeping.run_now("checkpoint")
+    await frozen.broker.jobs.run_now("checkpoint")
     text = (Path(frozen.ready.data_dir) / "recovery-point-offset-checkpoint").read_text()
     assert "t 0 5" in text
 
@@ -36,7 +36,7 @@ async def test_deleted_topics_leave_the_disk(frozen: RunningBroker, clock: Froze
     assert not (root / "t-0").exists()
     assert any("-delete" in path.name for path in root.iterdir())
     clock.advance(60_001)
-    frozen.broker.housekeeping.run_now("pending-files")
+    await frozen.broker.jobs.run_now("pending-files")
     assert not any("-delete" in path.name for path in root.iterdir())
 
 
@@ -46,14 +46,14 @@ async def test_flush_ms_makes_os_topics_durable(tmp_path: Path, clock: FrozenClo
         await create_topic(client, "o", flush_policy="os", flush_ms="5000")
         log = broker.broker.topics.led_log("o", 0)
         await produce(client, "o", batch("a"))
-        await broker.broker.commits.drain()  # the names of a new log's files are synced soon
+        await broker.broker.group_commit.drain()  # the names of a new log's files are synced soon
         await produce(client, "o", batch("b"))
-        broker.broker.housekeeping.run_now("flush")
-        await broker.broker.commits.drain()
+        await broker.broker.jobs.run_now("flush")
+        await broker.broker.group_commit.drain()
         assert (log.high_watermark, log.durable_offset) == (2, 1)
         clock.advance(5000)
-        broker.broker.housekeeping.run_now("flush")
-        await broker.broker.commits.drain()
+        await broker.broker.jobs.run_now("flush")
+        await broker.broker.group_commit.drain()
         assert log.durable_offset == 2
 
 
@@ -67,11 +67,11 @@ async def test_a_record_from_the_future_that_holds_back_retention_is_reported_on
         await produce(client, "f", batch("ahead", timestamp=clock.wall_ms() + DAY_MS))
         for _ in range(3):
             clock.advance(5_000)
-            running.broker.housekeeping.run_now("retention")
+            await running.broker.jobs.run_now("retention")
         assert caplog.text.count("ahead of the clock") == 1
         assert running.broker.metrics.logs_held_by_future == 1
         clock.advance(2 * DAY_MS)
-        running.broker.housekeeping.run_now("retention")
+        await running.broker.jobs.run_now("retention")
         assert running.broker.metrics.logs_held_by_future == 0
         assert running.broker.topics.led_log("f", 0).log_start_offset == 1
 
@@ -80,10 +80,10 @@ async def test_retention_follows_a_topics_settings_at_run_time(
     frozen: RunningBroker, clock: FrozenClock
 ) -> None:
     clock.advance(DAY_MS // 2)
-    frozen.broker.housekeeping.run_now("retention")
+    await frozen.broker.jobs.run_now("retention")
     assert len(frozen.broker.topics.led_log("t", 0).segments) == 5
     frozen.broker.data_dir.set_topic_overrides("t", {"retention.ms": str(DAY_MS // 4)})
-    frozen.broker.housekeeping.run_now("retention")
+    await frozen.broker.jobs.run_now("retention")
     assert len(frozen.broker.topics.led_log("t", 0).segments) == 1
     assert frozen.broker.topics.led_log("t", 0).log_start_offset == 5
 
@@ -104,7 +104,7 @@ async def test_deleted_topics_are_removed_outside_of_the_event_loop(
         await create_topic(await running.client(), "gone", partitions=3)
         data_dir = running.broker.data_dir
         data_dir.delete_topic("gone", clock.wall_ms() - 60_000)
-        running.broker.housekeeping.run_now("pending-files")
+        await running.broker.jobs.run_now("pending-files")
         assert seen
         assert threading.current_thread() not in seen
         assert not list(Path(data_dir.path).glob("gone*"))

@@ -18,8 +18,8 @@ def segments(broker: RunningBroker) -> int:
     return len(broker.broker.topics.led_log("t", 0).segments)
 
 
-def retain(broker: RunningBroker) -> None:
-    broker.broker.housekeeping.run_now("retention")
+async def retain(broker: RunningBroker) -> None:
+    await broker.broker.jobs.run_now("retention")
 
 
 async def stamp(broker: RunningBroker, topic: str) -> int:
@@ -37,11 +37,11 @@ async def test_a_clock_that_jumps_for_a_while_deletes_nothing(
     clock.jump_wall(years * YEAR_MS)
     for _ in range(9):
         clock.advance(HOLD_MS // 10)
-        retain(frozen)
+        await retain(frozen)
     assert metrics.wall_clock_distrusted == (years > 0)
     clock.jump_wall(-years * YEAR_MS)
     for _ in range(20):
-        retain(frozen)
+        await retain(frozen)
         clock.advance(HOLD_MS // 10)
     assert segments(frozen) == 5
     assert (metrics.wall_clock_jumps, metrics.wall_clock_distrusted) == (2, False)
@@ -61,12 +61,12 @@ async def test_retention_follows_a_clock_that_was_corrected(
         clock.jump_wall(400 * DAY_MS)
         await produce(client, "t", batch("a", timestamp=clock.wall_ms()))
         clock.advance(HOLD_MS // 2)
-        retain(running)
+        await retain(running)
         log = running.broker.topics.led_log("t", 0)
         assert log.log_start_offset == 0
         assert running.broker.metrics.wall_clock_distrusted
         clock.advance(HOLD_MS)
-        retain(running)
+        await retain(running)
         assert log.log_start_offset == 1
         assert not running.broker.metrics.wall_clock_distrusted
 
@@ -75,13 +75,13 @@ async def test_retention_follows_the_time_after_a_suspend(
     frozen: RunningBroker, clock: FrozenClock
 ) -> None:
     clock.jump_wall(25 * HOUR_MS)
-    retain(frozen)
+    await retain(frozen)
     assert segments(frozen) == 5
     clock.advance(HOLD_MS // 2)
-    retain(frozen)
+    await retain(frozen)
     assert segments(frozen) == 5
     clock.advance(HOLD_MS)
-    retain(frozen)
+    await retain(frozen)
     assert frozen.broker.topics.led_log("t", 0).log_start_offset == 5
 
 
@@ -93,7 +93,7 @@ async def test_the_delay_is_a_setting(tmp_path: Path, clock: FrozenClock) -> Non
         await create_topic(client, "t", retention_ms="1000")
         await produce(client, "t", batch("a", timestamp=clock.wall_ms()))
         clock.jump_wall(YEAR_MS)
-        retain(running)
+        await retain(running)
         assert running.broker.topics.led_log("t", 0).log_start_offset == 1
 
 
@@ -124,7 +124,7 @@ async def test_one_append_in_the_future_binds_no_later_stamp(
         assert (await list_offset(client, "s", now_ms)).offset == 0
         assert (await list_offset(client, "s", now_ms + 1)).offset == 0
         clock.advance(HOUR_MS + 2_000)
-        retain(running)
+        await retain(running)
         log = running.broker.topics.led_log("s", 0)
         assert log.log_start_offset == log.log_end_offset
         assert await stamp(running, "s") == clock.wall_ms()
@@ -149,7 +149,7 @@ async def test_a_board_that_starts_in_the_past_stamps_nothing_below_what_is_stor
         clock.advance(2_000)
         assert await stamp(running, "s") == clock.wall_ms()
         assert not running.broker.metrics.wall_clock_distrusted
-        retain(running)
+        await retain(running)
         assert running.broker.topics.led_log("s", 0).log_start_offset == 0
 
 
@@ -163,10 +163,10 @@ async def test_a_start_far_ahead_deletes_nothing_before_it_has_stood(
     clock.jump_wall(10 * YEAR_MS)
     async with running_broker(tmp_path / "data", clock=clock) as running:
         log = running.broker.topics.led_log("t", 0)
-        retain(running)
+        await retain(running)
         assert log.log_start_offset == 0
         clock.advance(HOLD_MS + 2_000)
-        retain(running)
+        await retain(running)
         assert log.log_start_offset == 1
 
 
@@ -192,11 +192,14 @@ async def test_idle_producer_ids_are_forgotten_while_the_broker_runs(
             )
             assert answer.error_code == 0
         state = running.broker.topics.led_log("p", 0).producers.state
-        running.broker.housekeeping.run_now("producer-ids")
+        await running.broker.jobs.run_now("producer-ids")
         assert len(state) == 20
         snapshots = running.broker.topics.led_log("p", 0).producers.snapshots
-        # The job comes round by itself.
+        # The job runs by itself.
         clock.advance(2 * HOLD_MS)
+        task = running.broker.jobs["producer-ids"].task
+        assert task is not None
+        await task
         assert len(state) == 0
         running.broker.topics.led_log("p", 0).roll(clock.wall_ms())
         assert Path(snapshots.path(snapshots.offsets[-1])).stat().st_size == 10

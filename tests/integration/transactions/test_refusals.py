@@ -352,7 +352,7 @@ async def test_offsets_of_kept_partitions_may_come_in_an_epoch_that_is_over(
     await join(session.client)
     await join(session.client, "m2")
     topic_id = (await beat(session.client, "m1", 1)).assignment.topic_partitions[0].topic_id
-    member = broker.broker.groups.consumers.groups["g"].members["m1"]
+    member = broker.broker.groups.consumer_groups["g"].members["m1"]
     ((_, kept),) = member.current.assigned
     assert topic_id == next(iter(member.current.assigned))[0]
     facts: dict[str, Any] = {"member_id": "m1"}

@@ -503,7 +503,7 @@ async def test_transactions_survive_the_compaction_of_their_topic(tmp_path: Path
         log = broker.broker.topics.led_log("__transaction_state", 0)
         assert len(log.segments) > 3
         size, before = log.size_bytes, known(broker)
-        broker.broker.housekeeping.run_now("cleaner")
+        await broker.broker.jobs.run_now("cleaner")
         assert log.size_bytes < size / 2
         committed = await done.read()
     async with running_broker(tmp_path / "data", **settings) as broker:

@@ -11,6 +11,7 @@ import pytest
 from broker.fetch.waiters import FetchWaiter, FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.metrics import CommitMetrics
+from broker.threads import Pool
 from storage.errors import DiskFull, LogOffline, StorageError
 from tests.support.clock import FrozenClock
 
@@ -61,9 +62,13 @@ class Bench:
     def __init__(self, threads: int = 8) -> None:
         self.waiters = FetchWaiters(FrozenClock())
         self.metrics = CommitMetrics()
-        self.commits = GroupCommit(self.waiters, self.metrics, threads)
+        self.pool = Pool("sync", threads)
+        self.commits = GroupCommit(self.waiters, self.metrics, self.pool)
         self.acks: list[Any] = []
-        self.commits.start()
+
+    async def stop(self) -> None:
+        await self.commits.drain()
+        self.pool.close()
 
     def append(self, log: FakeLog, name: str, records: int = 1) -> None:
         log.log_end_offset += records
@@ -93,7 +98,7 @@ async def test_ack_comes_after_the_sync() -> None:
     await asyncio.sleep(0.01)
     assert bench.acks == []
     log.gate.set()
-    await bench.commits.stop()
+    await bench.stop()
     assert bench.acks == ["a"]
 
 
@@ -101,7 +106,7 @@ async def test_appends_of_one_loop_turn_share_a_sync() -> None:
     bench, log = Bench(), FakeLog()
     for name in "abc":
         bench.append(log, name)
-    await bench.commits.stop()
+    await bench.stop()
     assert (bench.acks, log.syncs) == (["a", "b", "c"], [3])
 
 
@@ -115,7 +120,7 @@ async def test_what_arrives_during_a_sync_joins_the_next() -> None:
         bench.append(log, name)
         await asyncio.sleep(0)
     log.gate.set()
-    await bench.commits.stop()
+    await bench.stop()
     assert (bench.acks, log.syncs) == (["a", "b", "c", "d"], [1, 4])
 
 
@@ -130,7 +135,7 @@ async def test_at_most_the_given_number_of_syncs_run_at_once() -> None:
     assert [log.running for log in logs[:2]] == [1, 1], "first come, first served"
     for log in logs:
         log.gate.set()
-    await bench.commits.stop()
+    await bench.stop()
     assert sorted(bench.acks) == ["0", "1", "2", "3", "4"]
 
 
@@ -138,7 +143,7 @@ async def test_resent_batch_keeps_its_place_in_the_order() -> None:
     bench, log = Bench(), FakeLog()
     bench.append(log, "first", records=5)
     bench.wait(log, "resent", 2)
-    await bench.commits.stop()
+    await bench.stop()
     assert bench.acks == ["first", "resent"]
 
 
@@ -148,7 +153,7 @@ async def test_what_is_durable_already_is_acked_at_once() -> None:
     await bench.commits.drain()
     bench.wait(log, "again", 1)
     assert bench.acks == ["a", "again"]
-    await bench.commits.stop()
+    await bench.stop()
 
 
 async def test_failed_sync_tells_everybody_and_is_not_retried(
@@ -158,7 +163,7 @@ async def test_failed_sync_tells_everybody_and_is_not_retried(
     log.error = LogOffline(log.path, "Input/output error")
     bench.append(log, "a")
     bench.append(log, "b")
-    await bench.commits.stop()
+    await bench.stop()
     assert bench.acks == [("a", log.error), ("b", log.error)]
     assert log.syncs == []
     assert bench.metrics.sync_failures == 1
@@ -175,7 +180,7 @@ async def test_waiting_for_a_deleted_log_ends() -> None:
     (ack,) = bench.acks
     assert isinstance(ack[1], LogOffline)
     log.gate.set()
-    await bench.commits.stop()
+    await bench.stop()
 
 
 async def test_a_log_deleted_while_it_is_synced_is_no_failure(
@@ -190,7 +195,7 @@ async def test_a_log_deleted_while_it_is_synced_is_no_failure(
     log.gate.set()
     await bench.commits.drain()
     assert (bench.metrics.sync_failures, caplog.text) == (0, "")
-    await bench.commits.stop()
+    await bench.stop()
 
 
 async def test_os_policy_syncs_only_after_flush_messages() -> None:
@@ -202,25 +207,8 @@ async def test_os_policy_syncs_only_after_flush_messages() -> None:
     assert log.syncs == []
     log.log_end_offset += 1
     bench.commits.appended(cast(Any, log), 100)
-    await bench.commits.stop()
+    await bench.stop()
     assert log.syncs == [3]
-
-
-async def test_durable_forces_a_sync() -> None:
-    bench, log = Bench(), FakeLog("os")
-    log.log_end_offset = 4
-    await bench.commits.durable(cast(Any, log), 4)
-    assert log.syncs == [4]
-    await bench.commits.stop()
-
-
-async def test_durable_raises_when_the_log_goes_offline() -> None:
-    bench, log = Bench(), FakeLog()
-    log.error = LogOffline(log.path, "gone")
-    log.log_end_offset = 1
-    with pytest.raises(LogOffline):
-        await bench.commits.durable(cast(Any, log), 1)
-    await bench.commits.stop()
 
 
 async def test_visible_bytes_wake_parked_fetches_after_the_ack() -> None:
@@ -229,7 +217,7 @@ async def test_visible_bytes_wake_parked_fetches_after_the_ack() -> None:
     waiter = FetchWaiter(cast(Any, [log]), 1, lambda _: woken.append(list(bench.acks)))
     bench.waiters.park(waiter, 1000)
     bench.append(log, "a")
-    await bench.commits.stop()
+    await bench.stop()
     assert woken == [["a"]]
 
 
@@ -242,7 +230,7 @@ async def test_refused_appends_are_reported_once_and_their_end_too(
         bench.commits.append_failed(cast(Any, log), error)
     bench.append(log, "a")
     bench.append(log, "b")
-    await bench.commits.stop()
+    await bench.stop()
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
     assert "No space left" in lines[0]
@@ -263,7 +251,7 @@ async def test_acknowledged_end_is_known_until_it_is_durable() -> None:
     assert commits.acknowledged_end(fake) == 0
     commits.acknowledge(fake, 3)
     assert not commits._acknowledged, "nothing is remembered of what is durable"
-    await commits.stop()
+    await bench.stop()
 
 
 async def test_acknowledged_end_is_forgotten_with_its_log() -> None:
@@ -278,7 +266,7 @@ async def test_acknowledged_end_is_forgotten_with_its_log() -> None:
     commits.acknowledge(fake, 1)
     commits.log_closed(fake)
     assert not commits._acknowledged
-    await commits.stop()
+    await bench.stop()
 
 
 def parked(bench: Bench, log: FakeLog, bytes_missing: int) -> list[bool]:
@@ -300,7 +288,7 @@ async def test_a_sync_shows_the_bytes_of_all_its_appends(missing: int, is_woken:
     woken = parked(bench, log, missing)
     for name in "abc":
         bench.append(log, name)
-    await bench.commits.stop()
+    await bench.stop()
     assert bool(woken) is is_woken
     assert (sum(bench.metrics.size_bytes.counts), bench.metrics.size_bytes.total) == (1, 300)
 
@@ -315,7 +303,7 @@ async def test_bytes_that_arrive_during_a_sync_count_for_the_next() -> None:
     woken = parked(bench, log, 300)
     more = parked(bench, log, 301)
     log.gate.set()
-    await bench.commits.stop()
+    await bench.stop()
     assert (len(woken), len(more)) == (1, 0)
     assert sum(bench.metrics.size_bytes.counts) == 2
 
@@ -326,7 +314,7 @@ async def test_acks_are_counted_and_so_is_the_time_of_a_sync() -> None:
         bench.append(log, name)
     await bench.commits.drain()
     bench.append(log, "d")
-    await bench.commits.stop()
+    await bench.stop()
     assert bench.metrics.acks_completed == 4
     assert sum(bench.metrics.latency_ns.counts) == 2
     assert 0 < bench.metrics.latency_ns.total < 60_000_000_000
@@ -339,7 +327,7 @@ async def test_os_policy_shows_an_append_before_any_sync() -> None:
     bench.commits.appended(cast(Any, log), 100)
     assert (len(woken), len(more)) == (1, 0)
     assert log.syncs == []
-    await bench.commits.stop()
+    await bench.stop()
 
 
 async def test_os_policy_shows_no_byte_twice_when_it_syncs() -> None:
@@ -347,7 +335,7 @@ async def test_os_policy_shows_no_byte_twice_when_it_syncs() -> None:
     woken = parked(bench, log, 101)
     log.log_end_offset += 1
     bench.commits.appended(cast(Any, log), 100)
-    await bench.commits.stop()
+    await bench.stop()
     assert (log.syncs, woken) == ([1], [])
 
 
@@ -356,7 +344,7 @@ async def test_os_policy_syncs_a_closed_segment() -> None:
     log.has_unsynced_files = True
     log.log_end_offset += 1
     bench.commits.appended(cast(Any, log), 100)
-    await bench.commits.stop()
+    await bench.stop()
     assert log.syncs == [1]
 
 
@@ -364,7 +352,7 @@ async def test_flush_messages_counts_what_is_not_durable_yet() -> None:
     bench, log = Bench(), FakeLog("os", flush_messages=3)
     log.log_end_offset, log.durable_offset = 7, 5
     bench.commits.appended(cast(Any, log), 100)
-    await bench.commits.stop()
+    await bench.stop()
     assert log.syncs == []
 
 
@@ -374,7 +362,7 @@ async def test_what_became_durable_by_other_means_is_acked_without_a_sync() -> N
     bench.append(log, "a")
     bench.append(other, "b")
     log.durable_offset = log.high_watermark = 1
-    await asyncio.wait_for(bench.commits.stop(), 10)
+    await asyncio.wait_for(bench.stop(), 10)
     assert (bench.acks, log.syncs, other.syncs, woken) == (["a", "b"], [], [1], [False])
 
 
@@ -389,7 +377,7 @@ async def test_a_sync_that_cannot_begin_fails_and_the_others_run() -> None:
     woken = parked(bench, log, 1_000_000)
     bench.append(log, "a")
     bench.append(other, "b")
-    await bench.commits.stop()
+    await bench.stop()
     assert bench.acks == [("a", error), "b"]
     assert (bench.metrics.sync_failures, woken) == (1, [False])
 
@@ -400,7 +388,7 @@ async def test_each_failed_sync_is_counted_and_wakes_parked_fetches() -> None:
     for log in logs:
         log.error = LogOffline(log.path, "Input/output error")
         bench.append(log, "a")
-    await bench.commits.stop()
+    await bench.stop()
     assert (bench.metrics.sync_failures, woken) == (2, [[False], [False]])
 
 
@@ -412,7 +400,7 @@ async def test_what_arrived_during_a_failed_sync_is_not_synced() -> None:
     bench.append(log, "b")
     log.error = LogOffline(log.path, "Input/output error")
     log.gate.set()
-    await bench.commits.stop()
+    await bench.stop()
     assert bench.acks == [("a", log.error), ("b", log.error)]
     assert sum(bench.metrics.size_bytes.counts) == 1
 
@@ -422,7 +410,7 @@ async def test_a_deleted_log_that_waits_in_the_queue_is_not_synced() -> None:
     bench.append(log, "a")
     bench.append(other, "b")
     bench.commits.log_closed(cast(Any, log))
-    await bench.commits.stop()
+    await bench.stop()
     ((name, error), last) = bench.acks
     assert (name, str(error), last) == (
         "a",
@@ -440,7 +428,7 @@ async def test_a_deleted_log_is_forgotten_as_one_that_refused_appends(
     bench.commits.append_failed(cast(Any, log), error)
     bench.commits.log_closed(cast(Any, log))
     bench.append(log, "a")
-    await bench.commits.stop()
+    await bench.stop()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
@@ -455,7 +443,7 @@ async def test_appends_of_one_log_do_not_end_the_refusals_of_another(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     bench.append(log, "b")
     bench.append(log, "c")
-    await bench.commits.stop()
+    await bench.stop()
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
 
 
@@ -468,16 +456,13 @@ async def test_lines_for_the_operator_name_the_partition_the_cause_and_the_cure(
     bench.commits.append_failed(cast(Any, log), full)
     log.error = LogOffline(log.path, "Input/output error")
     bench.append(log, "a")
-    await bench.commits.stop()
+    await bench.stop()
     refused, resumed, failed = [record.getMessage() for record in caplog.records]
-    assert refused.startswith(f"t-7: appends are refused ({full}). Clients are told to retry;")
-    assert refused.endswith(
-        "appends go on by themselves when the disk lets them, for instance when there is space "
-        "again."
-    )
+    assert refused.startswith(f"t-7: appends are refused ({full}). Clients get an error that they")
+    assert refused.endswith("as soon as the disk accepts them, for instance when it has space.")
     assert resumed == "t-7: appends succeed again"
     assert failed.startswith(f"t-7: syncing to disk failed ({log.error}). Nothing acknowledged")
-    assert f"check the disk behind {log.path}, then restart the broker" in failed
+    assert f"check the disk of {log.path}, then restart the broker" in failed
 
 
 async def test_threads_are_started_for_syncs_at_once_and_end_with_stop() -> None:
@@ -485,19 +470,19 @@ async def test_threads_are_started_for_syncs_at_once_and_end_with_stop() -> None
     for _ in range(2):
         bench.append(logs[0], "one at a time")
         await bench.commits.drain()
-    assert [thread.name for thread in bench.commits._threads] == ["sync-0"]
+    assert [thread.name for thread in bench.pool._threads] == ["sync-0"]
     for log in logs:
         log.gate.clear()
         bench.append(log, "at once")
     await asyncio.gather(*(running(log) for log in logs))
-    threads = list(bench.commits._threads)
+    threads = list(bench.pool._threads)
     assert [thread.name for thread in threads] == ["sync-0", "sync-1", "sync-2"]
     assert all(thread.daemon for thread in threads), "a sync that hangs does not keep the process"
     for log in logs:
         log.gate.set()
-    await bench.commits.stop()
+    await bench.stop()
     assert not any(thread.is_alive() for thread in threads)
-    assert bench.commits._threads == []
+    assert bench.pool._threads == []
 
 
 async def test_a_log_has_one_sync_at_a_time() -> None:
@@ -510,7 +495,7 @@ async def test_a_log_has_one_sync_at_a_time() -> None:
         await asyncio.sleep(0.01)
     assert log.running == 1
     log.gate.set()
-    await bench.commits.stop()
+    await bench.stop()
     assert log.syncs == [1, 3]
 
 
@@ -524,19 +509,23 @@ async def test_an_ack_may_wait_again_for_the_same_log() -> None:
         bench.append(log, "b")
 
     bench.commits.when_durable(cast(Any, log), 1, ack)
-    await bench.commits.stop()
+    await bench.stop()
     assert (bench.acks, log.syncs) == (["a", "b"], [1, 2])
     assert not bench.commits._waiting
 
 
 async def test_a_sync_that_covers_a_part_acks_that_part() -> None:
     bench, log = Bench(), FakeLog()
+    log.gate.clear()
     bench.append(log, "a")
+    await running(log)
+    log.log_end_offset = 2
     bench.wait(log, "later", 2)
+    log.gate.set()
     await bench.commits.drain()
     assert bench.acks == ["a"]
     bench.append(log, "b")
-    await bench.commits.stop()
+    await bench.stop()
     assert bench.acks == ["a", "later", "b"]
 
 
@@ -554,37 +543,14 @@ async def test_what_is_acknowledged_above_the_durable_end_stays_known() -> None:
     commits.appended(fake, 100)
     await commits.drain()
     assert not commits._acknowledged, "forgotten once it is durable, to the last offset"
-    await commits.stop()
-
-
-async def test_a_requester_that_gave_up_waiting_disturbs_no_sync() -> None:
-    bench, log = Bench(), FakeLog()
-    log.gate.clear()
-    log.log_end_offset = 1
-    waiting = asyncio.ensure_future(bench.commits.durable(cast(Any, log), 1))
-    await running(log)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    bench.wait(log, "a", 1)
-    log.gate.set()
-    await bench.commits.stop()
-    assert bench.acks == ["a"]
-
-
-async def test_durable_syncs_nothing_that_is_durable() -> None:
-    bench, log = Bench(), FakeLog()
-    log.log_end_offset, log.durable_offset = 2, 1
-    await bench.commits.durable(cast(Any, log), 1)
-    assert not bench.commits._dirty_bytes
-    await bench.commits.stop()
+    await bench.stop()
 
 
 async def test_the_first_record_that_is_acknowledged_is_known() -> None:
     bench, log = Bench(), FakeLog()
     bench.commits.acknowledge(cast(Any, log), 1)
     assert bench.commits.acknowledged_end(cast(Any, log)) == 1
-    await bench.commits.stop()
+    await bench.stop()
 
 
 @pytest.mark.parametrize(("high_watermark", "end"), [(2, 3), (3, 0), (4, 0)])
@@ -593,32 +559,22 @@ async def test_what_is_shown_by_now_is_no_acknowledged_end(high_watermark: int, 
     bench.commits.acknowledge(cast(Any, log), 3)
     log.high_watermark = high_watermark
     assert bench.commits.acknowledged_end(cast(Any, log)) == end
-    await bench.commits.stop()
+    await bench.stop()
 
 
-async def test_logs_that_become_dirty_in_one_loop_turn_are_handed_out_together() -> None:
+async def test_logs_that_become_dirty_in_one_loop_turn_are_handed_out_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench, logs = Bench(), [FakeLog() for _ in range(3)]
     scheduled: list[Any] = []
-    loop = bench.commits._loop
-    bench.commits._loop = cast(Any, SimpleNamespace(call_soon=scheduled.append))
-    for log in logs:
-        bench.append(log, "a")
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.get_running_loop(), "call_soon", scheduled.append)
+        for log in logs:
+            bench.append(log, "a")
     (pump,) = scheduled
-    bench.commits._loop = loop
     pump()
-    await bench.commits.stop()
+    await bench.stop()
     assert [log.syncs for log in logs] == [[1], [1], [1]]
-
-
-async def test_what_is_appended_before_the_start_is_synced_after_it() -> None:
-    bench, log = Bench(), FakeLog()
-    bench.commits = GroupCommit(bench.waiters, bench.metrics)
-    bench.append(log, "a")
-    await asyncio.sleep(0)
-    assert bench.acks == []
-    bench.commits.start()
-    await bench.commits.stop()
-    assert (bench.acks, log.syncs) == (["a"], [1])
 
 
 async def test_syncs_run_by_themselves_after_a_drain() -> None:
@@ -632,4 +588,11 @@ async def test_syncs_run_by_themselves_after_a_drain() -> None:
         while len(bench.acks) < 3:
             await asyncio.sleep(0.001)
     assert bench.acks == ["a", "b", "c"]
-    await bench.commits.stop()
+    await bench.stop()
+
+
+async def test_a_wait_for_what_was_not_appended_is_a_bug() -> None:
+    bench, log = Bench(), FakeLog()
+    with pytest.raises(AssertionError, match="a wait for 1"):
+        bench.wait(log, "never", 1)
+    await bench.stop()

@@ -1,6 +1,6 @@
 """The frozen clock moves only when told to, and fires timers in order."""
 
-from broker.clocks.clock import SystemClock
+from broker.clocks.clock import SteadyTime, SystemClock
 from tests.support.clock import FrozenClock
 
 
@@ -54,3 +54,12 @@ async def test_system_clock_calls_later_on_the_loop() -> None:
     await asyncio.wait_for(done.wait(), 5)
     assert clock.monotonic_ms() - before_ms >= 4
     assert clock.wall_ms() > 1_600_000_000_000
+
+
+def test_does_it_follow_time_but_not_jumps() -> None:
+    clock = FrozenClock(wall_ms=1_000_000)
+    steady = SteadyTime(clock)
+    clock.advance(500)
+    clock.jump_wall(10 * 365 * 86_400_000)
+    clock.advance(500)
+    assert steady.now_ms() == 1_001_000

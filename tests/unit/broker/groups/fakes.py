@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from broker.clocks.trusted_clock import TrustedClock
-from broker.coordinator_services import CoordinatorServices
 from broker.errors import UnknownTopicOrPartition
+from broker.groups.internal_topic import CoordinatorServices
 from broker.metrics import Metrics
 from config import load
 from protocol.records.batch import RecordBatch
@@ -138,7 +138,7 @@ class FakeTopics:
         return range(first, first + count)
 
 
-class FakeCommits:
+class FakeGroupCommit:
     """Group commit: durable at once, or when `flush` is called while `is_holding`."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class World:
     def __init__(self, **partitions: int) -> None:
         self.clock = FrozenClock()
         self.topics = FakeTopics(**partitions)
-        self.commits = FakeCommits()
+        self.group_commit = FakeGroupCommit()
 
     def services(self, **settings: str) -> CoordinatorServices:
         config = CONFIG
@@ -191,5 +191,5 @@ class World:
             time=TrustedClock(self.clock, Metrics(), hold_ms=config.log_clock_trust_delay_ms),
             random=random.Random(1),
             topics=cast(Any, self.topics),
-            commits=cast(Any, self.commits),
+            group_commit=cast(Any, self.group_commit),
         )

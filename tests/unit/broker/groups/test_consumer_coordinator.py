@@ -10,8 +10,8 @@ import pytest
 from broker.groups.classic.values import JoinAnswer, JoinRequest
 from broker.groups.consumer.values import NO_PARTITIONS, HeartbeatAnswer, HeartbeatRequest
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.offsets.commits import OffsetCommit
 from broker.groups.offsets.records import CommittedOffset
+from broker.groups.offsets.store import OffsetCommit
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
 from tests.unit.broker.groups.fakes import World, topic_id
@@ -66,7 +66,7 @@ class Coordinated:
 
     def delete(self) -> list[ErrorCode]:
         answers: list[ErrorCode] = []
-        self.coordinator.forgetting.delete_group("g", answers.append)
+        self.coordinator.cleanup.delete_group("g", answers.append)
         return answers
 
     def join(self, member_id: str = "m") -> list[HeartbeatAnswer]:
@@ -77,35 +77,35 @@ class Coordinated:
 
 async def test_is_a_join_answered_when_it_is_durable() -> None:
     c = await Coordinated.start()
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     answers = c.join()
     assert answers == []
-    c.world.commits.flush()
+    c.world.group_commit.flush()
     (answer,) = answers
     assert answer.assigned == frozenset({(topic_id("t"), 0), (topic_id("t"), 1)})
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     assert len(c.beat(1)) == 1, "nothing has changed, so there is nothing to wait for"
 
 
 async def test_is_a_member_sent_away_when_the_log_refuses_and_welcome_again() -> None:
     c = await Coordinated.start()
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     answers = c.join()
-    c.world.commits.fail()
+    c.world.group_commit.fail()
     assert [answer.error for answer in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    c.world.commits.is_holding = False
+    c.world.group_commit.is_holding = False
     (again,) = c.join()
     assert (again.error, len(again.assigned or ())) == (ErrorCode.NONE, 2)
 
 
 async def test_does_a_crash_before_the_sync_leave_no_group() -> None:
     c = await Coordinated.start()
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     c.join()
     c.world.topics.led_log("__consumer_offsets", 0).cut(0)
-    c.world.commits.held.clear()
+    c.world.group_commit.held.clear()
     again = await Coordinated.start(c.world)
-    assert again.coordinator.consumers.groups == {}
+    assert again.coordinator.consumer_groups == {}
     assert again.beat(1)[0].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -113,11 +113,11 @@ async def test_does_silence_end_a_session_without_any_request() -> None:
     c = await Coordinated.start()
     c.join()
     c.world.clock.advance(44_999)
-    assert c.coordinator.consumers.groups["g"].members
+    assert c.coordinator.consumer_groups["g"].members
     c.world.clock.advance(1)
-    assert not c.coordinator.consumers.groups["g"].members
+    assert not c.coordinator.consumer_groups["g"].members
     again = await Coordinated.start(c.world)
-    assert not again.coordinator.consumers.groups["g"].members
+    assert not again.coordinator.consumer_groups["g"].members
 
 
 async def test_is_an_empty_group_without_offsets_forgotten_in_time() -> None:
@@ -126,9 +126,9 @@ async def test_is_an_empty_group_without_offsets_forgotten_in_time() -> None:
     c.beat(-1)
     c.world.clock.advance(600_000)
     c.coordinator.tick()
-    assert c.coordinator.consumers.groups == {}
+    assert c.coordinator.consumer_groups == {}
     again = await Coordinated.start(c.world)
-    assert again.coordinator.consumers.groups == {}
+    assert again.coordinator.consumer_groups == {}
 
 
 async def test_does_a_group_in_use_stay() -> None:
@@ -138,7 +138,7 @@ async def test_does_a_group_in_use_stay() -> None:
         c.world.clock.advance(40_000)
         c.beat(1)
     c.coordinator.tick()
-    assert set(c.coordinator.consumers.groups) == {"g"}
+    assert set(c.coordinator.consumer_groups) == {"g"}
 
 
 async def test_what_a_member_reads_is_known_before_its_first_heartbeat_after_a_restart() -> None:
@@ -147,9 +147,9 @@ async def test_what_a_member_reads_is_known_before_its_first_heartbeat_after_a_r
     c.commit(5)
     again = await Coordinated.start(c.world)
     outcome: list[tuple[ErrorCode, frozenset[tuple[str, int]]]] = []
-    again.coordinator.forgetting.delete_offsets("g", [TP], lambda *given: outcome.append(given))
+    again.coordinator.cleanup.delete_offsets("g", [TP], lambda *given: outcome.append(given))
     assert outcome == [(ErrorCode.NONE, frozenset({TP}))]
-    again.coordinator.forgetting.expire(YEARS_LATER_MS)
+    again.coordinator.cleanup.expire(YEARS_LATER_MS)
     assert again.offset() == 5
 
 
@@ -157,7 +157,7 @@ async def test_asking_what_members_read_hides_no_new_partition_from_them() -> No
     c = await Coordinated.start()
     c.join()
     c.world.topics.make("t", 3)
-    c.coordinator.forgetting.expire(0)
+    c.coordinator.cleanup.expire(0)
     assert len(c.beat(1)[0].assigned or ()) == 3
 
 
@@ -165,9 +165,9 @@ async def test_a_pattern_that_only_another_broker_took_may_mean_any_topic() -> N
     c = await Coordinated.start()
     c.join()
     c.commit(5)
-    (member,) = c.coordinator.consumers.groups["g"].members.values()
+    (member,) = c.coordinator.consumer_groups["g"].members.values()
     member.subscription = replace(member.subscription, names=frozenset(), regex="(")
-    c.coordinator.forgetting.expire(YEARS_LATER_MS)
+    c.coordinator.cleanup.expire(YEARS_LATER_MS)
     assert c.offset() == 5
 
 
@@ -176,12 +176,12 @@ async def test_a_group_with_offsets_in_an_open_transaction_does_not_expire() -> 
     c.join()
     c.beat(-1)
     c.commit(5, producer_id=7, producer_epoch=0)
-    c.coordinator.forgetting.expire(YEARS_LATER_MS)
-    assert set(c.coordinator.consumers.groups) == {"g"}
+    c.coordinator.cleanup.expire(YEARS_LATER_MS)
+    assert set(c.coordinator.consumer_groups) == {"g"}
     c.end_transaction(7)
     assert c.offset() == 5
-    c.coordinator.forgetting.expire(YEARS_LATER_MS)
-    assert (c.offset(), c.coordinator.consumers.groups) == (None, {})
+    c.coordinator.cleanup.expire(YEARS_LATER_MS)
+    assert (c.offset(), c.coordinator.consumer_groups) == (None, {})
 
 
 async def test_a_group_is_deleted_with_its_offsets_in_open_transactions() -> None:
@@ -193,7 +193,7 @@ async def test_a_group_is_deleted_with_its_offsets_in_open_transactions() -> Non
     c.end_transaction(7)
     for each in (c, await Coordinated.start(c.world)):
         assert each.offset() is None
-        assert (each.coordinator.consumers.groups, each.coordinator.groups) == ({}, {})
+        assert (each.coordinator.consumer_groups, each.coordinator.classic_groups) == ({}, {})
 
 
 async def test_a_group_whose_deletion_the_log_refuses_is_still_there() -> None:
@@ -201,26 +201,26 @@ async def test_a_group_whose_deletion_the_log_refuses_is_still_there() -> None:
     c.join()
     c.commit(5)
     c.beat(-1)
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     answers = c.delete()
-    c.world.commits.fail()
+    c.world.group_commit.fail()
     assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    c.world.commits.is_holding = False
+    c.world.group_commit.is_holding = False
     assert c.offset() == 5
     assert c.delete() == [ErrorCode.NONE]
-    assert (c.offset(), c.coordinator.consumers.groups) == (None, {})
+    assert (c.offset(), c.coordinator.consumer_groups) == (None, {})
 
 
 async def test_a_member_that_joins_while_its_group_is_deleted_stays() -> None:
     c = await Coordinated.start()
     c.join()
     c.beat(-1)
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     c.delete()
     c.join()
-    c.world.commits.flush()
+    c.world.group_commit.flush()
     for each in (c, await Coordinated.start(c.world)):
-        assert set(each.coordinator.consumers.groups["g"].members) == {"m"}
+        assert set(each.coordinator.consumer_groups["g"].members) == {"m"}
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ async def test_a_refused_classic_member_leaves_an_empty_group_what_it_is(
     c = await Coordinated.start()
     c.join()
     c.beat(-1)
-    epoch = c.coordinator.consumers.groups["g"].epoch
+    epoch = c.coordinator.consumer_groups["g"].epoch
     answers: list[JoinAnswer] = []
     facts: dict[str, Any] = {
         "member_id": "",
@@ -250,8 +250,8 @@ async def test_a_refused_classic_member_leaves_an_empty_group_what_it_is(
     c.coordinator.join("g", JoinRequest(**(facts | fields)), answers.append)
     assert [answer.error for answer in answers] == [error]
     for each in (c, await Coordinated.start(c.world)):
-        assert each.coordinator.consumers.groups["g"].epoch == epoch
-        assert each.coordinator.groups == {}
+        assert each.coordinator.consumer_groups["g"].epoch == epoch
+        assert each.coordinator.classic_groups == {}
 
 
 async def test_is_a_topic_that_grows_noticed() -> None:

@@ -12,8 +12,8 @@ from broker.groups.classic.values import (
     SyncRequest,
 )
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.offsets.commits import OffsetCommit
 from broker.groups.offsets.records import CommittedOffset
+from broker.groups.offsets.store import OffsetCommit
 from protocol.error_codes import ErrorCode
 from tests.unit.broker.groups.fakes import FakeLog, World
 
@@ -87,10 +87,10 @@ async def test_is_an_assignment_told_only_when_durable() -> None:
     g = await Coordinated.start()
     (joined,) = g.join()
     assert joined.generation_id == 1
-    g.world.commits.is_holding = True
+    g.world.group_commit.is_holding = True
     answers = g.sync("m1", 1, m1=b"x")
     assert answers == []
-    g.world.commits.flush()
+    g.world.group_commit.flush()
     assert answers[0].assignment == b"x"
 
 
@@ -99,9 +99,9 @@ async def test_does_a_silent_member_end_by_the_timer() -> None:
     g.join()
     g.sync("m1", 1)
     g.world.clock.advance(9_999)
-    assert g.coordinator.groups["g"].state is GroupState.STABLE
+    assert g.coordinator.classic_groups["g"].state is GroupState.STABLE
     g.world.clock.advance(1)
-    assert len(g.coordinator.groups["g"].roster) == 0
+    assert len(g.coordinator.classic_groups["g"].roster) == 0
 
 
 async def test_do_heartbeats_keep_a_member_without_new_timers() -> None:
@@ -124,7 +124,7 @@ async def test_does_an_earlier_deadline_move_the_timer() -> None:
     g.sync("m2", 2)
     g.sync("m1", 2)
     g.world.clock.advance(6_000)
-    assert [m.member_id for m in g.coordinator.groups["g"].roster] == ["m1"]
+    assert [m.member_id for m in g.coordinator.classic_groups["g"].roster] == ["m1"]
 
 
 async def test_does_a_thousand_member_group_need_one_timer() -> None:
@@ -133,7 +133,7 @@ async def test_does_a_thousand_member_group_need_one_timer() -> None:
     waiting = [g.join(new_id=f"n{i}") for i in range(999)]
     g.join("m1")
     assert {answers[0].generation_id for answers in waiting} == {2}
-    assert len(g.coordinator._alarms) < 10
+    assert len(g.coordinator._timers) < 10
 
 
 async def test_do_members_go_on_after_a_restart() -> None:
@@ -144,8 +144,8 @@ async def test_do_members_go_on_after_a_restart() -> None:
     assert again.coordinator.heartbeat("g", "m1", None, 1) is ErrorCode.NONE
     assert again.sync("m1", 1)[0].assignment == b"x"
     g.world.clock.advance(10_000)
-    assert again.coordinator.groups["g"].state is GroupState.PREPARING_REBALANCE or not len(
-        again.coordinator.groups["g"].roster
+    assert again.coordinator.classic_groups["g"].state is GroupState.PREPARING_REBALANCE or not len(
+        again.coordinator.classic_groups["g"].roster
     )
 
 
@@ -166,7 +166,7 @@ async def test_are_requests_for_no_group_refused() -> None:
     assert c.leave("g", "m", None) is ErrorCode.UNKNOWN_MEMBER_ID
     assert g.sync("m", 1)[0].error is ErrorCode.UNKNOWN_MEMBER_ID
     assert g.join("m")[0].error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert c.groups == {}
+    assert c.classic_groups == {}
     answers: list[JoinAnswer] = []
     request = JoinRequest(
         member_id="",
@@ -185,7 +185,7 @@ async def test_has_the_group_without_a_name_members_once_it_has_offsets() -> Non
     c = g.coordinator
     committed = CommittedOffset(7, -1, "", g.world.clock.wall_ms())
     c.commit(OffsetCommit(group_id="", offsets=[(("t", 0), committed)]), lambda _: None)
-    assert "" in c.groups
+    assert "" in c.classic_groups
     answers: list[SyncAnswer] = []
     request = SyncRequest(member_id="m", generation_id=1, assignments={})
     c.sync("", request, answers.append)
@@ -197,10 +197,10 @@ async def test_has_the_group_without_a_name_members_once_it_has_offsets() -> Non
 async def test_does_a_refused_join_leave_a_group_behind() -> None:
     g = await Coordinated.start()
     assert g.join(session_timeout_ms=1)[0].error is ErrorCode.INVALID_SESSION_TIMEOUT
-    assert g.coordinator.groups == {}
+    assert g.coordinator.classic_groups == {}
     g.commit(5)
     g.join(session_timeout_ms=1)
-    assert list(g.coordinator.groups) == ["g"]
+    assert list(g.coordinator.classic_groups) == ["g"]
 
 
 async def test_is_a_new_member_id_recognisable_and_unique() -> None:
@@ -218,7 +218,7 @@ async def test_are_waiters_released_when_the_broker_stops() -> None:
     waiting = g.join(new_id="m2")
     g.coordinator.release_waiters()
     assert waiting[0].error is ErrorCode.NOT_COORDINATOR
-    await g.coordinator.stop()
+    g.coordinator.stop()
     g.world.clock.advance(100_000)
 
 
@@ -227,21 +227,21 @@ async def test_are_waiters_released_when_the_broker_stops() -> None:
 
 async def test_is_a_commit_visible_only_when_durable() -> None:
     g = await Coordinated.start()
-    g.world.commits.is_holding = True
+    g.world.group_commit.is_holding = True
     answers = g.commit(5)
     assert (answers, g.offset()) == ([], None)
-    g.world.commits.flush()
+    g.world.group_commit.flush()
     assert (answers, g.offset()) == ([ErrorCode.NONE], 5)
 
 
 async def test_is_a_failed_commit_not_visible() -> None:
     g = await Coordinated.start()
-    g.world.commits.is_holding = True
+    g.world.group_commit.is_holding = True
     answers = g.commit(5)
-    g.world.commits.fail()
+    g.world.group_commit.fail()
     assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert g.offset() is None
-    assert g.coordinator.groups == {}
+    assert g.coordinator.classic_groups == {}
 
 
 async def test_are_offsets_there_after_a_restart() -> None:
@@ -250,7 +250,7 @@ async def test_are_offsets_there_after_a_restart() -> None:
     g.commit(6)
     again = await Coordinated.start(g.world)
     assert again.offset() == 6
-    assert again.coordinator.groups["g"].state is GroupState.EMPTY
+    assert again.coordinator.classic_groups["g"].state is GroupState.EMPTY
 
 
 async def test_who_may_commit_to_an_unknown_group() -> None:
@@ -293,7 +293,7 @@ async def test_may_offsets_of_a_subscribed_topic_be_deleted() -> None:
     g.join()
     g.sync("m1", 1)
     outcome: list[tuple[ErrorCode, frozenset[tuple[str, int]]]] = []
-    g.coordinator.forgetting.delete_offsets("g", [("t", 0), ("u", 0)], lambda *a: outcome.append(a))
+    g.coordinator.cleanup.delete_offsets("g", [("t", 0), ("u", 0)], lambda *a: outcome.append(a))
     assert outcome == [(ErrorCode.NONE, frozenset({("t", 0)}))]
     assert (g.offset(), g.offset(("u", 0))) == (5, None)
 
@@ -302,14 +302,14 @@ async def test_may_offsets_of_a_busy_group_of_another_type_be_deleted() -> None:
     g = await Coordinated.start()
     g.join(protocol_type="connect")
     outcome: list[ErrorCode] = []
-    g.coordinator.forgetting.delete_offsets("g", [("t", 0)], lambda error, _: outcome.append(error))
+    g.coordinator.cleanup.delete_offsets("g", [("t", 0)], lambda error, _: outcome.append(error))
     assert outcome == [ErrorCode.NON_EMPTY_GROUP]
 
 
 async def test_may_offsets_of_nobody_be_deleted() -> None:
     outcome: list[ErrorCode] = []
     g = await Coordinated.start()
-    g.coordinator.forgetting.delete_offsets("g", [("t", 0)], lambda error, _: outcome.append(error))
+    g.coordinator.cleanup.delete_offsets("g", [("t", 0)], lambda error, _: outcome.append(error))
     assert outcome == [ErrorCode.GROUP_ID_NOT_FOUND]
 
 
@@ -318,7 +318,7 @@ async def test_may_offsets_of_nobody_be_deleted() -> None:
 
 async def _delete(g: Coordinated) -> ErrorCode:
     outcome: list[ErrorCode] = []
-    g.coordinator.forgetting.delete_group("g", outcome.append)
+    g.coordinator.cleanup.delete_group("g", outcome.append)
     return outcome[0]
 
 
@@ -330,9 +330,9 @@ async def test_is_a_deleted_group_gone_for_good() -> None:
     assert await _delete(g) is ErrorCode.NON_EMPTY_GROUP
     g.coordinator.leave("g", "m1", None)
     assert await _delete(g) is ErrorCode.NONE
-    assert g.coordinator.groups == {}
+    assert g.coordinator.classic_groups == {}
     again = await Coordinated.start(g.world)
-    assert again.coordinator.groups == {}
+    assert again.coordinator.classic_groups == {}
     assert await _delete(again) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -340,7 +340,7 @@ async def test_is_a_group_deleted_with_its_offsets_in_open_transactions() -> Non
     g = await Coordinated.start()
     g.commit(5, producer_id=7, producer_epoch=0)
     assert await _delete(g) is ErrorCode.NONE
-    assert g.coordinator.groups == {}
+    assert g.coordinator.classic_groups == {}
     _, partition = g.coordinator.offsets_partition("g")
     g.coordinator.transaction_ended(7, partition, is_commit=True)
     assert g.offset() is None
@@ -350,8 +350,8 @@ async def test_does_a_group_expire_that_an_open_transaction_commits_for() -> Non
     g = await Coordinated.start()
     g.commit(5)
     g.commit(6, ("u", 0), producer_id=7, producer_epoch=0)
-    g.coordinator.forgetting.expire(10**15)
-    assert set(g.coordinator.groups) == {"g"}
+    g.coordinator.cleanup.expire(10**15)
+    assert set(g.coordinator.classic_groups) == {"g"}
     assert g.offset() is None
 
 
@@ -367,13 +367,13 @@ async def test_does_a_deleted_topic_come_back_with_the_commit_of_a_transaction()
 async def test_does_a_group_survive_that_comes_to_life_while_it_is_deleted() -> None:
     g = await Coordinated.start()
     g.commit(5)
-    g.world.commits.is_holding = True
+    g.world.group_commit.is_holding = True
     outcome: list[ErrorCode] = []
-    g.coordinator.forgetting.delete_group("g", outcome.append)
+    g.coordinator.cleanup.delete_group("g", outcome.append)
     g.join()
-    g.world.commits.flush()
+    g.world.group_commit.flush()
     assert g.offset() is None
-    assert g.coordinator.groups["g"].state is GroupState.COMPLETING_REBALANCE
+    assert g.coordinator.classic_groups["g"].state is GroupState.COMPLETING_REBALANCE
 
 
 # -- retention -------------------------------------------------------------------------------------
@@ -389,8 +389,8 @@ async def test_do_offsets_outlive_their_group_by_the_retention() -> None:
     assert g.offset() == 5
     g.pass_time(600_000)
     assert g.offset() is None
-    assert g.coordinator.groups == {}
-    assert (await Coordinated.start(g.world)).coordinator.groups == {}
+    assert g.coordinator.classic_groups == {}
+    assert (await Coordinated.start(g.world)).coordinator.classic_groups == {}
 
 
 async def test_do_offsets_in_use_never_expire() -> None:
@@ -442,6 +442,6 @@ async def test_is_an_empty_group_without_offsets_cleaned_up() -> None:
     g = await Coordinated.start()
     g.join(requires_known_member_id=True)
     g.world.clock.advance(10_000)
-    assert "g" in g.coordinator.groups
+    assert "g" in g.coordinator.classic_groups
     g.pass_time(1_200_000)
-    assert g.coordinator.groups == {}
+    assert g.coordinator.classic_groups == {}

@@ -40,11 +40,11 @@ async def test_does_an_existing_topic_keep_its_partitions() -> None:
 async def test_is_done_called_only_when_durable() -> None:
     world = World()
     topic = await _topic(world)
-    world.commits.is_holding = True
+    world.group_commit.is_holding = True
     done: list[ErrorCode] = []
     topic.append(0, [(b"k", b"v")], done.append)
     assert done == []
-    world.commits.flush()
+    world.group_commit.flush()
     assert done == [ErrorCode.NONE]
 
 
@@ -52,7 +52,7 @@ async def test_is_it_done_at_once_where_the_operator_trusts_the_page_cache() -> 
     world = World()
     topic = await _topic(world)
     world.topics.led_log("__x", 0).waits_for_disk = False
-    world.commits.is_holding = True
+    world.group_commit.is_holding = True
     done: list[ErrorCode] = []
     topic.append(0, [(b"k", b"v")], done.append)
     assert done == [ErrorCode.NONE]
@@ -61,10 +61,10 @@ async def test_is_it_done_at_once_where_the_operator_trusts_the_page_cache() -> 
 async def test_what_hears_the_caller_when_the_sync_fails() -> None:
     world = World()
     topic = await _topic(world)
-    world.commits.is_holding = True
+    world.group_commit.is_holding = True
     done: list[ErrorCode] = []
     topic.append(0, [(b"k", b"v")], done.append)
-    world.commits.fail()
+    world.group_commit.fail()
     assert done == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 

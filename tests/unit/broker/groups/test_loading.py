@@ -5,7 +5,6 @@ import logging
 import pytest
 
 from broker.groups import loading
-from broker.groups.classic.values import GroupSnapshot
 from broker.groups.internal_topic import KeyValue, StoredBatch
 from broker.groups.offsets.records import (
     CommittedOffset,
@@ -14,7 +13,8 @@ from broker.groups.offsets.records import (
     encode_offset_key,
     encode_offset_value,
 )
-from broker.groups.offsets.table import OffsetTable
+from broker.groups.offsets.store import OffsetTable
+from protocol.stored.group_log import GroupMetadataValue
 
 TP = ("t", 0)
 
@@ -84,17 +84,10 @@ def test_is_a_marker_of_a_stranger_nothing() -> None:
 
 
 def test_is_a_group_loaded() -> None:
-    snapshot = GroupSnapshot(
-        group_id="g",
-        protocol_type="consumer",
-        generation_id=3,
-        protocol_name=None,
-        leader_id=None,
-        members=(),
-    )
-    batch = _plain((encode_group_key("g"), encode_group_value(snapshot, 7)))
+    group = GroupMetadataValue(protocol_type="consumer", generation=3, current_state_timestamp=7)
+    batch = _plain((encode_group_key("g"), encode_group_value(group)))
     loaded = loading.load([batch], OffsetTable())
-    assert loaded.groups["g"].snapshot == snapshot
+    assert loaded.groups["g"] == group
 
 
 def test_are_strange_records_skipped_and_counted(caplog: pytest.LogCaptureFixture) -> None:

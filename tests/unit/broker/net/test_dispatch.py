@@ -15,6 +15,7 @@ from broker.requests.answers import AnswerMemory
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
 from broker.requests.turns import Turns
+from broker.threads import Pool
 from protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -43,7 +44,8 @@ class Bench:
     def __init__(self) -> None:
         self.metrics = Metrics()
         answers = AnswerMemory(1 << 20, list)
-        context = SimpleNamespace(metrics=self.metrics, turns=Turns(), answers=answers)
+        turns = Turns(Pool("side", 1))
+        context = SimpleNamespace(metrics=self.metrics, turns=turns, answers=answers)
         self.dispatcher = Dispatcher(cast(Context, context))
 
     def handle(self, key: ApiKey, handler: Any) -> None:

@@ -41,7 +41,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock, self.commits = FrozenClock(), FakeCommits()
-        self.context = cast(Any, SimpleNamespace(clock=self.clock, commits=self.commits))
+        self.context = cast(Any, SimpleNamespace(clock=self.clock, group_commit=self.commits))
         self.first, self.second = FakeLog(), FakeLog()
         self.ends = cast(Any, {self.first: 5, self.second: 7})
         self.calls: list[int] = []

@@ -8,15 +8,16 @@ import pytest
 
 from broker.requests.pending import Pending
 from broker.requests.turns import Turns, Work
+from broker.threads import Pool
 from storage.disk.steps import Steps, off_loop
 from storage.errors import CorruptBatch
 
 
 @pytest.fixture
 def turns() -> Iterator[Turns]:
-    turns = Turns()
+    turns = Turns(Pool("side", 1))
     yield turns
-    turns.stop()
+    turns.side.close()
 
 
 def counting(count: int, seen: list[str], name: str = "") -> Steps[int]:

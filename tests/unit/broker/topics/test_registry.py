@@ -17,6 +17,7 @@ from broker.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from broker.threads import Pool
 from broker.topics.registry import TopicRegistry, check_topic_name, is_internal
 from config import load
 from tests.support.clock import FrozenClock
@@ -55,7 +56,12 @@ class FakeDataDir:
 
 def registry(names: tuple[str, ...] = (), **settings: str) -> TopicRegistry:
     config = load(command_line={k.replace("_", "."): v for k, v in settings.items()})
-    return TopicRegistry(cast(Any, FakeDataDir(names)), config=config, clock=FrozenClock())
+    return TopicRegistry(
+        cast(Any, FakeDataDir(names)),
+        config=config,
+        clock=FrozenClock(),
+        threads=Pool("control", 1),
+    )
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 249, "...", "__consumer_offsets"])

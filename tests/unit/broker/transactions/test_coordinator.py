@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.offsets.commits import OffsetCommit
 from broker.groups.offsets.records import CommittedOffset
+from broker.groups.offsets.store import OffsetCommit
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.state import TxnState
 from protocol.error_codes import ErrorCode
@@ -120,17 +120,17 @@ async def test_may_the_next_transaction_begin_at_once() -> None:
 async def test_is_nothing_answered_before_it_is_durable() -> None:
     c = await Coordinated.start()
     me = c.init()
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     added = c.add(me, T0)
     assert added == []
     assert c.txns.append_error("x", me, T0) is ErrorCode.TRANSACTION_ABORTABLE
-    c.world.commits.flush()
+    c.world.group_commit.flush()
     assert added == [NONE]
     ended = c.end(me)
     steps = 0
     while not ended:
         assert c.add(me, T1) == [ErrorCode.CONCURRENT_TRANSACTIONS]
-        c.world.commits.flush(1)
+        c.world.group_commit.flush(1)
         steps += 1
     assert steps == 3, "the decision, the marker, the completion"
 
@@ -139,9 +139,9 @@ async def test_what_hears_the_client_when_the_decision_cannot_be_stored() -> Non
     c = await Coordinated.start()
     me = c.init()
     c.add(me, T0)
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     ended = c.end(me)
-    c.world.commits.fail()
+    c.world.group_commit.fail()
     assert ended == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert c.state() is TxnState.ONGOING
     assert c.log("t").markers() == []
@@ -167,13 +167,13 @@ async def test_is_a_completion_that_could_not_be_stored_tried_again() -> None:
     c = await Coordinated.start()
     me = c.init()
     c.add(me, T0)
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     ended = c.end(me)
-    c.world.commits.flush(2)
-    c.world.commits.fail()
+    c.world.group_commit.flush(2)
+    c.world.group_commit.fail()
     assert ended == [NONE]
     assert c.state() is TxnState.PREPARE_COMMIT
-    c.world.commits.is_holding = False
+    c.world.group_commit.is_holding = False
     c.txns.tick()
     assert c.state() is TxnState.COMPLETE_COMMIT
 
@@ -401,7 +401,7 @@ async def test_are_strange_records_in_the_log_skipped() -> None:
 async def test_do_those_who_wait_go_on_in_the_order_they_came() -> None:
     c = await Coordinated.start()
     me = c.init()
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     told: list[tuple[str, ErrorCode]] = []
 
     def admit(name: str, *partitions: tuple[str, int]) -> None:
@@ -413,10 +413,10 @@ async def test_do_those_who_wait_go_on_in_the_order_they_came() -> None:
     admit("fourth", T0)
     assert told == []
     assert not c.txns.is_admitted("x", me, [T0])
-    c.world.commits.flush(1)
+    c.world.group_commit.flush(1)
     assert told == [("first", NONE), ("second", NONE)], "the third has to be stored first"
     assert not c.txns.is_admitted("x", me, [T0]), "the fourth is still before whoever asks now"
-    c.world.commits.flush(1)
+    c.world.group_commit.flush(1)
     assert told[2:] == [("third", NONE), ("fourth", NONE)]
     assert c.txns.is_admitted("x", me, [T0, T1])
 
@@ -424,13 +424,13 @@ async def test_do_those_who_wait_go_on_in_the_order_they_came() -> None:
 async def test_is_nobody_admitted_when_the_log_refuses() -> None:
     c = await Coordinated.start()
     me = c.init()
-    c.world.commits.is_holding = True
+    c.world.group_commit.is_holding = True
     told: list[ErrorCode] = []
     c.txns.admit("x", me, [T0], told.append)
-    c.world.commits.fail()
+    c.world.group_commit.fail()
     assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert not c.txns.is_admitted("x", me, [T0])
-    c.world.commits.is_holding = False
+    c.world.group_commit.is_holding = False
     c.txns.admit("x", me, [T0], told.append)
     assert told[1:] == [NONE]
 
@@ -440,15 +440,15 @@ async def test_is_a_transaction_of_version_2_whole_after_a_crash_at_any_step() -
     for synced in range(8):
         c = await Coordinated.start()
         me = c.init()
-        c.world.commits.is_holding = True
+        c.world.group_commit.is_holding = True
         admitted: list[ErrorCode] = []
         ended: list[ErrorCode] = []
         c.txns.admit("x", me, [T0, T1], admitted.append)
-        c.world.commits.flush(1)
+        c.world.group_commit.flush(1)
         c.txns.end("x", me, is_commit=True, answer=ended.append, bumps_epoch=True)
-        c.world.commits.flush(synced)
-        c.world.commits.held.clear()
-        c.world.commits.is_holding = False
+        c.world.group_commit.flush(synced)
+        c.world.group_commit.held.clear()
+        c.world.group_commit.is_holding = False
         again = await Coordinated.start(c.world)
         answers: list[ErrorCode] = []
         again.txns.end("x", me, is_commit=True, answer=answers.append, bumps_epoch=True)

@@ -350,3 +350,30 @@ def test_what_is_a_refused_write_called(error: str, old: str, new: str) -> None:
         for knows in (False, True)
     ]
     assert told == [ErrorCode[old], ErrorCode[new]]
+
+
+@pytest.mark.parametrize("before", [each for each in TxnState if each < TxnState.DEAD])
+@pytest.mark.parametrize("after", [each for each in TxnState if each < TxnState.DEAD])
+def test_no_end_is_reversed(before: TxnState, after: TxnState) -> None:
+    now = replace(EMPTY, state=before)
+    may_follow = {
+        TxnState.EMPTY: "EMPTY ONGOING COMPLETE_ABORT",
+        TxnState.ONGOING: "ONGOING PREPARE_COMMIT PREPARE_ABORT",
+        TxnState.PREPARE_COMMIT: "COMPLETE_COMMIT",
+        TxnState.PREPARE_ABORT: "COMPLETE_ABORT",
+        TxnState.COMPLETE_COMMIT: "EMPTY ONGOING COMPLETE_ABORT",
+        TxnState.COMPLETE_ABORT: "EMPTY ONGOING COMPLETE_ABORT",
+    }
+    if after.name in may_follow[before].split():
+        state.check_successor(now, replace(now, state=after))
+    else:
+        with pytest.raises(AssertionError):
+            state.check_successor(now, replace(now, state=after))
+
+
+def test_no_epoch_falls_under_one_producer_id() -> None:
+    now = replace(EMPTY, producer_epoch=5)
+    state.check_successor(now, replace(now, producer_epoch=5))
+    state.check_successor(now, replace(now, producer_id=99, producer_epoch=0))
+    with pytest.raises(AssertionError):
+        state.check_successor(now, replace(now, producer_epoch=4))

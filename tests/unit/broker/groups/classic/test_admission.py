@@ -1,18 +1,17 @@
-"""The commit table of `admission.commit_error`, cell by cell."""
+"""The commit table of `commit_error`, cell by cell."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.groups.classic import admission
-from broker.groups.classic.group import Group
+from broker.groups.classic.group import ClassicGroup, commit_error, join_error
 from broker.groups.classic.values import GroupLimits, JoinRequest, SyncRequest
 from protocol.error_codes import ErrorCode
 
 NOBODY = ("", None, -1)
 
 
-def _join(group: Group, member_id: str = "", new_id: str = "m1") -> None:
+def _join(group: ClassicGroup, member_id: str = "", new_id: str = "m1") -> None:
     request = JoinRequest(
         member_id=member_id,
         new_member_id=new_id,
@@ -24,8 +23,8 @@ def _join(group: Group, member_id: str = "", new_id: str = "m1") -> None:
     group.join(request, object(), 0)
 
 
-def _group(state: str) -> Group:
-    group = Group("g", GroupLimits())
+def _group(state: str) -> ClassicGroup:
+    group = ClassicGroup("g", GroupLimits())
     if state == "Dead":
         group.kill()
     if state in ("Empty", "Dead"):
@@ -64,7 +63,7 @@ def test_who_may_commit(
 ) -> None:
     group = _group(state)
     answers = [
-        admission.commit_error(group, *who, is_transactional=is_transactional).name
+        commit_error(group, *who, is_transactional=is_transactional).name
         for is_transactional in (False, True)
     ]
     assert answers == [plain, transactional]
@@ -80,5 +79,5 @@ def test_is_a_session_timeout_out_of_range_refused(timeout_ms: int) -> None:
         session_timeout_ms=timeout_ms,
         rebalance_timeout_ms=1,
     )
-    error = admission.join_error(_group("Empty"), request, GroupLimits())
+    error = join_error(_group("Empty"), request, GroupLimits())
     assert error is ErrorCode.INVALID_SESSION_TIMEOUT

@@ -9,16 +9,16 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.groups.classic.group import Group
+from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import (
     AnswerJoin,
     AnswerSync,
     GroupLimits,
-    GroupSnapshot,
     GroupState,
     JoinAnswer,
     JoinRequest,
@@ -27,6 +27,7 @@ from broker.groups.classic.values import (
     SyncRequest,
 )
 from protocol.error_codes import ErrorCode
+from protocol.stored.group_log import GroupMetadataValue
 
 NAMES = st.sampled_from("abcdef")
 INSTANCES = {"a": "i1", "b": "i2"}
@@ -48,14 +49,14 @@ class GroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.limits = GroupLimits(initial_rebalance_delay_ms=0, size_max=5)
-        self.group = Group("g", self.limits)
+        self.group = ClassicGroup("g", self.limits)
         self.clients = {name: Client(name) for name in "abcdef"}
         self.ids = itertools.count(1)
         self.now_ms = 0
         self.waiting: set[tuple[str, int]] = set()
         self.waiters = itertools.count()
         self.receipts: list[Receipt] = []
-        self.stored: GroupSnapshot | None = None
+        self.stored: GroupMetadataValue | None = None
         self.generation = 0
         self.owners: dict[int, dict[bytes, str]] = {}
 
@@ -128,12 +129,12 @@ class GroupMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.receipts.clear()
         self.waiting.clear()
-        self.group = Group("g", self.limits)
+        self.group = ClassicGroup("g", self.limits)
         self.generation = 0
         self.owners.clear()
         if self.stored is not None:
             self.group.restore(self.stored, self.now_ms)
-            self.generation = self.stored.generation_id
+            self.generation = self.stored.generation
 
     # -- the books ---------------------------------------------------------------------------------
 
@@ -222,3 +223,14 @@ class GroupMachine(RuleBasedStateMachine):
 
 TestGroupWhateverHappens = GroupMachine.TestCase
 TestGroupWhateverHappens.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_states_follow_one_another_and_fit_the_members() -> None:
+    group = ClassicGroup("g", GroupLimits())
+    for state in (GroupState.COMPLETING_REBALANCE, GroupState.EMPTY):
+        with pytest.raises(AssertionError, match="g: "):
+            group._become(state)
+    group._become(GroupState.PREPARING_REBALANCE)
+    with pytest.raises(AssertionError, match="g: "):
+        group._become(GroupState.COMPLETING_REBALANCE)
+    group._become(GroupState.EMPTY)

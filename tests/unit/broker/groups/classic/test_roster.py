@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.classic.roster import Member, Roster
+from broker.groups.classic.roster import ClassicMember, Roster
 from broker.groups.classic.values import Protocols
 
 
@@ -12,8 +12,8 @@ def _member(
     instance: str | None = None,
     *,
     is_joining: bool = False,
-) -> Member:
-    return Member(
+) -> ClassicMember:
+    return ClassicMember(
         member_id=member_id,
         group_instance_id=instance,
         client_id="c",
@@ -25,7 +25,7 @@ def _member(
     )
 
 
-def _roster(*members: Member) -> Roster:
+def _roster(*members: ClassicMember) -> Roster:
     roster = Roster()
     for member in members:
         roster.add(member)

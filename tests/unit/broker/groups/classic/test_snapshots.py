@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from broker.groups.classic import snapshots
-from broker.groups.classic.group import Group
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.roster import Roster
 from broker.groups.classic.values import GroupLimits, JoinRequest
 
 
-def _group() -> Group:
-    group = Group("g", GroupLimits())
+def _group() -> ClassicGroup:
+    group = ClassicGroup("g", GroupLimits())
     for name in ("a", "b"):
         request = JoinRequest(
             member_id="",
@@ -22,10 +22,10 @@ def _group() -> Group:
 
 
 def test_what_is_stored_of_a_group() -> None:
-    snapshot = snapshots.take(_group(), {"a": b"x"})
-    assert (snapshot.group_id, snapshot.generation_id) == ("g", 1)
-    assert (snapshot.protocol_type, snapshot.protocol_name) == ("consumer", "range")
-    assert snapshot.leader_id == "a"
+    snapshot = _group().snapshot({"a": b"x"})
+    assert snapshot.generation == 1
+    assert (snapshot.protocol_type, snapshot.protocol) == ("consumer", "range")
+    assert snapshot.leader == "a"
     assert [(m.member_id, m.subscription, m.assignment) for m in snapshot.members] == [
         ("a", b"a", b"x"),
         ("b", b"b", b""),
@@ -33,37 +33,37 @@ def test_what_is_stored_of_a_group() -> None:
 
 
 def test_what_has_a_group_that_nobody_joined() -> None:
-    snapshot = snapshots.take(Group("g", GroupLimits()))
-    assert (snapshot.protocol_type, snapshot.leader_id, snapshot.members) == ("", None, ())
+    snapshot = ClassicGroup("g", GroupLimits()).snapshot()
+    assert (snapshot.protocol_type, snapshot.leader, snapshot.members) == ("", None, [])
 
 
 def test_does_a_stored_group_come_back_the_same() -> None:
-    snapshot = snapshots.take(_group(), {"a": b"x", "b": b"y"})
-    group = Group("g", GroupLimits())
+    snapshot = _group().snapshot({"a": b"x", "b": b"y"})
+    group = ClassicGroup("g", GroupLimits())
     group.restore(snapshot, 0)
-    assert snapshots.take(group) == snapshot
+    assert group.snapshot() == snapshot
 
 
 def test_does_a_leader_that_is_no_member_matter() -> None:
-    snapshot = snapshots.take(_group())
-    roster = snapshots.roster_of(snapshots.take(_group()))
-    assert roster.leader_id == snapshot.leader_id == "a"
+    snapshot = _group().snapshot()
+    roster = Roster.restored(_group().snapshot())
+    assert roster.leader_id == snapshot.leader == "a"
 
 
 def test_is_only_the_leader_told_who_is_in() -> None:
     group = _group()
     leader, follower = group.roster.get("a"), group.roster.get("b")
-    told = snapshots.join_answer(group, leader)
+    told = group.join_answer(leader)
     assert [(m.member_id, m.group_instance_id, m.metadata) for m in told.members] == [
         ("a", "i-a", b"a"),
         ("b", "i-b", b"b"),
     ]
-    assert snapshots.join_answer(group, follower).members == ()
+    assert group.join_answer(follower).members == ()
 
 
 def test_does_naming_another_leader_hide_the_members() -> None:
     group = _group()
-    answer = snapshots.join_answer(group, group.roster.get("a"), leader_id="gone")
+    answer = group.join_answer(group.roster.get("a"), leader_id="gone")
     assert (answer.leader_id, answer.members) == ("gone", ())
 
 
@@ -71,5 +71,5 @@ def test_is_a_member_told_its_own_assignment() -> None:
     group = _group()
     member = group.roster.get("b")
     member.assignment = b"y"
-    answer = snapshots.sync_answer(group, member)
+    answer = group.sync_answer(member)
     assert (answer.assignment, answer.protocol_name) == (b"y", "range")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.groups.consumer.topic_pattern import compile_pattern, matching
+from broker.groups.consumer.subscribed_topics import compile_pattern, matching
 from broker.groups.consumer.values import HeartbeatRefused
 from protocol.error_codes import ErrorCode
 

@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 from broker.groups.internal_topic import InternalTopic
-from broker.groups.offsets.commits import OffsetCommit, OffsetStore
 from broker.groups.offsets.records import (
     CommittedOffset,
-    GroupKey,
-    OffsetKey,
     decode_key,
     decode_offset_value,
     encode_group_key,
 )
+from broker.groups.offsets.store import OffsetCommit, OffsetStore
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import RecordBatch
+from protocol.stored.group_log import GroupMetadataKey, OffsetCommitKey
 from storage.errors import LogOffline
 from tests.unit.broker.groups.fakes import World
 
@@ -35,10 +34,10 @@ async def test_is_every_offset_one_record() -> None:
     first, second = world.topics.led_log("__o", 0).records()
     assert first.key is not None
     assert first.value is not None
-    assert decode_key(first.key) == OffsetKey("g", "t", 3)
+    assert decode_key(first.key) == OffsetCommitKey(group="g", topic="t", partition=3)
     assert decode_offset_value(first.value) == AT_5
     assert second.key is not None
-    assert decode_key(second.key) == OffsetKey("g", "u", 0)
+    assert decode_key(second.key) == OffsetCommitKey(group="g", topic="u", partition=0)
     assert done == [ErrorCode.NONE]
     assert store.table.of_group("g")[TP] == AT_5
 
@@ -60,13 +59,13 @@ async def test_are_tombstones_written_for_what_is_forgotten() -> None:
     world = World()
     store = await _store(world)
     store.commit(OffsetCommit(group_id="g", offsets=[(TP, AT_5)]), lambda _: None)
-    store.forget("g", [TP], lambda _: None, also=[(encode_group_key("g"), None)])
+    store.delete("g", [TP], lambda _: None, also=[(encode_group_key("g"), None)])
     _, offset, group = world.topics.led_log("__o", 0).records()
     assert (offset.value, group.value) == (None, None)
     assert offset.key is not None
     assert group.key is not None
-    assert decode_key(offset.key) == OffsetKey("g", *TP)
-    assert decode_key(group.key) == GroupKey("g")
+    assert decode_key(offset.key) == OffsetCommitKey(group="g", topic=TP[0], partition=TP[1])
+    assert decode_key(group.key) == GroupMetadataKey(group="g")
     assert not store.table.has_offsets("g")
 
 
@@ -75,7 +74,7 @@ async def test_is_nothing_written_for_nothing() -> None:
     store = await _store(world)
     done: list[ErrorCode] = []
     store.commit(OffsetCommit(group_id="g", offsets=[]), done.append)
-    store.forget("g", [], done.append)
+    store.delete("g", [], done.append)
     assert done == [ErrorCode.NONE] * 2
     assert world.topics.led_log("__o", 0).batches == []
 
@@ -86,6 +85,6 @@ async def test_is_nothing_forgotten_that_could_not_be_written() -> None:
     store.commit(OffsetCommit(group_id="g", offsets=[(TP, AT_5)]), lambda _: None)
     world.topics.led_log("__o", 0).error = LogOffline("/d", "gone")
     done: list[ErrorCode] = []
-    store.forget("g", [TP], done.append)
+    store.delete("g", [TP], done.append)
     assert done == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert store.table.of_group("g")[TP] == AT_5

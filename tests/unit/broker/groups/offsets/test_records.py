@@ -8,11 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.classic.values import GroupSnapshot, MemberSnapshot
 from broker.groups.offsets.records import (
     CommittedOffset,
-    GroupKey,
-    OffsetKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -22,25 +19,31 @@ from broker.groups.offsets.records import (
     encode_offset_value,
 )
 from protocol.stored.codec import UnknownRecord
+from protocol.stored.group_log import (
+    GroupMetadataKey,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    OffsetCommitKey,
+)
 
-SNAPSHOT = GroupSnapshot(
-    group_id="g",
+GROUP = GroupMetadataValue(
     protocol_type="consumer",
-    generation_id=3,
-    protocol_name="range",
-    leader_id="m",
-    members=(
-        MemberSnapshot(
+    generation=3,
+    protocol="range",
+    leader="m",
+    current_state_timestamp=7,
+    members=[
+        GroupMetadataMember(
             member_id="m",
             group_instance_id=None,
             client_id="c",
             client_host="h",
-            rebalance_timeout_ms=60_000,
-            session_timeout_ms=10_000,
+            rebalance_timeout=60_000,
+            session_timeout=10_000,
             subscription=b"\x01\x02",
             assignment=b"\x03",
-        ),
-    ),
+        )
+    ],
 )
 
 GROUP_VALUE_3 = bytes.fromhex(
@@ -65,16 +68,17 @@ GROUP_VALUE_3 = bytes.fromhex(
 def test_what_is_an_offset_key() -> None:
     key = bytes.fromhex("0001 0001 67 0002 7431 00000005")
     assert encode_offset_key("g", "t1", 5) == key
-    assert decode_key(key) == OffsetKey("g", "t1", 5)
+    assert decode_key(key) == OffsetCommitKey(group="g", topic="t1", partition=5)
 
 
 def test_is_the_older_offset_key_read() -> None:
-    assert decode_key(bytes.fromhex("0000 0001 67 0001 74 00000000")) == OffsetKey("g", "t", 0)
+    key = OffsetCommitKey(group="g", topic="t", partition=0)
+    assert decode_key(bytes.fromhex("0000 0001 67 0001 74 00000000")) == key
 
 
 def test_what_is_a_group_key() -> None:
     assert encode_group_key("gé") == bytes.fromhex("0002 0003 67c3a9")
-    assert decode_key(bytes.fromhex("0002 0003 67c3a9")) == GroupKey("gé")
+    assert decode_key(bytes.fromhex("0002 0003 67c3a9")) == GroupMetadataKey(group="gé")
 
 
 def test_are_keys_of_the_new_group_protocol_unknown() -> None:
@@ -111,24 +115,15 @@ def test_are_other_versions_of_offset_values_read(value: str, leader_epoch: int)
 
 
 def test_what_is_a_group_value() -> None:
-    assert encode_group_value(SNAPSHOT, 7) == GROUP_VALUE_3
-    stored = decode_group_value("g", GROUP_VALUE_3)
-    assert stored.snapshot == SNAPSHOT
-    assert stored.state_timestamp_ms == 7
+    assert encode_group_value(GROUP) == GROUP_VALUE_3
+    assert decode_group_value(GROUP_VALUE_3) == GROUP
 
 
 def test_is_an_empty_group_stored_without_protocol_and_leader() -> None:
-    empty = GroupSnapshot(
-        group_id="g",
-        protocol_type="consumer",
-        generation_id=4,
-        protocol_name=None,
-        leader_id=None,
-        members=(),
-    )
-    value = encode_group_value(empty, 7)
+    empty = GroupMetadataValue(protocol_type="consumer", generation=4, current_state_timestamp=7)
+    value = encode_group_value(empty)
     assert value.endswith(bytes.fromhex("00000004 ffff ffff 0000000000000007 00000000"))
-    assert decode_group_value("g", value).snapshot == empty
+    assert decode_group_value(value) == empty
 
 
 def test_is_the_oldest_group_value_read() -> None:
@@ -136,9 +131,9 @@ def test_is_the_oldest_group_value_read() -> None:
         "0000 0001 74 00000001 0001 70 0001 6d 00000001"
         "0001 6d 0001 63 0001 68 00002710 00000000 00000000"
     )
-    stored = decode_group_value("g", value)
-    assert stored.state_timestamp_ms == -1
-    assert stored.snapshot.members[0].rebalance_timeout_ms == 10_000
+    stored = decode_group_value(value)
+    assert stored.current_state_timestamp == -1
+    assert stored.members[0].rebalance_timeout == 10_000
 
 
 def test_is_the_flexible_group_value_read() -> None:
@@ -146,8 +141,8 @@ def test_is_the_flexible_group_value_read() -> None:
         "0004 02 74 00000001 02 70 00 0000000000000009 02"
         "02 6d 02 69 02 63 02 68 00000001 00000002 02 aa 01 00 00"
     )
-    snapshot = decode_group_value("g", value).snapshot
-    assert snapshot.leader_id is None
+    snapshot = decode_group_value(value)
+    assert snapshot.leader is None
     member = snapshot.members[0]
     assert (member.group_instance_id, member.subscription, member.assignment) == ("i", b"\xaa", b"")
 
@@ -157,18 +152,18 @@ def test_are_newer_values_unknown(version: str) -> None:
     with pytest.raises(UnknownRecord):
         decode_offset_value(bytes.fromhex(version) + bytes(40))
     with pytest.raises(UnknownRecord):
-        decode_group_value("g", bytes.fromhex(version) + bytes(40))
+        decode_group_value(bytes.fromhex(version) + bytes(40))
 
 
 @pytest.mark.parametrize("size", range(len(GROUP_VALUE_3)))
 def test_is_a_torn_group_value_told_apart(size: int) -> None:
     with pytest.raises(UnknownRecord):
-        decode_group_value("g", GROUP_VALUE_3[:size])
+        decode_group_value(GROUP_VALUE_3[:size])
 
 
 @given(st.binary(max_size=60))
 def test_does_noise_never_raise_anything_else(data: bytes) -> None:
-    for decode in (decode_key, decode_offset_value, lambda d: decode_group_value("g", d)):
+    for decode in (decode_key, decode_offset_value, lambda d: decode_group_value(d)):
         with contextlib.suppress(UnknownRecord):
             decode(data)
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from broker.groups.offsets.records import CommittedOffset
-from broker.groups.offsets.table import ExpiryRule, OffsetTable
+from broker.groups.offsets.store import ExpiryRule, OffsetTable
 
 TP = ("t", 0)
 

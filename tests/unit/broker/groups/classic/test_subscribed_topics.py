@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from broker.groups.classic.group import Group
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.subscription import subscribed_topics
 from broker.groups.classic.values import GroupLimits, JoinRequest
-from broker.groups.subscriptions import subscribed_topics
 
 TWO_TOPICS = bytes.fromhex("0001 00000002 0001 61 0002 6262 ffffffff 00000000")
 
 
-def _group(protocol_type: str, *metadata: bytes) -> Group:
-    group = Group("g", GroupLimits())
+def _group(protocol_type: str, *metadata: bytes) -> ClassicGroup:
+    group = ClassicGroup("g", GroupLimits())
     for index, each in enumerate(metadata):
         request = JoinRequest(
             member_id="",

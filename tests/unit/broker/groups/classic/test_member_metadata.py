@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.groups.embedded import EmbeddedSubscription, parse_assignment, parse_subscription
+from broker.groups.classic.subscription import MemberMetadata, parse_assignment, parse_subscription
 from client.subscription import decode_assignment
 from client.types import TopicPartition
 from protocol.stored.consumer_protocol import encode_assignment
@@ -32,7 +32,7 @@ def test_which_topics_are_in_the_metadata(data: bytes, topics: set[str] | None) 
 
 
 def test_a_subscription_says_what_its_member_still_owns_and_where_it_is() -> None:
-    assert parse_subscription(OWNING) == EmbeddedSubscription(
+    assert parse_subscription(OWNING) == MemberMetadata(
         version=3, topics=frozenset({"a"}), owned=frozenset({("a", 0), ("a", 2)}), rack_id="r"
     )
 

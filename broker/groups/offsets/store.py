@@ -1,25 +1,29 @@
-"""Committed offsets in memory, and the pending ones of open transactions.
+"""Committed offsets: the table in memory, the pending ones of open transactions, and the log.
 
-Owns the values and the rules of their age. Pure: refuses to know the log, the clock and the wire.
-Every caller makes a change durable before it changes the table (`broker.groups.offsets.commits`).
+Owns the values, the rules of their age, and the order "log first, then memory, then the answer". A
+change shows in the table only when it is durable, so no client reads a position that a crash could
+take back. Refuses to know generations (`broker.groups.classic.group` decides who may commit), the
+clock and the wire.
 
 Offsets committed inside a transaction wait under its producer id until its marker arrives. They
 never overtake. A plain commit that comes after them in the log wins over them when the transaction
 commits, and a tombstone that comes after them removes them.
 
-Source: Kafka's `GroupMetadata` (offsets part), KIP-98, KIP-211 (expiry), KIP-447.
-Read next: `broker.groups.offsets.commits`.
+Source: Kafka's `OffsetMetadataManager`, `GroupMetadataManager.storeOffsets`, KIP-98, KIP-211
+(expiry), KIP-447. Read next: `broker.groups.internal_topic`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from broker.groups.offsets.records import CommittedOffset
-from protocol.records.layout import NO_TIMESTAMP
+from broker.groups.internal_topic import InternalTopic, KeyValue, WhenDone
+from broker.groups.offsets.records import CommittedOffset, encode_offset_key, encode_offset_value
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -153,3 +157,81 @@ def _is_expired(committed: CommittedOffset, rule: ExpiryRule) -> bool:
     if since_ms == NO_TIMESTAMP:
         since_ms = committed.commit_timestamp_ms
     return rule.now_ms - since_ms >= rule.retention_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommit:
+    """Offsets that a group commits, in a transaction if there is a producer id."""
+
+    group_id: str
+    offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the offsets count only once the producer's transaction commits."""
+        return self.producer_id != NO_PRODUCER_ID
+
+
+class OffsetStore:
+    """The committed offsets of all groups, in memory and in the offsets topic."""
+
+    def __init__(self, topic: InternalTopic) -> None:
+        """Store into `topic`, which its owner opens and replays."""
+        self.table = OffsetTable()
+        self._topic = topic
+
+    def commit(self, commit: OffsetCommit, when_done: WhenDone) -> None:
+        """Store offsets; `when_done(NONE)` once they are durable and visible."""
+        if not commit.offsets:
+            when_done(ErrorCode.NONE)
+            return
+        group_id = commit.group_id
+        records: list[KeyValue] = [
+            (encode_offset_key(group_id, *tp), encode_offset_value(committed))
+            for tp, committed in commit.offsets
+        ]
+
+        def stored(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._take(commit)
+            when_done(error)
+
+        self._topic.append(
+            self._topic.partition_of(group_id),
+            records,
+            stored,
+            producer_id=commit.producer_id,
+            producer_epoch=commit.producer_epoch,
+        )
+
+    def delete(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition],
+        when_done: WhenDone,
+        *,
+        also: Sequence[KeyValue] = (),
+    ) -> None:
+        """Delete offsets by tombstones; `also` are further records to store with them."""
+        records: list[KeyValue] = [(encode_offset_key(group_id, *tp), None) for tp in partitions]
+        records += also
+        if not records:
+            when_done(ErrorCode.NONE)
+            return
+
+        def stored(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                for tp in partitions:
+                    self.table.remove(group_id, tp)
+            when_done(error)
+
+        self._topic.append(self._topic.partition_of(group_id), records, stored)
+
+    def _take(self, commit: OffsetCommit) -> None:
+        for tp, committed in commit.offsets:
+            if commit.is_transactional:
+                self.table.prepare(commit.producer_id, commit.group_id, tp, committed)
+            else:
+                self.table.commit(commit.group_id, tp, committed)

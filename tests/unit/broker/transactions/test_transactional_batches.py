@@ -1,6 +1,6 @@
 """Whose transaction the records of a Produce belong to."""
 
-from broker.transactions.entry import transactional_producer
+from broker.transactions.coordinator import transactional_producer
 from tests.support.broker import batch
 
 _RECORDS = batch("a", producer_id=7, producer_epoch=2, base_sequence=0, is_transactional=True)
