@@ -18,7 +18,7 @@ from cli.output import RIGHT, note, print_json, print_table
 from client.admin import Admin
 from client.descriptions import GroupInfo, GroupListing
 from client.errors import BrokerRefused, InvalidUse
-from client.offsets import EARLIEST, LATEST
+from client.core.offsets import EARLIEST, LATEST
 from client.times import format_time
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode

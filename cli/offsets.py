@@ -15,7 +15,7 @@ from cli.options import (
 from cli.output import RIGHT, print_json, print_table, time_fields
 from client.admin import Admin
 from client.errors import NotThere
-from client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from client.core.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from client.times import format_duration, format_time
 from client.types import OffsetAndTimestamp, TopicPartition
 

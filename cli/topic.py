@@ -13,7 +13,7 @@ from cli.output import RIGHT, format_size, note, print_json, print_table, time_f
 from client.admin import Admin
 from client.descriptions import ConfigEntry, ConfigSource
 from client.errors import BrokerRefused, UnsupportedByBroker
-from client.offsets import EARLIEST, LATEST
+from client.core.offsets import EARLIEST, LATEST
 from client.types import OffsetAndTimestamp, TopicPartition
 from protocol.error_codes import ErrorCode
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from client import sender as sender_module
+from client.aio import sender as sender_module
 from client.admin import Admin
 from client.consumer import Consumer
 from client.errors import (

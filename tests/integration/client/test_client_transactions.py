@@ -7,7 +7,7 @@ import pytest
 from client.admin import Admin
 from client.consumer import Consumer
 from client.errors import BrokerRefused, InvalidUse
-from client.offsets import Isolation
+from client.core.offsets import Isolation
 from client.producer import Producer
 from client.types import OffsetAndTimestamp, TopicPartition
 from protocol.error_codes import ErrorCode

@@ -6,7 +6,7 @@ import pytest
 
 from cli import group
 from client.descriptions import GroupInfo
-from client.offsets import EARLIEST
+from client.core.offsets import EARLIEST
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition
 
 STAYS, GOES = TopicPartition("stays", 0), TopicPartition("goes", 0)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from client.aio.rebalance import Listener, Rebalance
 from client.errors import ListenerFailed
-from client.rebalance import Listener, Rebalance
 from client.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -1,7 +1,7 @@
 """A consumer's positions: where it starts in each partition, and its committed offsets.
 
 Decides between a group's committed offset and the start policy, and automatically commits the
-offsets of processed records. The requests are `client.offsets`; who is a member is `client.group`.
+offsets of processed records. The requests are `client.core.offsets`; who is a member is `group`.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
-from client.background import start_watched
-from client.cluster import Cluster
-from client.errors import BrokerRefused, ClientError, InvalidTime
-from client.fetching import Fetcher, PartitionReader
-from client.offsets import (
+from client.aio.background import start_watched
+from client.aio.fetching import Fetcher, PartitionReader
+from client.aio.record_times import first_records
+from client.core.cluster import Cluster
+from client.core.offsets import (
     EARLIEST,
     LATEST,
     Isolation,
@@ -22,7 +22,7 @@ from client.offsets import (
     fetch_committed,
     list_offsets,
 )
-from client.record_times import first_records
+from client.errors import BrokerRefused, ClientError, InvalidTime
 from client.times import to_ms
 from client.types import OffsetAndMetadata, TopicPartition
 from protocol.error_codes import ErrorCode
@@ -48,7 +48,7 @@ class Positions:
         group: Callable[[], Membership | None],
         on_failure: Callable[[ClientError], None],
     ) -> None:
-        """`start_at` is a timestamp or end of `client.offsets`, None for an error instead.
+        """`start_at` is a timestamp or end of `client.core.offsets`, None for an error instead.
 
         `group` returns the membership for commits, if there is a group; `on_failure` gets the error
         of a commit that no retry cures.

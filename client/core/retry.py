@@ -1,21 +1,32 @@
-"""Waiting between attempts: longer each time, never in step with others, never past a deadline.
+"""Which errors pass, and the pauses between attempts: longer each time, within a deadline.
 
-Used wherever a request may succeed later. It knows neither requests nor brokers.
+The only place that decides whether a request is sent again. It knows neither requests nor brokers;
+the clock is the caller's.
 
 Source: KIP-580 (exponential back-off with jitter).
 """
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from client.errors import BrokerRefused, BrokerUnreachable, ClientError
-from protocol.error_codes import ErrorCode
 
 _T = TypeVar("_T")
 
 _JITTER = 0.2
+
+
+class Clock(Protocol):
+    """The time of the caller: an event loop's, or a thread's."""
+
+    def now(self) -> float:
+        """Seconds of a clock that never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds."""
+        ...
 
 
 class Backoff:
@@ -31,15 +42,14 @@ class Backoff:
         """The next pause is the first one again."""
         self._next_ms = self._first_ms
 
-    async def pause(self) -> None:
-        """Sleep for this attempt's pause."""
-        spread = random.uniform(1 - _JITTER, 1 + _JITTER)
-        delay_ms = self._next_ms * spread
+    def next_s(self) -> float:
+        """The seconds of this attempt's pause."""
+        delay_ms = self._next_ms * random.uniform(1 - _JITTER, 1 + _JITTER)
         self._next_ms = min(self._next_ms * 2, self._limit_ms)
-        await asyncio.sleep(delay_ms / 1000)
+        return delay_ms / 1000
 
 
-def is_retriable(error: ClientError) -> bool:
+def is_retriable(error: Exception) -> bool:
     """Whether another attempt may succeed: lost connections, and codes that Kafka calls so."""
     if isinstance(error, BrokerRefused):
         return error.retriable
@@ -47,22 +57,20 @@ def is_retriable(error: ClientError) -> bool:
 
 
 async def retrying(
+    clock: Clock,
     attempt: Callable[[], Awaitable[_T]],
     *,
     timeout_ms: int,
     on_failure: Callable[[ClientError], None] | None = None,
-    except_for: frozenset[ErrorCode] = frozenset(),
 ) -> _T:
     """The result of the first attempt that succeeds within `timeout_ms`.
 
-    `on_failure` gets each error before the pause, to drop stale cache entries. The codes in
-    `except_for` end it at once although Kafka calls them retriable.
+    `on_failure` gets each error before the pause, to drop stale cache entries.
 
     Raises:
         ClientError: the last error when time is up, or the first one that is not retriable.
     """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_ms / 1000
+    deadline = clock.now() + timeout_ms / 1000
     backoff = Backoff()
     while True:
         try:
@@ -70,8 +78,6 @@ async def retrying(
         except (BrokerRefused, BrokerUnreachable) as error:
             if on_failure is not None:
                 on_failure(error)
-            if isinstance(error, BrokerRefused) and error.code in except_for:
+            if not is_retriable(error) or clock.now() >= deadline:
                 raise
-            if not is_retriable(error) or loop.time() >= deadline:
-                raise
-        await backoff.pause()
+        await clock.sleep(backoff.next_s())

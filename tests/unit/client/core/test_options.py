@@ -2,7 +2,7 @@
 
 import pytest
 
-from client.cluster import parse_bootstrap
+from client.core.options import parse_bootstrap
 from client.errors import InvalidUse
 
 
@@ -19,7 +19,7 @@ from client.errors import InvalidUse
     ],
 )
 def test_addresses_are_understood(text: str, expected: list[tuple[str, int]]) -> None:
-    assert parse_bootstrap(text) == expected
+    assert list(parse_bootstrap(text)) == expected
 
 
 @pytest.mark.parametrize("text", ["", " , ", "h:port", "h:0", "h:65536"])
@@ -29,4 +29,4 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 def test_several_addresses_may_come_as_a_list() -> None:
-    assert parse_bootstrap(["a:1", "b"]) == [("a", 1), ("b", 9092)]
+    assert parse_bootstrap(["a:1", "b"]) == (("a", 1), ("b", 9092))

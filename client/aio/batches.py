@@ -1,7 +1,7 @@
 """Records on their way: grouped by partition, kept in order until each batch is settled.
 
 Owns the queues of a producer. It knows sizes, order and sequence numbers, and nothing of
-brokers or time limits; `client.sender` moves batches from here to the wire and back.
+brokers or time limits; `client.aio.sender` moves batches from here to the wire and back.
 
 Invariant per partition: batches are settled or sent again in the order in which their records
 were given. With sequence numbers several may be under way, because the broker refuses what

@@ -1,16 +1,16 @@
 """A rebalance as one consumer sees it: partitions revoked and assigned, and its listeners.
 
-The bridge between `client.group`, which knows when, and `client.fetching` and `client.positions`,
-which know the partitions and their offsets. A user's listener that fails is reported; the
-partitions still go to their new member.
+The bridge between `group`, which knows when, and `fetching` and `positions`, which know the
+partitions and their offsets. A user's listener that fails is reported; the partitions still go to
+their new member.
 """
 
 import inspect
 from collections.abc import Awaitable, Callable
 
+from client.aio.fetching import Fetcher
+from client.aio.positions import Positions
 from client.errors import ListenerFailed
-from client.fetching import Fetcher
-from client.positions import Positions
 from client.types import TopicPartition
 
 Listener = Callable[[frozenset[TopicPartition]], Awaitable[None] | None]

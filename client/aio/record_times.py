@@ -6,23 +6,18 @@ clock. In a topic of transactions whose records have times of their own, the ans
 there is no such record at it, reading continues from there to the first one. It reads the heads of
 batches and decodes only a batch that is young enough.
 
-Read next: `client.offsets` (the plain lookup), `client.fetching`.
+Read next: `client.core.offsets` (the plain lookup), `client.aio.fetching`.
 """
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from client.cluster import Cluster
+from client.aio.fetching import FetchOptions, PartitionReader, fetch_request
+from client.core.cluster import Cluster
+from client.core.offsets import Isolation, list_offsets
+from client.core.records import FETCH_VERSIONS
 from client.errors import BrokerRefused
-from client.fetching import (
-    FETCH_MIN_VERSION,
-    FETCH_VERSION,
-    FetchOptions,
-    PartitionReader,
-    fetch_request,
-)
-from client.offsets import Isolation, list_offsets
 from client.types import OffsetAndTimestamp, TopicPartition
 from protocol.error_codes import ErrorCode
 
@@ -93,11 +88,7 @@ async def _fetch(cluster: Cluster, reader: PartitionReader, options: FetchOption
 
     async def attempt() -> Any:
         connection = await cluster.connection(await cluster.leader(partition))
-        response = await connection.call(
-            fetch_request([reader], options),
-            max_version=FETCH_VERSION,
-            min_version=FETCH_MIN_VERSION,
-        )
+        response = await connection.call(fetch_request([reader], options), **FETCH_VERSIONS)
         data = response.responses[0].partitions[0] if response.responses else None
         code = response.error_code if data is None else data.error_code
         if data is None or code != ErrorCode.NONE:
@@ -107,7 +98,4 @@ async def _fetch(cluster: Cluster, reader: PartitionReader, options: FetchOption
             )
         return data
 
-    def forget(_: object) -> None:
-        cluster.forget_topic(partition.topic)
-
-    return await cluster.retrying(attempt, forget)
+    return await cluster.retrying_at_leaders((partition,), attempt)

@@ -4,9 +4,9 @@ The coordinator of a group answers for it; the list of groups is the union of al
 lists. Used through `client.admin`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from client.cluster import Cluster, CoordinatorType
+from client.core.cluster import Cluster, CoordinatorType
 from client.descriptions import GroupInfo, GroupListing, GroupMemberInfo
 from client.errors import BrokerRefused, ClientError, UnsupportedByBroker
 from client.subscription import PROTOCOL_TYPE, decode_assignment
@@ -68,7 +68,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupInfo:
             raise BrokerRefused(f"describing group {group_id}", code, broker=address)
         return _group_info(group)
 
-    return await cluster.retrying(attempt, _forget(cluster, group_id))
+    return await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
 
 
 async def delete_group(cluster: Cluster, group_id: str) -> None:
@@ -86,11 +86,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
         if code != ErrorCode.NONE:
             raise BrokerRefused(f"deleting group {group_id}", code, broker=address)
 
-    await cluster.retrying(attempt, _forget(cluster, group_id))
-
-
-def _forget(cluster: Cluster, group_id: str) -> Callable[[ClientError], None]:
-    return lambda _: cluster.forget_coordinator(CoordinatorType.GROUP, group_id)
+    await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
 
 
 async def _describe_consumers(cluster: Cluster, group_id: str) -> GroupInfo | None:

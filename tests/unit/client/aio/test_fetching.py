@@ -2,9 +2,9 @@
 
 import pytest
 
+from client.aio.fetching import FetchOptions, PartitionReader
+from client.core.offsets import Isolation
 from client.errors import BadRecords
-from client.fetching import FetchOptions, PartitionReader
-from client.offsets import Isolation
 from client.types import TopicPartition
 from protocol.api.fetch import AbortedTransaction, PartitionData
 from protocol.records.builder import build_batch, build_end_txn_marker

@@ -21,10 +21,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from client.aio.background import start_watched
 from client.assignors import ASSIGNORS, Assignor, Subscription
-from client.background import start_watched
 from client.checks import check_choice, check_numbers
-from client.cluster import Cluster, CoordinatorType, Role
+from client.core.cluster import Cluster, CoordinatorType, Role
+from client.core.offsets import NO_GENERATION, Membership
+from client.core.retry import Backoff, is_retriable
 from client.errors import (
     BrokerRefused,
     BrokerUnreachable,
@@ -33,8 +35,6 @@ from client.errors import (
     InvalidUse,
     ListenerFailed,
 )
-from client.offsets import NO_GENERATION, Membership
-from client.retry import Backoff, is_retriable
 from client.subscription import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -183,10 +183,10 @@ class GroupMember:
             except (BrokerRefused, BrokerUnreachable) as error:
                 if not await self._cure(error):
                     self._on_failure(error)
-                await backoff.pause()
+                await asyncio.sleep(backoff.next_s())
             except ClientError as error:
                 self._on_failure(error)
-                await backoff.pause()
+                await asyncio.sleep(backoff.next_s())
 
     def _is_polled(self) -> bool:
         idle_s = self._loop.time() - self._polled_at

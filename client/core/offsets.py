@@ -1,7 +1,8 @@
 """Offsets from brokers: by time, at the ends, and the positions that groups have committed.
 
-Requests and their answers only; consumer and admin decide when to send them. Every call retries
-within the cluster's timeout and drops cached leaders or coordinators that proved wrong.
+Requests and their answers only; consumer, admin and Spark's planner decide when to send them. Every
+call retries within the cluster's timeout and drops cached leaders or coordinators that proved
+wrong.
 
 Source: KIP-79 (ListOffsets by time), KIP-734 (the largest timestamp), KIP-709 (batched
 OffsetFetch).
@@ -13,7 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 from client.checks import check_choice
-from client.cluster import Cluster, CoordinatorType
+from client.core.cluster import Cluster, CoordinatorType
 from client.errors import BrokerRefused
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -93,11 +94,7 @@ async def list_offsets(
             wanted = {partition: timestamps[partition] for partition in partitions}
             found.update(await _list_at(cluster, node_id, wanted, isolation))
 
-    def forget(_: object) -> None:
-        for partition in timestamps:
-            cluster.forget_topic(partition.topic)
-
-    await cluster.retrying(attempt, forget)
+    await cluster.retrying_at_leaders(timestamps, attempt)
     return found
 
 
@@ -178,7 +175,7 @@ async def fetch_committed(
                     )
         return committed
 
-    return await cluster.retrying(attempt, _forget_group(cluster, group_id))
+    return await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
 
 
 def _offset_fetch_request(
@@ -241,7 +238,7 @@ async def commit_offsets(
         )
         _check_commit(response, membership.group_id, address)
 
-    await cluster.retrying(attempt, _forget_group(cluster, membership.group_id))
+    await cluster.retrying_at_coordinator(CoordinatorType.GROUP, membership.group_id, attempt)
 
 
 def _check_commit(response: Any, group_id: str, address: str) -> None:
@@ -253,7 +250,3 @@ def _check_commit(response: Any, group_id: str, address: str) -> None:
                     item.error_code,
                     broker=address,
                 )
-
-
-def _forget_group(cluster: Cluster, group_id: str) -> Any:
-    return lambda _: cluster.forget_coordinator(CoordinatorType.GROUP, group_id)

@@ -20,14 +20,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from client.background import start_watched
+from client.aio.background import start_watched
 from client.checks import check_flags, check_numbers
-from client.cluster import Cluster, Role
+from client.core import records
+from client.core.cluster import Cluster, Role
+from client.core.offsets import Isolation
+from client.core.retry import Backoff, is_retriable
 from client.errors import BadRecords, BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
-from client.offsets import Isolation
-from client.retry import Backoff, is_retriable
 from client.types import ConsumerRecord, TopicPartition
-from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.api.fetch import FetchRequest
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
 from protocol.records.batch import RecordBatch
@@ -35,10 +36,6 @@ from protocol.records.layout import INT64_MIN, MAGIC_V2, ControlType
 from protocol.records.scan import Entry, iter_records, scan_entries
 
 logger = logging.getLogger("tidelog.client.fetching")
-
-# The last version in which topics are fetched by name.
-FETCH_VERSION = 12
-FETCH_MIN_VERSION = 4
 
 _STALE_LEADER = frozenset(
     {
@@ -283,21 +280,13 @@ def _control_type(view: memoryview) -> int:
 
 def fetch_request(readers: Iterable[PartitionReader], options: FetchOptions) -> FetchRequest:
     """The request to one broker for the next records of all `readers`."""
-    topics: dict[str, list[FetchPartition]] = {}
-    for reader in readers:
-        topics.setdefault(reader.partition.topic, []).append(
-            FetchPartition(
-                partition=reader.partition.partition,
-                fetch_offset=reader.fetch_offset,
-                partition_max_bytes=options.partition_max_bytes,
-            )
-        )
-    return FetchRequest(
+    return records.fetch_request(
+        {reader.partition: reader.fetch_offset for reader in readers},
+        isolation=options.isolation,
         max_wait_ms=options.max_wait_ms,
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
-        isolation_level=options.isolation,
-        topics=[FetchTopic(topic=name, partitions=items) for name, items in topics.items()],
+        partition_max_bytes=options.partition_max_bytes,
     )
 
 
@@ -406,7 +395,7 @@ class Fetcher:
             except ClientError as error:
                 if not is_retriable(error):
                     self.report(error)
-                await self._backoff.pause()
+                await asyncio.sleep(self._backoff.next_s())
                 self._changed.set()
             await self._changed.wait()
 
@@ -420,7 +409,7 @@ class Fetcher:
             await self._find_positions(lost)
         except ClientError as error:
             self.report(error)
-            await self._backoff.pause()
+            await asyncio.sleep(self._backoff.next_s())
         self._changed.set()
 
     async def _start_fetches(self) -> None:
@@ -450,19 +439,18 @@ class Fetcher:
             connection = await self._cluster.connection(node_id, Role.FETCH)
             response = await connection.call(
                 fetch_request(readers, self._options),
-                max_version=FETCH_VERSION,
-                min_version=FETCH_MIN_VERSION,
+                **records.FETCH_VERSIONS,
                 timeout_ms=self._cluster.options.request_timeout_ms + self._options.max_wait_ms,
             )
         except BrokerUnreachable as error:
             logger.debug("fetch from node %d failed: %s", node_id, error)
             for partition in asked:
                 self._cluster.forget_topic(partition.topic)
-            await self._backoff.pause()
+            await asyncio.sleep(self._backoff.next_s())
             return
         except ClientError as error:
             self.report(error)
-            await self._backoff.pause()
+            await asyncio.sleep(self._backoff.next_s())
             return
         if response.error_code != ErrorCode.NONE:
             self.report(BrokerRefused("fetching", response.error_code, broker=connection.address))
@@ -475,7 +463,7 @@ class Fetcher:
         if is_good:
             self._backoff.reset()
         else:
-            await self._backoff.pause()
+            await asyncio.sleep(self._backoff.next_s())
 
     def _take(self, reader: PartitionReader, data: Any, address: str) -> bool:
         """Keep one partition's answer; False if it was an error."""

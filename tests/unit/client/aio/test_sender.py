@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from client.batches import Batch, Delivery
+from client.aio.batches import Batch, Delivery
+from client.aio.sender import Sender, SenderOptions
+from client.core.identity import ProducerIdentity
 from client.errors import BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
-from client.identity import ProducerIdentity
-from client.sender import Sender, SenderOptions
 from client.types import TopicPartition
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from client.background import start_watched
+from client.aio.background import start_watched
 from client.errors import ClientBroken
 
 

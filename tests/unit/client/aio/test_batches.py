@@ -2,7 +2,7 @@
 
 import pytest
 
-from client.batches import BATCH_OVERHEAD_BYTES, Batch, Delivery, PartitionQueue
+from client.aio.batches import BATCH_OVERHEAD_BYTES, Batch, Delivery, PartitionQueue
 from client.errors import BrokerRefused, BrokerUnreachable
 from client.types import RecordMetadata, TopicPartition
 from protocol.error_codes import ErrorCode

@@ -1,8 +1,8 @@
 """From waiting batches to answered requests: the producer's background tasks.
 
 Decides when a batch is sent (full, lingered long enough, or flushed), where (to the partition's
-leader) and how often (until the delivery timeout), and handles its answer. `client.batches` keeps
-the order of batches and their numbers, `client.identity` the identity.
+leader) and how often (until the delivery timeout), and handles its answer. `client.aio.batches`
+keeps the order of batches and their numbers, `client.core.identity` the identity.
 
 A separate task fails batches that were not settled in time, so that no silent broker, lost leader
 or slow connection can keep a record longer than `delivery_timeout_ms`. A defect in a task fails
@@ -22,7 +22,7 @@ anything else                failed, and numbering resumes where the batch began
 time is up, fate unknown     failed, and the identity is stale
 ===========================  ==================================================================
 
-Source: Kafka ``Sender``, ``TransactionManager``. Read next: `client.batches`.
+Source: Kafka ``Sender``, ``TransactionManager``. Read next: `client.aio.batches`.
 """
 
 import asyncio
@@ -31,27 +31,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from client.background import start_watched
-from client.batches import Batch, PartitionQueue
-from client.cluster import Cluster
-from client.connection import Connection
+from client.aio.background import start_watched
+from client.aio.batches import Batch, PartitionQueue
+from client.core.cluster import Cluster
+from client.core.connection import Connection
+from client.core.identity import ProducerIdentity
+from client.core.records import PRODUCE_VERSIONS, produce_request
+from client.core.retry import is_retriable
 from client.errors import BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
-from client.identity import ProducerIdentity
-from client.retry import is_retriable
 from client.times import format_time
 from client.types import TopicPartition
-from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_batch
 from protocol.records.layout import NO_SEQUENCE, Codec
 
 logger = logging.getLogger("tidelog.client.sender")
-
-# Version 11 is the last before partitions are added to transactions by producing to them;
-# version 3 is the first that takes record format 2, the only one that is written here.
-_PRODUCE_MAX_VERSION = 11
-_PRODUCE_MIN_VERSION = 3
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 _SIZE_ERRORS = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -318,16 +313,19 @@ class Sender:
         return batch in self.queues[batch.partition].in_flight
 
     async def _exchange(self, connection: Connection, batches: list[Batch]) -> None:
-        request = self._produce_request(batches)
-        version = connection.version_of(
-            ApiKey.PRODUCE, max_version=_PRODUCE_MAX_VERSION, min_version=_PRODUCE_MIN_VERSION
+        timeout_ms = self._options.request_timeout_ms
+        request = produce_request(
+            {batch.partition: batch.encoded for batch in batches},
+            transactional_id=self._identity.transactional_id if self._identity else None,
+            acks=self._options.acks,
+            timeout_ms=timeout_ms,
         )
+        version = connection.version_of(ApiKey.PRODUCE, **PRODUCE_VERSIONS)
         if self._options.acks == 0:
             connection.send_unanswered(request, ApiKey.PRODUCE, version)
             for batch in batches:
                 self._settle(batch, -1, -1)
             return
-        timeout_ms = self._options.request_timeout_ms
         response = await connection.send(request, ApiKey.PRODUCE, version, timeout_ms=timeout_ms)
         answers = {
             TopicPartition(topic.name, answer.index): answer
@@ -362,20 +360,6 @@ class Sender:
             producer_epoch=producer_epoch,
             base_sequence=batch.sequence,
             is_transactional=identity is not None and identity.transactional_id is not None,
-        )
-
-    def _produce_request(self, batches: list[Batch]) -> ProduceRequest:
-        topics: dict[str, list[PartitionProduceData]] = {}
-        for batch in batches:
-            data = PartitionProduceData(index=batch.partition.partition, records=batch.encoded)
-            topics.setdefault(batch.partition.topic, []).append(data)
-        return ProduceRequest(
-            transactional_id=self._identity.transactional_id if self._identity else None,
-            acks=self._options.acks,
-            timeout_ms=self._options.request_timeout_ms,
-            topic_data=[
-                TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
-            ],
         )
 
     # What an answer means.

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from client.connection import Connection, ConnectionOptions
+from client.aio.connection import LoopConnection
+from client.core.options import ClusterOptions
 from client.errors import BrokerRefused, BrokerUnreachable, UnsupportedByBroker
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api.metadata import MetadataRequest, MetadataResponse
@@ -41,8 +42,8 @@ class FakeTransport(asyncio.Transport):
         self.is_aborted = True
 
 
-def opened(versions: dict[int, VersionRange] | None = None) -> tuple[Connection, FakeTransport]:
-    connection = Connection("h", 1, ConnectionOptions(request_timeout_ms=1000))
+def opened(versions: dict[int, VersionRange] | None = None) -> tuple[LoopConnection, FakeTransport]:
+    connection = LoopConnection("h", 1, ClusterOptions(bootstrap=(), request_timeout_ms=1000))
     transport = FakeTransport()
     connection.connection_made(transport)
     if versions is not None:
@@ -56,10 +57,12 @@ def answer(header: RequestHeader, response: Any, version: int | None = None) -> 
     return b"".join(encode_frame([head, *encode_response(response, version)]))
 
 
-async def negotiated(reply: Callable[[RequestHeader], bytes]) -> tuple[Connection, FakeTransport]:
+async def negotiated(
+    reply: Callable[[RequestHeader], bytes],
+) -> tuple[LoopConnection, FakeTransport]:
     """Run the negotiation with a broker that answers by `reply`."""
     connection, transport = opened()
-    task = asyncio.create_task(connection._negotiate())
+    task = asyncio.create_task(connection.greet())
     seen = 0
     while not task.done():
         await asyncio.sleep(0)

@@ -1,32 +1,26 @@
 """The cluster as one client sees it: brokers, leaders, coordinators, and connections to them.
 
-Owns the metadata cache and at most one connection per broker and role, so that a fetch that waits
-for data never delays a produce or a heartbeat. It finds the broker that serves a partition or a
-key, and drops cache entries that proved wrong. Its callers decide what to request.
+Owns the metadata cache and decides which connection serves a request: at most one per broker and
+role, so that a fetch that waits for data never delays a produce or a heartbeat. It finds the broker
+that serves a partition or a key, and drops cache entries that proved wrong. Its callers decide what
+to request.
 
 Invariant: no cache entry is trusted for ever. Metadata is requested again when it is older than
 `metadata_max_age_ms` and whenever a caller reports that a leader or coordinator was wrong.
 
-Source: Kafka ``Metadata``, ``NetworkClient``. Read next: `client.producer`, `client.consumer`.
+Source: Kafka ``Metadata``, ``NetworkClient``. Read next: `offsets`, `identity`.
 """
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from client.checks import check_numbers, check_text
-from client.connection import Connection, ConnectionOptions
-from client.errors import (
-    BrokerRefused,
-    BrokerUnreachable,
-    ClientError,
-    InvalidType,
-    InvalidUse,
-)
-from client.retry import retrying
+from client.checks import check_text
+from client.core.connection import Connection
+from client.core.options import ClusterOptions
+from client.core.retry import Clock, retrying
+from client.errors import BrokerRefused, BrokerUnreachable, ClientError
 from client.types import Broker, PartitionInfo, TopicInfo, TopicPartition, format_address
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.metadata import (
@@ -37,17 +31,16 @@ from protocol.api.metadata import (
 )
 from protocol.error_codes import ErrorCode
 
-logger = logging.getLogger("tidelog.client.cluster")
 _T = TypeVar("_T")
 
-DEFAULT_PORT = 9092
 NO_LEADER = -1
 
 _CREATION_TIMEOUT_MS = 5000
 
 # Version 12 is the last in which a request can name a topic without its id.
 _METADATA_VERSION = 12
-_BATCHED_COORDINATORS_SINCE = 4
+
+_NO_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class Role(Enum):
@@ -66,25 +59,25 @@ class CoordinatorType(Enum):
     TRANSACTION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """How to reach and follow a cluster; all times in milliseconds.
+class Pool(Clock, Protocol):
+    """What a cluster waits for: connections, and time. One for event loops, one for threads."""
 
-    `timeout_ms` is how long a call may retry in all. `create_topics` lets the broker create a
-    missing topic on request, if it is configured to do so.
-    """
+    async def open(self, host: str, port: int, role: Role) -> Connection:
+        """The connection to an address for a role, opened if need be; raises ClientError."""
+        ...
 
-    client_id: str = "tidelog"
-    connect_timeout_ms: int = 10_000
-    request_timeout_ms: int = 30_000
-    timeout_ms: int = 60_000
-    metadata_max_age_ms: int = 300_000
-    create_topics: bool = False
+    def find_open(self) -> Connection | None:
+        """A connection for requests that any broker answers, if one is open."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection; calls under way fail."""
+        ...
 
 
 @dataclass(slots=True)
 class _Metadata:
-    """The cache, with the time of each topic's last answer (loop time, seconds)."""
+    """The cache, with the time of each topic's last answer (the pool's, seconds)."""
 
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, TopicInfo] = field(default_factory=dict)
@@ -94,28 +87,14 @@ class _Metadata:
 
 
 class Cluster:
-    """Shared by the parts of one client. Belongs to one event loop; `close` ends it."""
+    """Shared by the parts of one client; `close` ends it."""
 
-    def __init__(self, bootstrap: str | Iterable[str], options: ClusterOptions) -> None:
-        """Keep the bootstrap addresses; no connection is opened before the first call.
-
-        Raises:
-            InvalidUse: an address or an option that cannot be meant.
-        """
-        check_text("client_id", options.client_id)
-        check_numbers(1, request_timeout_ms=options.request_timeout_ms)
-        check_numbers(0, timeout_ms=options.timeout_ms)
+    def __init__(self, options: ClusterOptions, pool: Pool) -> None:
+        """Keep the options; no connection is opened before the first call."""
         self.options = options
-        self._bootstrap = parse_bootstrap(bootstrap)
-        self._connection_options = ConnectionOptions(
-            client_id=options.client_id,
-            connect_timeout_ms=options.connect_timeout_ms,
-            request_timeout_ms=options.request_timeout_ms,
-        )
+        self._pool = pool
         self._metadata = _Metadata()
-        self._connections: dict[tuple[str, int, Role], asyncio.Task[Connection]] = {}
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
-        self._closed = False
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -134,15 +113,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Close every connection; calls under way fail."""
-        self._closed = True
-        tasks, self._connections = list(self._connections.values()), {}
-        for task in tasks:
-            if task.done() and not task.cancelled() and task.exception() is None:
-                task.result().close()
-                await task.result().closed()
-            else:
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._pool.close()
 
     # Connections.
 
@@ -158,7 +129,7 @@ class Cluster:
             broker = self._metadata.brokers.get(node_id)
         if broker is None:
             raise BrokerUnreachable(f"broker {node_id} is not part of the cluster at present")
-        return await self._open(broker.host, broker.port, role)
+        return await self._pool.open(broker.host, broker.port, role)
 
     async def any_connection(self) -> Connection:
         """A connection to some broker: one that is open, else a known one, else bootstrap.
@@ -166,32 +137,17 @@ class Cluster:
         Raises:
             BrokerUnreachable: none of them can be reached; the message lists every attempt.
         """
-        for task in self._connections.values():
-            if task.done() and not task.cancelled() and task.exception() is None:
-                connection = task.result()
-                if connection.is_open:
-                    return connection
+        if (connection := self._pool.find_open()) is not None:
+            return connection
         known = [(broker.host, broker.port) for broker in self._metadata.brokers.values()]
         failures: list[str] = []
-        for host, port in dict.fromkeys([*known, *self._bootstrap]):
+        for host, port in dict.fromkeys([*known, *self.options.bootstrap]):
             try:
-                return await self._open(host, port, Role.MAIN)
+                return await self._pool.open(host, port, Role.MAIN)
             except BrokerUnreachable as error:
                 failures.append(str(error))
-        raise BrokerUnreachable("; ".join(failures), broker=format_address(*self._bootstrap[0]))
-
-    async def _open(self, host: str, port: int, role: Role) -> Connection:
-        if self._closed:
-            raise BrokerUnreachable("this client is closed")
-        key = (host, port, role)
-        task = self._connections.get(key)
-        if task is not None and task.done() and not _is_usable(task):
-            task = None
-        if task is None:
-            # A task of its own, so that a caller who gives up does not take the others along.
-            task = asyncio.create_task(Connection.connect(host, port, self._connection_options))
-            self._connections[key] = task
-        return await asyncio.shield(task)
+        first = format_address(*self.options.bootstrap[0])
+        raise BrokerUnreachable("; ".join(failures), broker=first)
 
     # Metadata.
 
@@ -203,14 +159,33 @@ class Cluster:
         Raises:
             BrokerUnreachable: no broker could be reached.
         """
+        await self._request_metadata(topics)
+
+    async def find_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those of the topics that exist now, from one request.
+
+        Raises:
+            BrokerRefused: a topic cannot be described: it is denied, or its name is not allowed.
+            BrokerUnreachable: no broker could be reached.
+        """
+        response, address = await self._request_metadata(names)
+        for topic in response.topics:
+            if topic.error_code not in (ErrorCode.NONE, *_NO_TOPIC):
+                raise BrokerRefused(f"topic {topic.name}", topic.error_code, broker=address)
+        found = [topic.name for topic in response.topics if topic.error_code == ErrorCode.NONE]
+        return {name: self._metadata.topics[name] for name in found}
+
+    async def _request_metadata(self, names: Iterable[str] | None) -> tuple[Any, str]:
+        """The answer, after the cache has taken it, and the broker's address."""
         connection = await self.any_connection()
-        names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
-            topics=names, allow_auto_topic_creation=self.options.create_topics
+            topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=self.options.create_topics,
         )
         # Version 0 cannot request "no topics"; it gets all of them, which does no harm.
         response = await connection.call(request, max_version=_METADATA_VERSION)
-        self._take(response, replace=topics is None)
+        self._take(response, replace=names is None)
+        return response, connection.address
 
     async def topic(self, name: str) -> TopicInfo:
         """The topic from the cache, requested again if unknown or too old.
@@ -222,24 +197,25 @@ class Cluster:
         if type(name) is not str or not name:
             check_text("topic", name)
         known = self._metadata.topics.get(name)
-        now = asyncio.get_running_loop().time()
         max_age_s = self.options.metadata_max_age_ms / 1000
-        if known is not None and now - self._metadata.heard_at[name] < max_age_s:
+        if known is not None and self._pool.now() - self._metadata.heard_at[name] < max_age_s:
             return known
-        return await self._topic_asked_for(name)
-
-    async def _topic_asked_for(self, name: str) -> TopicInfo:
-        timeout_ms = self.options.timeout_ms
-        if not self.options.create_topics:
-            return await retrying(
-                lambda: self._ask_topic(name),
-                timeout_ms=timeout_ms,
-                except_for=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
-            )
         # Kafka creates it after its first answer, which says that there is no such topic.
-        return await retrying(
-            lambda: self._ask_topic(name), timeout_ms=min(timeout_ms, _CREATION_TIMEOUT_MS)
-        )
+        timeout_ms = self.options.timeout_ms
+        if self.options.create_topics:
+            timeout_ms = min(timeout_ms, _CREATION_TIMEOUT_MS)
+        return await retrying(self._pool, lambda: self._ask_topic(name), timeout_ms=timeout_ms)
+
+    async def _ask_topic(self, name: str) -> TopicInfo:
+        found = await self.find_topics((name,))
+        if name not in found:
+            raise self._missing(f"topic {name}")
+        return found[name]
+
+    def _missing(self, what: str) -> BrokerRefused:
+        """The error for what current metadata does not name."""
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return BrokerRefused(what, code, is_final=not self.options.create_topics)
 
     async def topics(self) -> Mapping[str, TopicInfo]:
         """All topics, from a fresh request."""
@@ -259,10 +235,13 @@ class Cluster:
         topic = await self.topic(partition.topic)
         info = topic.partitions.get(partition.partition)
         if info is None:
-            raise BrokerRefused(
-                f"{partition} does not exist ({partition.topic} has {len(topic.partitions)} "
-                "partitions)",
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            # Partitions may have been added since the topic was described.
+            topic = await self._ask_topic(partition.topic)
+            info = topic.partitions.get(partition.partition)
+        if info is None:
+            count = len(topic.partitions)
+            raise self._missing(
+                f"{partition} does not exist ({partition.topic} has {count} partitions)"
             )
         if info.leader == NO_LEADER:
             self.forget_topic(partition.topic)
@@ -286,19 +265,6 @@ class Cluster:
         """The cached leaders of a topic proved wrong; they are requested before the next use."""
         self._metadata.heard_at[name] = float("-inf")
 
-    async def _ask_topic(self, name: str) -> TopicInfo:
-        connection = await self.any_connection()
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name)],
-            allow_auto_topic_creation=self.options.create_topics,
-        )
-        response = await connection.call(request, max_version=_METADATA_VERSION)
-        self._take(response, replace=False)
-        for topic in response.topics:
-            if topic.name == name and topic.error_code != ErrorCode.NONE:
-                raise BrokerRefused(f"topic {name}", topic.error_code, broker=connection.address)
-        return self._metadata.topics[name]
-
     def _take(self, response: MetadataResponse, *, replace: bool) -> None:
         metadata = self._metadata
         if response.brokers:
@@ -313,13 +279,13 @@ class Cluster:
         if replace:
             metadata.topics.clear()
             metadata.heard_at.clear()
-        now = asyncio.get_running_loop().time()
+        now = self._pool.now()
         for topic in response.topics:
             name = topic.name or ""
             if topic.error_code == ErrorCode.NONE:
                 metadata.topics[name] = _topic_info(name, topic)
                 metadata.heard_at[name] = now
-            elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            elif topic.error_code in _NO_TOPIC:
                 metadata.topics.pop(name, None)
                 metadata.heard_at.pop(name, None)
 
@@ -407,50 +373,25 @@ class Cluster:
         on_failure: Callable[[ClientError], None] | None = None,
     ) -> _T:
         """The result of the first attempt that succeeds within the client's timeout."""
-        return await retrying(attempt, timeout_ms=self.options.timeout_ms, on_failure=on_failure)
+        timeout_ms = self.options.timeout_ms
+        return await retrying(self._pool, attempt, timeout_ms=timeout_ms, on_failure=on_failure)
 
+    async def retrying_at_leaders(
+        self, partitions: Iterable[TopicPartition], attempt: Callable[[], Awaitable[_T]]
+    ) -> _T:
+        """As `retrying`; each failure drops the cached leaders of `partitions`."""
 
-def parse_bootstrap(bootstrap: str | Iterable[str]) -> list[tuple[str, int]]:
-    """(host, port) pairs of ``host[:port]`` texts, which may also be one text with commas.
+        def forget(_: ClientError) -> None:
+            for partition in partitions:
+                self.forget_topic(partition.topic)
 
-    Raises:
-        InvalidType: neither a text nor texts.
-        InvalidUse: no address given, or an invalid port.
-    """
-    given: object = bootstrap
-    if isinstance(given, str):
-        texts: list[object] = [*given.split(",")]
-    else:
-        texts = list(given) if isinstance(given, Iterable) else [given]
-    names = [text for text in texts if isinstance(text, str)]
-    if len(names) < len(texts):
-        raise InvalidType(f"bootstrap={bootstrap!r} is no broker address: write 'host:port'")
-    addresses = [_parse_address(text.strip()) for text in names if text.strip()]
-    if not addresses:
-        raise InvalidUse("no broker address given: write host:port")
-    return addresses
+        return await self.retrying(attempt, forget)
 
-
-def _parse_address(text: str) -> tuple[str, int]:
-    _, _, text = text.rpartition("://")
-    if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        port = rest.removeprefix(":")
-    elif text.count(":") > 1:
-        host, port = text, ""
-    else:
-        host, _, port = text.partition(":")
-    if not port:
-        return host or "127.0.0.1", DEFAULT_PORT
-    if not port.isdigit() or not 0 < int(port) < 65_536:
-        raise InvalidUse(f"'{text}' is no broker address: write host:port with a port below 65536")
-    return host or "127.0.0.1", int(port)
-
-
-def _is_usable(task: "asyncio.Task[Connection]") -> bool:
-    if task.cancelled() or task.exception() is not None:
-        return False
-    return task.result().is_open
+    async def retrying_at_coordinator(
+        self, kind: CoordinatorType, key: str, attempt: Callable[[], Awaitable[_T]]
+    ) -> _T:
+        """As `retrying`; each failure drops the cached coordinator of `key`."""
+        return await self.retrying(attempt, lambda _: self.forget_coordinator(kind, key))
 
 
 def _topic_info(name: str, topic: MetadataResponseTopic) -> TopicInfo:
