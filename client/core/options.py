@@ -78,6 +78,15 @@ class Security:
 NOT_SECURED = Security()
 
 
+class BadFile(InvalidUse):
+    """A file of `Security` that cannot be used; `field` is its field's name."""
+
+    def __init__(self, field: str, path: str, problem: object) -> None:
+        """Keep the field besides the sentence."""
+        self.field, self.path, self.problem = field, path, problem
+        super().__init__(f"{field}={path!r}: {problem}; give a PEM file")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
     """How to reach and follow a cluster; all times in milliseconds.

@@ -6,19 +6,7 @@ Imported by the connections only when TLS is on: `ssl` is slow to import.
 import os
 import ssl
 
-from client.core.options import Security
-from client.errors import InvalidUse
-
-
-class BadFile(InvalidUse):
-    """A file of `Security` that cannot be used; `field` is its field's name."""
-
-    def __init__(self, field: str, path: str, problem: object) -> None:
-        """Keep the field besides the sentence."""
-        self.field, self.path, self.problem = field, path, problem
-        super().__init__(
-            f"{field}={path!r}: {problem}, looked for as {os.path.abspath(path)}; give a PEM file"
-        )
+from client.core.options import BadFile, Security
 
 
 def tls_context(security: Security) -> ssl.SSLContext:

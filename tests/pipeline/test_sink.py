@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pipeline.net.marks import MARK_PREFIX
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.errors import BadOptions, Fenced, JournalConflict
-from pipeline.net.marks import MARK_PREFIX, committed
 from pipeline.net.producing import Mark, TaskProducer
 from pipeline.options.options import parse_sink_options
 from pipeline.spark.session import by_partition
@@ -182,7 +182,7 @@ def test_marks_are_no_lag(broker: Broker) -> None:
     write_task(broker, topic, "only", 0, *range(50))
     group = f"{topic}-{topic}-0"
     with broker.cluster() as cluster:
-        assert list(committed(cluster, group)) == [(topic, 0)]
+        assert list(cluster.committed(group)) == [(topic, 0)]
     with urllib.request.urlopen(f"http://{broker.metrics}/metrics") as answer:
         assert group not in answer.read().decode()
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from cli import group
-from client.descriptions import GroupInfo
 from client.core.offsets import EARLIEST
+from client.descriptions import GroupInfo
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition
 
 STAYS, GOES = TopicPartition("stays", 0), TopicPartition("goes", 0)

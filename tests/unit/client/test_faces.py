@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipeline.net.wire import Connection
 
 from pipeline.errors import BadOptions, BrokerRefused, BrokerUnreachable
-from pipeline.net.wire import Connection
 from pipeline.options.options import ConnectionOptions
 from protocol import registry
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
