@@ -9,13 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pipeline.net.marks import MARK_PREFIX
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.errors import BadOptions, Fenced, JournalConflict
-from pipeline.net.producing import Mark, TaskProducer
+from pipeline.net.producing import MARK_PREFIX, Mark, TaskProducer
 from pipeline.options.options import parse_sink_options
 from pipeline.spark.session import by_partition
 from pipeline.spark.sink import Batch, _write_once
