@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -13,6 +12,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from client.core.options import MECHANISMS, NOT_SECURED, BadFile, Security
+from client.core.tls import tls_context
 from client.errors import InvalidTime
 from client.times import parse_time
 
@@ -103,20 +103,20 @@ def _security(
     for path in filter(None, files.values()):
         # Here, because missing files have an exit code of their own.
         Path(path).open("rb").close()
-    mechanism = sasl_mechanism if user else ""
-    security = replace(
-        Security(tls=tls, mechanism=mechanism, username=user, password=password), **files
+    security = Security(
+        tls=tls,
+        ca_file=files["ca_file"],
+        certificate_file=files["certificate_file"],
+        key_file=files["key_file"],
+        mechanism=sasl_mechanism if user else "",
+        username=user,
+        password=password,
     )
-    if tls:
-        from client.core.tls import tls_context
-
-        try:
-            tls_context(security)
-        except BadFile as error:
-            option = _FILE_OPTIONS[error.field][0]
-            raise click.UsageError(
-                f"{option} {error.path}: {error.problem}; give a PEM file"
-            ) from None
+    try:
+        tls_context(security)
+    except BadFile as error:
+        option = _FILE_OPTIONS[error.field][0]
+        raise click.UsageError(f"{option} {error.path}: {error.problem}; give a PEM file") from None
     return security
 
 

@@ -20,7 +20,7 @@ from client.aio.positions import to_timestamp
 from client.aio.record_times import first_records
 from client.checks import check_text
 from client.core import groups
-from client.core.configs import check, describe_configs, describe_sizes
+from client.core.configs import describe_configs, describe_sizes
 from client.core.offsets import (
     EARLIEST,
     LATEST,
@@ -32,6 +32,7 @@ from client.core.offsets import (
     list_offsets,
 )
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
+from client.core.parts import by_topic, check
 from client.descriptions import (
     ClusterInfo,
     ConfigEntry,
@@ -394,13 +395,10 @@ class Admin:
         """
         earliest: dict[TopicPartition, int] = {}
         for node_id, partitions in (await self._cluster.by_leader(before)).items():
-            topics: dict[str, list[DeleteRecordsPartition]] = {}
-            for partition in partitions:
-                topics.setdefault(partition.topic, []).append(
-                    DeleteRecordsPartition(
-                        partition_index=partition.partition, offset=before[partition]
-                    )
-                )
+            topics = by_topic(
+                partitions,
+                lambda tp: DeleteRecordsPartition(partition_index=tp.partition, offset=before[tp]),
+            )
             request = DeleteRecordsRequest(
                 topics=[
                     DeleteRecordsTopic(name=name, partitions=items)

@@ -16,6 +16,7 @@ from typing import Any, cast
 from client.core.cluster import Cluster, Role
 from client.core.connection import MAX_FRAME_BYTES, Connection, Question
 from client.core.options import ClusterOptions
+from client.core.tls import tls_context
 from client.errors import BrokerUnreachable, ClientError
 from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
@@ -196,13 +197,9 @@ class LoopPool:
     def __init__(self, options: ClusterOptions) -> None:
         """Prepare without connecting; raises BadFile for files of TLS that cannot be used."""
         self._options = options
-        self._tls: Any = None
+        self._tls = tls_context(options.security)
         self._tasks: dict[tuple[str, int, Role], asyncio.Task[LoopConnection]] = {}
         self._is_closed = False
-        if options.security.tls:
-            from client.core.tls import tls_context
-
-            self._tls = tls_context(options.security)
 
     def now(self) -> float:
         """The loop's time in seconds."""

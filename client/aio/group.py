@@ -26,6 +26,7 @@ from client.assignors import ASSIGNORS, Assignor, Subscription
 from client.checks import check_choice, check_numbers
 from client.core.cluster import Cluster, CoordinatorType, Role
 from client.core.offsets import NO_GENERATION, Membership
+from client.core.parts import check
 from client.core.retry import Backoff, is_retriable
 from client.errors import (
     BrokerRefused,
@@ -257,8 +258,7 @@ class GroupMember:
             await self._let_go(self._owned)
         joined, address = await self._join()
         self._member_id = joined.member_id
-        if joined.error_code != ErrorCode.NONE:
-            raise BrokerRefused(self._what("joining"), joined.error_code, broker=address)
+        check(self._what("joining"), joined, address)
         assignor = self._assignors.get(joined.protocol_name or "")
         if assignor is None:
             raise InvalidUse(
@@ -349,8 +349,7 @@ class GroupMember:
             role=Role.JOIN,
             timeout_ms=self._options.max_poll_interval_ms + JOIN_GRACE_MS,
         )
-        if response.error_code != ErrorCode.NONE:
-            raise BrokerRefused(self._what("syncing"), response.error_code, broker=address)
+        check(self._what("syncing"), response, address)
         return frozenset(decode_assignment(response.assignment))
 
     async def _take(self, share: frozenset[TopicPartition]) -> None:
@@ -379,8 +378,8 @@ class GroupMember:
         response, address = await self._call(request)
         if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._must_join = True
-        elif response.error_code != ErrorCode.NONE:
-            raise BrokerRefused(self._what("heartbeat"), response.error_code, broker=address)
+        else:
+            check(self._what("heartbeat"), response, address)
 
     async def _watch_topics(self) -> None:
         """The leader starts another round when a topic appears, goes, or grows."""

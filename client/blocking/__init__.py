@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from client.core.cluster import Cluster, Role
 from client.core.connection import MAX_FRAME_BYTES, Connection, Question
 from client.core.options import ClusterOptions
+from client.core.tls import tls_context
 from client.errors import BrokerUnreachable
 from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
@@ -174,11 +175,7 @@ class BlockingPool:
         """Prepare without connecting; raises BadFile for files of TLS that cannot be used."""
         self._options = options
         self._connections: dict[tuple[str, int, Role], BlockingConnection] = {}
-        self._tls: Any = None
-        if options.security.tls:
-            from client.core.tls import tls_context
-
-            self._tls = tls_context(options.security)
+        self._tls = tls_context(options.security)
 
     def now(self) -> float:
         """Seconds of the monotonic clock."""

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from client.checks import check_text
 from client.core.connection import Connection
 from client.core.options import ClusterOptions
+from client.core.parts import check
 from client.core.retry import Clock, retrying
 from client.errors import BrokerRefused, BrokerUnreachable, ClientError
 from client.types import Broker, PartitionInfo, TopicInfo, TopicPartition, format_address
@@ -306,13 +307,8 @@ class Cluster:
             request, min_version=1 if kind is CoordinatorType.TRANSACTION else 0, max_version=5
         )
         answer = response.coordinators[0] if response.coordinators else response
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerRefused(
-                f"looking for the coordinator of {kind.name.lower()} {key}",
-                answer.error_code,
-                broker=connection.address,
-                detail=answer.error_message,
-            )
+        what = f"looking for the coordinator of {kind.name.lower()} {key}"
+        check(what, answer, connection.address)
         self._metadata.brokers.setdefault(
             answer.node_id, Broker(node_id=answer.node_id, host=answer.host, port=answer.port)
         )

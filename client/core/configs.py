@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from client.core.connection import Connection
+from client.core.parts import check
 from client.descriptions import ConfigEntry, ConfigSource, ResourceType
-from client.errors import BrokerRefused
 from client.types import TopicPartition
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.error_codes import ErrorCode
 
 
 async def describe_configs(
@@ -70,13 +69,6 @@ async def describe_sizes(
                 # Twice while it moves from one directory to another.
                 sizes[partition] = max(sizes.get(partition, 0), item.partition_size)
     return sizes
-
-
-def check(what: str, result: Any, address: str) -> None:
-    """Accept a part of an answer without an error code; raises BrokerRefused."""
-    if result.error_code != ErrorCode.NONE:
-        detail = getattr(result, "error_message", None)
-        raise BrokerRefused(what, result.error_code, broker=address, detail=detail)
 
 
 def _source(entry: Any) -> ConfigSource:

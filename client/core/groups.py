@@ -7,6 +7,7 @@ lists. Used through `client.admin`.
 from collections.abc import Iterable
 
 from client.core.cluster import Cluster, CoordinatorType
+from client.core.parts import check
 from client.descriptions import GroupInfo, GroupListing, GroupMemberInfo
 from client.errors import BrokerRefused, ClientError, UnsupportedByBroker
 from client.subscription import PROTOCOL_TYPE, decode_assignment
@@ -33,8 +34,7 @@ async def list_groups(cluster: Cluster) -> list[GroupListing]:
     for node_id in list(cluster.brokers):
         connection = await cluster.connection(node_id)
         response = await connection.call(ListGroupsRequest())
-        if response.error_code != ErrorCode.NONE:
-            raise BrokerRefused("listing groups", response.error_code, broker=connection.address)
+        check("listing groups", response, connection.address)
         for group in response.groups:
             found[group.group_id] = GroupListing(
                 group_id=group.group_id,
@@ -82,9 +82,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
         response, address = await cluster.call_coordinator(
             CoordinatorType.GROUP, group_id, DeleteGroupsRequest(groups_names=[group_id])
         )
-        code = response.results[0].error_code
-        if code != ErrorCode.NONE:
-            raise BrokerRefused(f"deleting group {group_id}", code, broker=address)
+        check(f"deleting group {group_id}", response.results[0], address)
 
     await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from client.core.cluster import Cluster, CoordinatorType
+from client.core.parts import by_topic, check
 from client.errors import BrokerRefused
 from client.types import OffsetAndMetadata, TopicPartition
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -78,9 +79,7 @@ class ProducerIdentity:
         Raises:
             BrokerRefused: the identity is fenced, or a partition is denied.
         """
-        topics: dict[str, list[int]] = {}
-        for topic, number in sorted(partitions):
-            topics.setdefault(topic, []).append(number)
+        topics = by_topic(sorted(partitions), lambda tp: tp.partition)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._name,
             v3_and_below_producer_id=self.producer_id,
@@ -95,8 +94,12 @@ class ProducerIdentity:
             response, address = await self._call(request, 3)
             for topic in response.results_by_topic_v3_and_below:
                 for item in topic.results_by_partition:
-                    what = f"adding {topic.name}-{item.partition_index} to the transaction"
-                    _check(what, item.partition_error_code, address)
+                    if item.partition_error_code != ErrorCode.NONE:
+                        raise BrokerRefused(
+                            f"adding {topic.name}-{item.partition_index} to the transaction",
+                            item.partition_error_code,
+                            broker=address,
+                        )
 
         await self._retrying(attempt)
 
@@ -114,16 +117,15 @@ class ProducerIdentity:
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
         """Commit positions of a group that is part of the transaction; raises BrokerRefused."""
-        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for partition, position in offsets.items():
-            topics.setdefault(partition.topic, []).append(
-                TxnOffsetCommitRequestPartition(
-                    partition_index=partition.partition,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=position.leader_epoch,
-                    committed_metadata=position.metadata,
-                )
-            )
+        topics = by_topic(
+            offsets,
+            lambda tp: TxnOffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=offsets[tp].offset,
+                committed_leader_epoch=offsets[tp].leader_epoch,
+                committed_metadata=offsets[tp].metadata,
+            ),
+        )
         request = TxnOffsetCommitRequest(
             transactional_id=self._name,
             group_id=group_id,
@@ -142,7 +144,7 @@ class ProducerIdentity:
             for topic in response.topics:
                 for item in topic.partitions:
                     what = f"committing {topic.name}-{item.partition_index} in the transaction"
-                    _check(what, item.error_code, address)
+                    check(what, item, address)
 
         await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
 
@@ -172,7 +174,7 @@ class ProducerIdentity:
 
         async def attempt() -> Any:
             response, address = await self._call(request, max_version)
-            _check(what, response.error_code, address)
+            check(what, response, address)
             return response
 
         return await self._retrying(attempt)
@@ -180,14 +182,9 @@ class ProducerIdentity:
     async def _ask_any(self, what: str, request: Any) -> Any:
         connection = await self._cluster.any_connection()
         response = await connection.call(request, max_version=5)
-        _check(what, response.error_code, connection.address)
+        check(what, response, connection.address)
         return response
 
     async def _retrying(self, attempt: Any) -> Any:
         kind = CoordinatorType.TRANSACTION
         return await self._cluster.retrying_at_coordinator(kind, self._name, attempt)
-
-
-def _check(what: str, error_code: int, address: str) -> None:
-    if error_code != ErrorCode.NONE:
-        raise BrokerRefused(what, error_code, broker=address)

@@ -11,11 +11,10 @@ OffsetFetch).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 from client.checks import check_choice
 from client.core.cluster import Cluster, CoordinatorType
-from client.errors import BrokerRefused
+from client.core.parts import by_topic, check
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.api.offset_commit import (
@@ -29,7 +28,6 @@ from protocol.api.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_OFFSET
 
 EARLIEST = -2
@@ -101,11 +99,10 @@ async def list_offsets(
 async def _list_at(
     cluster: Cluster, node_id: int, wanted: Mapping[TopicPartition, int], isolation: Isolation
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for partition, timestamp in wanted.items():
-        topics.setdefault(partition.topic, []).append(
-            ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
-        )
+    topics = by_topic(
+        wanted,
+        lambda tp: ListOffsetsPartition(partition_index=tp.partition, timestamp=wanted[tp]),
+    )
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation,
@@ -119,12 +116,7 @@ async def _list_at(
     for topic in response.topics:
         for item in topic.partitions:
             partition = TopicPartition(topic.name, item.partition_index)
-            if item.error_code != ErrorCode.NONE:
-                raise BrokerRefused(
-                    f"looking up offsets of {partition}",
-                    item.error_code,
-                    broker=connection.address,
-                )
+            check(f"looking up offsets of {partition}", item, connection.address)
             found[partition] = (
                 None
                 if item.offset == NO_OFFSET
@@ -145,11 +137,7 @@ async def fetch_committed(
     Raises:
         BrokerRefused: the group's coordinator is not found, or refuses.
     """
-    topics: dict[str, list[int]] | None = None
-    if partitions is not None:
-        topics = {}
-        for partition in partitions:
-            topics.setdefault(partition.topic, []).append(partition.partition)
+    topics = None if partitions is None else by_topic(partitions, lambda tp: tp.partition)
     request = _offset_fetch_request(group_id, topics, require_stable)
 
     async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
@@ -162,13 +150,11 @@ async def fetch_committed(
         )
         answer = response.groups[0] if response.groups else response
         what = f"reading the committed offsets of group {group_id}"
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerRefused(what, answer.error_code, broker=address)
+        check(what, answer, address)
         committed = {}
         for topic in answer.topics:
             for item in topic.partitions:
-                if item.error_code != ErrorCode.NONE:
-                    raise BrokerRefused(what, item.error_code, broker=address)
+                check(what, item, address)
                 if item.committed_offset != NO_OFFSET:
                     committed[TopicPartition(topic.name, item.partition_index)] = OffsetAndMetadata(
                         item.committed_offset, item.metadata or "", item.committed_leader_epoch
@@ -208,16 +194,15 @@ async def commit_offsets(
     """
     if not offsets:
         return
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for partition, position in offsets.items():
-        topics.setdefault(partition.topic, []).append(
-            OffsetCommitRequestPartition(
-                partition_index=partition.partition,
-                committed_offset=position.offset,
-                committed_leader_epoch=position.leader_epoch,
-                committed_metadata=position.metadata,
-            )
-        )
+    topics = by_topic(
+        offsets,
+        lambda tp: OffsetCommitRequestPartition(
+            partition_index=tp.partition,
+            committed_offset=offsets[tp].offset,
+            committed_leader_epoch=offsets[tp].leader_epoch,
+            committed_metadata=offsets[tp].metadata,
+        ),
+    )
     request = OffsetCommitRequest(
         group_id=membership.group_id,
         generation_id_or_member_epoch=membership.generation,
@@ -236,17 +221,9 @@ async def commit_offsets(
             max_version=_OFFSET_COMMIT_VERSION,
             min_version=2,
         )
-        _check_commit(response, membership.group_id, address)
+        for topic in response.topics:
+            for item in topic.partitions:
+                where = f"{topic.name}-{item.partition_index}"
+                check(f"committing {where} for group {membership.group_id}", item, address)
 
     await cluster.retrying_at_coordinator(CoordinatorType.GROUP, membership.group_id, attempt)
-
-
-def _check_commit(response: Any, group_id: str, address: str) -> None:
-    for topic in response.topics:
-        for item in topic.partitions:
-            if item.error_code != ErrorCode.NONE:
-                raise BrokerRefused(
-                    f"committing {topic.name}-{item.partition_index} for group {group_id}",
-                    item.error_code,
-                    broker=address,
-                )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from client.core.offsets import Isolation
+from client.core.parts import by_topic
 from client.types import TopicPartition
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -29,13 +30,14 @@ def fetch_request(
     partition_max_bytes: int,
 ) -> FetchRequest:
     """The request for the records of each partition from its offset on."""
-    topics: dict[str, list[FetchPartition]] = {}
-    for (topic, number), offset in offsets.items():
-        topics.setdefault(topic, []).append(
-            FetchPartition(
-                partition=number, fetch_offset=offset, partition_max_bytes=partition_max_bytes
-            )
-        )
+    topics = by_topic(
+        offsets,
+        lambda tp: FetchPartition(
+            partition=tp.partition,
+            fetch_offset=offsets[tp],
+            partition_max_bytes=partition_max_bytes,
+        ),
+    )
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
@@ -53,10 +55,9 @@ def produce_request(
     timeout_ms: int,
 ) -> ProduceRequest:
     """The request that appends to each partition its batch (encoded bytes)."""
-    topics: dict[str, list[PartitionProduceData]] = {}
-    for (topic, number), batch in batches.items():
-        data = PartitionProduceData(index=number, records=batch)
-        topics.setdefault(topic, []).append(data)
+    topics = by_topic(
+        batches, lambda tp: PartitionProduceData(index=tp.partition, records=batches[tp])
+    )
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,

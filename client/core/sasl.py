@@ -14,6 +14,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from client.core.options import Security
+from client.core.parts import check
 from client.errors import BrokerRefused, BrokerUnreachable
 from protocol.api.sasl_authenticate import SaslAuthenticateRequest
 from protocol.api.sasl_handshake import SaslHandshakeRequest
@@ -51,13 +52,7 @@ async def authenticate(connection: "Connection", security: Security) -> None:
 async def _send(connection: "Connection", security: Security, text: str) -> str:
     """The broker's answer to one message."""
     answer = await connection.call(SaslAuthenticateRequest(auth_bytes=text.encode()), max_version=2)
-    if answer.error_code:
-        raise BrokerRefused(
-            f"authenticating as {security.username!r}",
-            answer.error_code,
-            broker=connection.address,
-            detail=answer.error_message,
-        )
+    check(f"authenticating as {security.username!r}", answer, connection.address)
     return bytes(answer.auth_bytes).decode()
 
 

@@ -1,20 +1,25 @@
-"""The TLS context of a client, from PEM files.
-
-Imported by the connections only when TLS is on: `ssl` is slow to import.
-"""
+"""The TLS context of a client, from PEM files."""
 
 import os
-import ssl
+from typing import TYPE_CHECKING
 
 from client.core.options import BadFile, Security
 
+if TYPE_CHECKING:
+    import ssl
 
-def tls_context(security: Security) -> ssl.SSLContext:
-    """The context for connections to brokers.
+
+def tls_context(security: Security) -> "ssl.SSLContext | None":
+    """The context for connections to brokers, None without TLS.
 
     Raises:
         BadFile: a file is missing, holds no PEM, or key and certificate do not belong together.
     """
+    if not security.tls:
+        return None
+    # Slow to import, and most clients do not need it.
+    import ssl
+
     field, path = "ca_file", security.ca_file
     try:
         context = ssl.create_default_context(cafile=path or None)
