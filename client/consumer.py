@@ -116,8 +116,7 @@ class Consumer:
         check_flags(auto_commit=auto_commit, wait_for_topics=wait_for_topics)
         check_numbers(1, auto_commit_interval_ms=auto_commit_interval_ms)
         check_sharing(topics, group_id, group_instance_id, wait_for_topics=wait_for_topics)
-        self._topics = topics
-        self._wait_for_topics = wait_for_topics
+        self._topics, self._wait_for_topics = topics, wait_for_topics
         self._isolation = Isolation.named(isolation)
         self._cluster = open_cluster(
             ClusterOptions(

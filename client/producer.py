@@ -108,20 +108,8 @@ class Producer:
             InvalidUse: values that do not exist, are out of range or do not fit together; the
                 message names the option, the value and what is allowed.
         """
-        check_numbers(0, linger_ms=linger_ms)
-        check_numbers(
-            1,
-            batch_bytes=batch_bytes,
-            transaction_timeout_ms=transaction_timeout_ms,
-            request_timeout_ms=request_timeout_ms,
-            delivery_timeout_ms=delivery_timeout_ms,
-        )
+        check_numbers(1, transaction_timeout_ms=transaction_timeout_ms)
         check_number("buffer_bytes", buffer_bytes, 1, TIMESTAMP_MS_MAX)
-        if linger_ms >= delivery_timeout_ms:
-            raise InvalidUse(
-                f"linger_ms={linger_ms} leaves no time to send within delivery_timeout_ms="
-                f"{delivery_timeout_ms}: give less than that"
-            )
         check_flags(check_timestamps=check_timestamps)
         if idempotent is not None:
             check_flags(idempotent=idempotent)

@@ -11,7 +11,7 @@ from typing import Any
 
 from client.errors import ClientBroken
 
-logger = logging.getLogger("tidelog.client.background")
+logger = logging.getLogger("tidelog.client.aio.background")
 
 
 def start_watched(

@@ -22,7 +22,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
 from protocol.frames import FrameDecoder, encode_frame
 
-logger = logging.getLogger("tidelog.client.connection")
+logger = logging.getLogger("tidelog.client.aio.connection")
 
 _Waiting = tuple[Question, "asyncio.Future[Any]", asyncio.TimerHandle]
 """A request on its way: how to read the answer, who waits, when to give up."""

@@ -35,7 +35,7 @@ from protocol.records.batch import RecordBatch
 from protocol.records.layout import INT64_MIN, MAGIC_V2, ControlType
 from protocol.records.scan import Entry, iter_records, scan_entries
 
-logger = logging.getLogger("tidelog.client.fetching")
+logger = logging.getLogger("tidelog.client.aio.fetching")
 
 _STALE_LEADER = frozenset(
     {

@@ -50,7 +50,7 @@ from protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.error_codes import ErrorCode
 
-logger = logging.getLogger("tidelog.client.group")
+logger = logging.getLogger("tidelog.client.aio.group")
 
 JOIN_GRACE_MS = 5000
 """How much longer than the rebalance a JoinGroup may take before the connection is given up."""

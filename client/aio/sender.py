@@ -33,12 +33,19 @@ from typing import Any
 
 from client.aio.background import start_watched
 from client.aio.batches import Batch, PartitionQueue
+from client.checks import check_numbers
 from client.core.cluster import Cluster
 from client.core.connection import Connection
 from client.core.identity import ProducerIdentity
 from client.core.records import PRODUCE_VERSIONS, produce_request
 from client.core.retry import is_retriable
-from client.errors import BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
+from client.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientBroken,
+    ClientError,
+    InvalidUse,
+)
 from client.times import format_time
 from client.types import TopicPartition
 from protocol.api_keys import ApiKey
@@ -46,7 +53,7 @@ from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_batch
 from protocol.records.layout import NO_SEQUENCE, Codec
 
-logger = logging.getLogger("tidelog.client.sender")
+logger = logging.getLogger("tidelog.client.aio.sender")
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 _SIZE_ERRORS = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -65,6 +72,21 @@ class SenderOptions:
     delivery_timeout_ms: int = 120_000
     retry_backoff_ms: int = 100
     max_in_flight: int = 5
+
+    def __post_init__(self) -> None:
+        """Refuse invalid values, by the names that users give; raises InvalidUse."""
+        check_numbers(0, linger_ms=self.linger_ms)
+        check_numbers(
+            1,
+            batch_bytes=self.batch_bytes,
+            request_timeout_ms=self.request_timeout_ms,
+            delivery_timeout_ms=self.delivery_timeout_ms,
+        )
+        if self.linger_ms >= self.delivery_timeout_ms:
+            raise InvalidUse(
+                f"linger_ms={self.linger_ms} leaves no time to send within delivery_timeout_ms="
+                f"{self.delivery_timeout_ms}: give less than that"
+            )
 
 
 class Sender:

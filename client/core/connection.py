@@ -179,7 +179,7 @@ class Connection(ABC):
         if self._options.security.mechanism:
             from client.core.sasl import authenticate
 
-            await authenticate(self, self._options.security)
+            await authenticate(self.call, self.address, self._options.security)
 
     async def _negotiate(self) -> None:
         key = ApiKey.API_VERSIONS
