@@ -164,7 +164,7 @@ def test_tasks_of_a_process_share_an_identity_unless_one_fails(broker: Broker) -
     for number in range(4):
         with broker.cluster() as cluster:
             producer = TaskProducer(cluster, options)
-            seen.append(producer._producer_id)
+            seen.append(producer._identity.producer_id)
             producer.add(topic, 0, START_MS, None, b"v%d" % number)
             # The third one dies before its last word.
             if number == 2:
