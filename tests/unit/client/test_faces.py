@@ -13,6 +13,7 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import pytest
 from client.aio.connection import open_cluster as open_in_loop
 from client.blocking import open_cluster as open_in_thread
 from client.blocking import run
-from client.core.cluster import Cluster
+from client.core.cluster import Cluster, Role
 from client.core.options import BadFile, ClusterOptions, Security
 from client.errors import BrokerRefused, BrokerUnreachable, UnsupportedByBroker
 from protocol import registry
@@ -330,7 +331,7 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     certificate, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-keyout", key,
-         "-out", certificate, "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+         "-out", certificate, "-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"],
         check=True, capture_output=True,
     )  # fmt: skip
     return certificate, key
@@ -359,3 +360,32 @@ def test_the_wrong_security_protocol_is_suspected(
         face(options(brokers(plain, context).port), ask)
     with pytest.raises(BrokerUnreachable, match=r"\(SSL\).*this security protocol"):
         face(options(brokers(plain).port, tls=True), ask)
+
+
+def test_a_certificate_is_of_the_host_name_unless_the_user_says_otherwise(
+    brokers: Callable[..., SmallBroker], face: Face, tmp_path: Path
+) -> None:
+    certificate, key = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def connect(**fields: Any) -> Any:
+        by_address = options(0, tls=True, ca_file=str(certificate), **fields)
+        port = brokers(plain, context).port
+        return face(replace(by_address, bootstrap=(("localhost", port),)), ask)
+
+    with pytest.raises(BrokerUnreachable, match=r"[Hh]ostname mismatch"):
+        connect()
+    assert connect(check_hostname=False) == "small"
+
+
+def test_a_connection_that_may_wait_long_serves_no_other_request(
+    brokers: Callable[..., SmallBroker], face: Face
+) -> None:
+    joining, main = brokers(plain), brokers(plain)
+
+    async def work(cluster: Cluster) -> str:
+        await cluster._pool.open("127.0.0.1", joining.port, Role.JOIN)
+        return (await cluster.any_connection()).address
+
+    assert face(options(main.port), work) == f"127.0.0.1:{main.port}"
