@@ -90,8 +90,8 @@ def test_mistakes_name_the_option_and_the_cure(
     here = str(certificate.parent)
     arguments = [word.format(here=here) for word in words]
     assert run(["topic", "list", *arguments]) == code
-    told = capsys.readouterr().err
-    assert re.search(sentence.format(here=here), told), told
+    message = capsys.readouterr().err
+    assert re.search(sentence.format(here=here), message), message
 
 
 @pytest.mark.parametrize(

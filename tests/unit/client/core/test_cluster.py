@@ -142,7 +142,7 @@ def test_metadata_grows_old() -> None:
     assert len(pool.seen) == 2
 
 
-def test_every_address_is_tried_and_all_failures_are_told() -> None:
+def test_every_address_is_tried_and_all_failures_are_reported() -> None:
     cluster, pool = scripted(lambda *_: metadata({0: 1}))
     run(cluster.refresh(()))
     run(cluster.close())
