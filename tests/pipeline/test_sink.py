@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.errors import BadOptions, Fenced, JournalConflict
-from pipeline.net.marks import MARK_PREFIX, committed
-from pipeline.net.producing import Mark, TaskProducer
+from pipeline.net.producing import MARK_PREFIX, Mark, TaskProducer
 from pipeline.options.options import parse_sink_options
 from pipeline.spark.session import by_partition
 from pipeline.spark.sink import Batch, _write_once
@@ -165,7 +164,7 @@ def test_tasks_of_a_process_share_an_identity_unless_one_fails(broker: Broker) -
     for number in range(4):
         with broker.cluster() as cluster:
             producer = TaskProducer(cluster, options)
-            seen.append(producer._producer_id)
+            seen.append(producer._identity.producer_id)
             producer.add(topic, 0, START_MS, None, b"v%d" % number)
             # The third one dies before its last word.
             if number == 2:
@@ -182,7 +181,7 @@ def test_marks_are_no_lag(broker: Broker) -> None:
     write_task(broker, topic, "only", 0, *range(50))
     group = f"{topic}-{topic}-0"
     with broker.cluster() as cluster:
-        assert list(committed(cluster, group)) == [(topic, 0)]
+        assert list(cluster.committed(group)) == [(topic, 0)]
     with urllib.request.urlopen(f"http://{broker.metrics}/metrics") as answer:
         assert group not in answer.read().decode()
 

@@ -242,7 +242,7 @@ class Group:
     def restart(self) -> None:
         waiting = any(isinstance(each, OldClient) and each._is_waiting for each in self.clients)
         if not waiting:  # what a lost connection does to a waiting client is not modelled
-            asyncio.run(self.coordinator.stop())
+            self.coordinator.stop()
             self.coordinator = self._start()
 
     def calm_down(self, rounds: int) -> None:

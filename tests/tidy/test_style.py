@@ -16,7 +16,7 @@ BOUNDARIES = {  # where anything may arrive: of a request, job, thread, command,
     "broker/jobs/scheduler.py",
     "broker/threads.py",
     "cli/main.py",
-    "client/rebalance.py",
+    "client/aio/rebalance.py",
     "pipeline/launch.py",
     "storage/recovery/unusable_log.py",
 }

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from client import sender as sender_module
 from client.admin import Admin
+from client.aio import sender as sender_module
 from client.consumer import Consumer
 from client.errors import (
     BrokerRefused,
@@ -181,7 +181,7 @@ async def test_a_list_of_topics_says_how_to_write_them() -> None:
 
 
 async def test_a_host_that_is_no_name_is_unreachable() -> None:
-    with pytest.raises(BrokerUnreachable, match=r"a\.\.b:9092: this is no host name"):
+    with pytest.raises(BrokerUnreachable, match=r"a\.\.b:9092 \(PLAINTEXT\): this is no host name"):
         async with Admin("a..b:9092"):
             pass
 

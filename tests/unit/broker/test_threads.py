@@ -6,6 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -88,7 +89,7 @@ async def test_waiting_thread_keeps_nothing_of_its_last_call(pool: Pool) -> None
 
     data = Data()
     gone = weakref.ref(data)
-    await pool.run(lambda held=data: held and None)
+    await pool.run(partial(repr, data))
     del data
     gc.collect()
     assert gone() is None

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from storage.disk.simulated_disk import Fault, Operation
 
 from broker.jobs.jobs import BackgroundJobs
 from broker.threads import Pool
@@ -13,6 +12,7 @@ from config import load
 from storage.log.log import Log
 from tests.support.clock import FrozenClock
 from tests.support.logs import LogHarness
+from tests.support.simulated_disk import Fault, Operation
 
 
 @pytest.fixture

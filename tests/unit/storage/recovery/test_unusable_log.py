@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from protocol.records.layout import NO_TIMESTAMP
+from storage.disk.steps import run_steps
 from storage.errors import LogOffline, LogQuarantined
+from storage.log.retention import delete_expired
 from storage.log.values import Isolation
 from storage.recovery.empty_files import EmptyFiles
 from storage.recovery.unusable_log import missing_log
@@ -26,8 +28,8 @@ def test_an_unusable_log_refuses_changes_and_closes(tmp_path: Path, policy: str)
         log.delete_before(0)
     with pytest.raises(LogOffline):
         log.begin_close(NO_TIMESTAMP)
-    assert log.delete_expired(10**15) == []
-    assert log.delete_pending_files(10**15) == 0
+    assert delete_expired(log, 10**15) == []
+    assert run_steps(log.delete_pending_files(10**15)) == 0
     log.reconfigure(config(cleanup_policy=policy, time_index_variant="minute-map"))
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,36 @@
+"""The TLS context of a client, from PEM files."""
+
+import os
+from typing import TYPE_CHECKING
+
+from client.core.options import BadFile, Security
+
+if TYPE_CHECKING:
+    import ssl
+
+
+def tls_context(security: Security) -> "ssl.SSLContext | None":
+    """The context for connections to brokers, None without TLS.
+
+    Raises:
+        BadFile: a file is missing, holds no PEM, or key and certificate do not belong together.
+    """
+    if not security.tls:
+        return None
+    # Slow to import, and most clients do not need it.
+    import ssl
+
+    field, path = "ca_file", security.ca_file
+    try:
+        context = ssl.create_default_context(cafile=path or None)
+        context.check_hostname = security.check_hostname
+        field, path = "certificate_file", security.certificate_file
+        if path:
+            context.load_cert_chain(
+                path, security.key_file or None, password=security.key_password or None
+            )
+    except OSError as error:
+        if field == "certificate_file" and security.key_file and os.path.exists(path):
+            field, path = "key_file", security.key_file
+        raise BadFile(field, path, error) from error
+    return context
