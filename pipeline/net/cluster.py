@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from client.blocking import open_cluster, run
-from client.core.configs import describe_configs, describe_sizes
 from client.core.offsets import (
     EARLIEST,
     LATEST,
@@ -33,7 +32,6 @@ from client.core.offsets import (
 )
 from client.core.options import BadFile, ClusterOptions
 from client.core.records import FETCH_VERSIONS, fetch_request
-from client.descriptions import ResourceType
 from client.errors import BrokerRefused, ClientError
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo
 from client.types import TopicPartition as Named
@@ -188,6 +186,9 @@ class Cluster:
 
     def settings(self, topic: str) -> dict[str, str]:
         """The topic's settings as the broker describes them; raises BrokerRefused."""
+        # Only planning needs it; executors should not pay for the import.
+        from client.core.configs import describe_configs
+        from client.descriptions import ResourceType
 
         async def attempt() -> dict[str, str]:
             connection = await self.core.any_connection()
@@ -247,6 +248,9 @@ class Cluster:
 
     def sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Bytes of `partitions` as far as brokers report them; empty where they refuse."""
+        # As in `settings`.
+        from client.core.configs import describe_sizes
+
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, index in sorted(set(partitions)):
             by_topic[topic].append(index)
