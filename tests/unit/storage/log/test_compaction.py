@@ -82,6 +82,39 @@ def test_the_last_value_of_each_key_stays_at_its_offset() -> None:
     assert findings(log) == []
 
 
+def test_a_round_reports_what_it_read_and_what_that_became() -> None:
+    log = opened()
+    for value in "123":
+        put(log, ("a", value), (value, "own"))
+        log.log.roll(log.now_ms)
+    sizes = [segment.size for segment in log.log.segments]
+    result = compact(log)
+    assert result == CompactionResult(
+        end=6,
+        is_complete=True,
+        segments_before=3,
+        segments_after=1,
+        bytes_before=sum(sizes),
+        bytes_after=log.log.segments.first.size,
+        records_kept=4,
+        records_dropped=2,
+    )
+    assert result.bytes_after < result.bytes_before
+
+
+def test_a_segment_that_keeps_all_its_records_is_not_replaced() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("b", "1"))
+    log.log.roll(log.now_ms)
+    kept = log.log.segments.first
+    result = compact(log)
+    assert log.log.segments.first is kept
+    assert result is not None
+    assert (result.segments_before, result.segments_after) == (1, 1)
+    assert log.log.cleaned_offset == 2
+    assert findings(log) == []
+
+
 def test_the_active_segment_is_not_touched() -> None:
     log = opened()
     put(log, ("a", "1"))
@@ -431,6 +464,8 @@ def test_a_small_map_takes_several_rounds_and_gets_there() -> None:
         if result is None:
             break
         rounds += 1
+        is_last = result.end == 40
+        assert result.is_complete is is_last
         assert rounds < 30
     assert rounds > 1
     assert [offset for offset, _, _ in content(log)] == list(range(20, 40))
