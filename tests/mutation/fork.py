@@ -133,7 +133,7 @@ class ForkRunner:
                 self._run(item)
             finally:
                 sys.settrace(None)
-                threading.settrace(None)  # type: ignore[arg-type]
+                threading.settrace(None)
             if self._has_failed:
                 raise pytest.UsageError(f"{item.nodeid} fails without any bug planted")
             self._seconds.append(time.process_time() - began)

@@ -54,13 +54,13 @@ class Module:
         visitor = MutationVisitor(mutation_operators, _NOTHING_IGNORED)
         tree = wrapper.visit(visitor)
         positions = wrapper.resolve(PositionProvider)
-        names = dict(_function_names(tree))
+        names: dict[cst.CSTNode | None, str] = dict(_function_names(tree))
         found = []
         for mutation in visitor.mutations:
-            function = names.get(mutation.contained_by_top_level_function)
+            within = mutation.contained_by_top_level_function
             line = positions[mutation.original_node].start.line
-            if function is not None and line not in self._asserts:
-                found.append(Mutant(self, tree, function, line, mutation))
+            if within in names and line not in self._asserts:
+                found.append(Mutant(self, tree, names[within], line, mutation))
         return found
 
 
@@ -95,15 +95,14 @@ class Mutant:
     @cached_property
     def change(self) -> str:
         """What was and what is, on one line: `a < b => a <= b`."""
-        matcher = difflib.SequenceMatcher(
-            None, self.module.source.splitlines(), self.source.splitlines(), autojunk=False
-        )
+        was, now = self.module.source.splitlines(), self.source.splitlines()
+        matcher = difflib.SequenceMatcher(None, was, now, autojunk=False)
         before: list[str] = []
         after: list[str] = []
         for tag, *(i, j, k, m) in matcher.get_opcodes():
             if tag != "equal":
-                before += [line.strip() for line in matcher.a[i:j]]
-                after += [line.strip() for line in matcher.b[k:m]]
+                before += [line.strip() for line in was[i:j]]
+                after += [line.strip() for line in now[k:m]]
         return f"{' '.join(before)} => {' '.join(after)}"
 
     @property
