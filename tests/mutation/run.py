@@ -77,13 +77,16 @@ def _results(module: Module) -> Path:
     return RESULTS / f"{module.name}.json"
 
 
-def run(mutants: list[Mutant], **limits: Any) -> ForkRunner:
-    """Try the mutants, all in one process; the runner has the outcomes."""
-    tests: dict[str, None] = {}
+def run(mutants: list[Mutant], only_tests: list[str], **limits: Any) -> ForkRunner:
+    """Try the mutants, all in one process, with the tests of their modules or `only_tests`.
+
+    The runner has the outcomes.
+    """
+    tests: dict[str, None] = dict.fromkeys(only_tests)
     without: list[str] = []
     for path in {mutant.module.path: None for mutant in mutants}:
         more, without = tests_of(path)
-        tests |= dict.fromkeys(more)
+        tests |= dict.fromkeys(() if only_tests else more)
     runner = ForkRunner(mutants, **limits)
     with tempfile.TemporaryDirectory(prefix="mutants") as directory:
         arguments = [
@@ -133,6 +136,7 @@ def main() -> None:
         "--seconds", type=float, default=inf, help="of tests for each mutant, instead of all tests"
     )
     parser.add_argument("--minutes", type=float, default=inf, help="try those that this allows")
+    parser.add_argument("--tests", nargs="+", default=[], help="instead of those of the module")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     given = parser.parse_args()
     modules = [Module(path) for path in given.module]
@@ -147,7 +151,8 @@ def main() -> None:
     ]
     # One of each module in turn, for a run that is cut short.
     mutants = [each for some in zip_longest(*groups) for each in some if each is not None]
-    runner = run(mutants, jobs=given.jobs, seconds=given.seconds, minutes=given.minutes)
+    limits = {"jobs": given.jobs, "seconds": given.seconds, "minutes": given.minutes}
+    runner = run(mutants, given.tests, **limits)
     outcomes = {mutants[number]: outcome for number, outcome in runner.outcomes.items()}
     left = [
         report(module, {each: outcomes[each] for each in group if each in outcomes})
