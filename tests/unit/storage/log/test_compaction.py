@@ -7,7 +7,7 @@ import pytest
 
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch, build_message_set
-from protocol.records.layout import MAGIC_V0, MAGIC_V1, Codec, TimestampType
+from protocol.records.layout import DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V1, Codec, TimestampType
 from protocol.records.record import Record
 from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.audit.partition import PartitionAudit
@@ -144,6 +144,7 @@ def test_compressed_batches_are_compressed_again(codec: Codec) -> None:
     assert [offset for offset, _, _ in content(log)] == [17, 18, 19]
     kept = entries(log)[0]
     assert (kept.codec, kept.base_offset, kept.last_offset) == (codec, 0, 19)
+    assert not kept.attributes & DELETE_HORIZON_BIT, "it has no tombstone"
     assert findings(log) == []
 
 
@@ -296,6 +297,28 @@ def test_a_log_is_due_by_its_dirty_share_or_by_max_compaction_lag() -> None:
     overdue = log.log.cleanable(6001)
     assert overdue is not None
     assert overdue.is_due
+
+
+def test_clean_segments_make_no_log_overdue() -> None:
+    log = opened(min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=5000)
+    put(log, ("a", "v" * 100), at=1000)
+    roll_and_compact(log)
+    assert log.log.cleaned_offset == 1
+    put(log, ("b", "v"), at=5500)
+    log.log.roll(log.now_ms)
+    plan = log.log.cleanable(6500)
+    assert plan is not None
+    assert not plan.is_due
+
+
+def test_replaced_files_stay_for_the_delay() -> None:
+    log = opened(file_delete_delay_ms=100)
+    put(log, ("a", "1"), ("a", "2"))
+    roll_and_compact(log)
+    assert f"{0:020d}.log.deleted" in log.names()
+    assert log.log.delete_pending_files(log.now_ms + 99) == 0
+    assert log.log.delete_pending_files(log.now_ms + 100) > 0
+    assert not [name for name in log.names() if name.endswith(".deleted")]
 
 
 # --- tombstones -----------------------------------------------------------------------------------
