@@ -182,7 +182,7 @@ def test_segments_are_merged_up_to_the_very_limit(short_by: int, left: list[int]
         put(log, (key, "1"))
         log.log.roll(log.now_ms)
     two = 2 * log.log.segments.first.size
-    log.settings["segment_bytes"] = two - short_by
+    log.settings = {**log.settings, "segment_bytes": two - short_by}
     log.reopen()
     compact(log)
     found = [len(list(scan_entries(s.log.pread(s.size, 0)))) for s in log.log.segments]
@@ -297,6 +297,21 @@ def test_a_log_is_due_by_its_dirty_share_or_by_max_compaction_lag() -> None:
     overdue = log.log.cleanable(6001)
     assert overdue is not None
     assert overdue.is_due
+
+
+def test_the_dirty_share_counts_every_clean_segment() -> None:
+    log = opened(segment_bytes=200, min_cleanable_dirty_ratio=0.9)
+    for key in "abc":
+        put(log, (key, "v" * 100))
+        log.log.roll(log.now_ms)
+    compact(log)
+    put(log, ("d", "v" * 100))
+    log.log.roll(log.now_ms)
+    sizes = [segment.size for segment in log.log.segments]
+    assert len(sizes) == 5
+    plan = log.log.cleanable(log.now_ms)
+    assert plan is not None
+    assert plan.ratio == pytest.approx(sizes[3] / sum(sizes[:4]))
 
 
 def test_clean_segments_make_no_log_overdue() -> None:

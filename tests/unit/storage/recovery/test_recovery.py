@@ -544,8 +544,8 @@ def test_aborts_of_a_directory_of_kafka_are_found_from_a_snapshot_on() -> None:
     log.open(is_clean=True)
     assert [base for base, _ in log.log.recovery_report.rebuilt_indexes] == [1]
     result = log.log.read(0, max_bytes=1 << 20, isolation=Isolation.READ_COMMITTED)
-    (aborted,) = result.aborted_transactions or ()
-    assert aborted[:3] == (7, 0, 1)
+    assert result.aborted_transactions is not None
+    assert [txn[:3] for txn in result.aborted_transactions] == [(7, 0, 1)]
 
 
 def test_directory_of_kafka_brings_what_was_compacted_already() -> None:
