@@ -120,8 +120,9 @@ crash: setup ## a long campaign of simulated power cuts (STATES=, default 100000
 	$(BIN)/python -m tests.crash.campaign --states $(or $(STATES),100000)
 
 .PHONY: mutants
-mutants: setup ## small bugs planted in one module; those no test notices (MODULE=storage/log/lookup.py, SAMPLE=)
-	$(BIN)/python -m tests.mutation.run $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SURVIVORS),--survivors)
+mutants: setup ## small bugs planted in one module; those no test notices (MODULE=storage/log/lookup.py, SAMPLE=, MINUTES=, ONLY=)
+	$(BIN)/python -m tests.mutation.run $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SURVIVORS),--survivors) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: kill9
 kill9: setup ## kill -9 a broker under load 50 times (CYCLES=) and read back all that was acknowledged

@@ -46,6 +46,14 @@ class NotLeader(BrokerError):
         super().__init__(f"Partition {topic}-{partition} is led by broker {leader_id}.")
 
 
+class NotReplica(BrokerError):
+    """A broker that has no replica of the partition fetches it as a follower."""
+
+    def __init__(self, topic: str, partition: int, replica_id: int) -> None:
+        """Name the partition and the broker that fetches."""
+        super().__init__(f"Broker {replica_id} has no replica of {topic}-{partition}.")
+
+
 class LeaderEpochFenced(BrokerError):
     """The requester's leader epoch is older than ours."""
 

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (key 34, versions 0-2): move partitions between data directories.
 
 There is one data directory. A move to the partition's own directory succeeds, as in Kafka; any
-other directory is LOG_DIR_NOT_FOUND.
+other directory is LOG_DIR_NOT_FOUND, also for a partition that does not exist.
 
 Source: KIP-113; Kafka `ReplicaManager.alterReplicaLogDirs`.
 """
@@ -46,5 +46,5 @@ def _move_error(context: Context, name: str, partition: int, *, is_ours: bool) -
         return ErrorCode.LOG_DIR_NOT_FOUND
     topic = context.topics.find(name)
     if topic is None or not 0 <= partition < len(topic.partitions):
-        return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE

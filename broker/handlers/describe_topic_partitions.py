@@ -1,7 +1,8 @@
 """DescribeTopicPartitions (key 75, version 0): topics page by page, in order of their names.
 
 An answer has at most `response_partition_limit` partitions. Its cursor is the start of the next
-page and goes into the next request. A request without names means all topics.
+page and goes into the next request. A request without names means all topics. A request is refused
+when its cursor has a partition below 0, or a topic that the request does not name.
 
 Source: KIP-966; Kafka `DescribeTopicPartitionsRequestHandler`.
 """
@@ -37,6 +38,8 @@ def handle(
     asks_for_all = not message.topics
     start = 0
     if message.cursor is not None:
+        if not _is_valid(message.cursor, message):
+            return _refuse(message)
         names = [name for name in names if name >= message.cursor.topic_name]
         if names and names[0] == message.cursor.topic_name:
             start = message.cursor.partition_index
@@ -63,6 +66,20 @@ def handle(
     return response
 
 
+def _is_valid(cursor: Cursor, message: DescribeTopicPartitionsRequest) -> bool:
+    names = [topic.name for topic in message.topics]
+    return cursor.partition_index >= 0 and (not names or cursor.topic_name in names)
+
+
+def _refuse(message: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """The answer has no error of its own, so each topic gets it."""
+    refused = [
+        DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+        for topic in message.topics
+    ]
+    return DescribeTopicPartitionsResponse(topics=refused)
+
+
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
@@ -76,7 +93,7 @@ def _describe(
     context: Context, topic: "Topic", start: int, count: int
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
-    for log in topic.partitions[max(0, start) : max(0, start) + count]:
+    for log in topic.partitions[start : start + count]:
         leader_id = context.topics.leader_id(topic, log.partition)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(

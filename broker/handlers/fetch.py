@@ -15,6 +15,8 @@ A full answer carries every requested partition, even empty ones (Java and kafka
 them for ever). An incremental one carries those with records, an error, or a high watermark or log
 start that moved. `records` is empty, never null.
 
+There are no followers, so a broker that fetches as one is refused.
+
 Versions: v1 throttle time, v3 max_bytes, v4 isolation and last stable offset, v5 log start offset,
 v7 sessions, v9 leader epochs, v10 zstd, v11 rack, v12 flexible and diverging epochs, v13 topic ids,
 v15 replica state as a tag, v16 node endpoints, v17 replica directory, v18 high watermark asked.
@@ -92,6 +94,12 @@ def _refuse_all(message: FetchRequest, error: ErrorCode) -> FetchResponse:
             for topic in message.topics
         ],
     )
+
+
+def _replica_id(message: FetchRequest) -> int:
+    """The id of the broker that fetches; below 0 for a consumer."""
+    state = message.replica_state
+    return message.replica_id if state is None else state.replica_id
 
 
 class _Fetch:
@@ -182,6 +190,7 @@ class _Fetch:
             isolation_level=self._message.isolation_level,
             max_bytes=max_bytes,
             partition_max_bytes=partition_max_bytes,
+            replica_id=_replica_id(self._message),
         )
         parts: list[tuple[FetchTarget, PartitionData]] = []
         for target in self._plan.targets:

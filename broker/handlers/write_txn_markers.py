@@ -4,10 +4,11 @@ Between Kafka's brokers it carries every commit; here it serves the tool that ab
 transaction (`kafka-transactions abort`). The log refuses markers of a past epoch.
 
 A partition that a marker names twice gets it once, and the results of a producer are answered
-together. No producer has a negative id or epoch. A marker for one is an unknown server error:
-Kafka fails inside and has no code for it.
+together. No producer has a negative id. A marker for one is an unknown server error, as is one
+with epoch -1 or a version below 0: Kafka fails inside and has no code for it.
 
-Versions: v1 flexible, v2 transaction version, which changes nothing for a marker.
+Versions: v1 flexible, v2 transaction version: from 2 on (KIP-890) each transaction ends with an
+epoch of its own, so the marker's must be newer than the producer's.
 
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`; KIP-98, KIP-664.
 """
@@ -28,6 +29,10 @@ from protocol.api.write_txn_markers import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
+from protocol.records.layout import NO_PRODUCER_EPOCH
+
+_EPOCH_PER_TRANSACTION_SINCE = 2
+"""The version of transactions in which each one ends with an epoch of its own."""
 
 
 def handle(
@@ -35,6 +40,16 @@ def handle(
 ) -> Pending[WriteTxnMarkersResponse]:
     """Write every marker; answer when all are on disk or refused."""
     return _Writing(context, message).pending
+
+
+def _refusal(marker: WritableTxnMarker) -> ErrorCode | None:
+    """Why no partition can take the marker."""
+    if marker.producer_id < 0 or marker.transaction_version < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    if marker.producer_epoch < 0:
+        is_none = marker.producer_epoch == NO_PRODUCER_EPOCH
+        return ErrorCode.UNKNOWN_SERVER_ERROR if is_none else ErrorCode.INVALID_PRODUCER_EPOCH
+    return None
 
 
 class _Writing:
@@ -56,8 +71,9 @@ class _Writing:
         )
         for tp in asked:
             results.setdefault(tp, ErrorCode.NONE)  # in the order of the request
-        if marker.producer_id < 0 or marker.producer_epoch < 0:
-            results.update(dict.fromkeys(asked, ErrorCode.UNKNOWN_SERVER_ERROR))
+        refusal = _refusal(marker)
+        if refusal is not None:
+            results.update(dict.fromkeys(asked, refusal))
             return
         batch = build_end_txn_marker(
             commit=marker.transaction_result,
@@ -71,6 +87,14 @@ class _Writing:
                 log = self._context.topics.led_log(*tp)
             except REFUSALS as error:
                 results[tp] = error_code(error)
+                continue
+            producer = log.producers.state.find(marker.producer_id)
+            if (
+                marker.transaction_version >= _EPOCH_PER_TRANSACTION_SINCE
+                and producer is not None
+                and marker.producer_epoch <= producer.producer_epoch
+            ):
+                results[tp] = ErrorCode.INVALID_PRODUCER_EPOCH
                 continue
             self._missing += 1
             self._context.transactions.append_marker(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.errors import (
     InconsistentTopicId,
+    NotReplica,
     SenselessRequest,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -61,6 +62,7 @@ _ZSTD_SINCE = 10
 _STORAGE_ERROR_SINCE = 6
 _UNKNOWN_OFFSET = -1
 _READ_COMMITTED = 1
+_CONSUMER_ID = -1
 _NOT_FOUND = (UnknownTopicOrPartition, UnknownTopicId, InconsistentTopicId)
 """Errors whose answer has an empty list of aborted transactions, not null, as in Kafka."""
 
@@ -87,6 +89,7 @@ class FetchReader:
         "_needs_one",
         "_opening_left",
         "_partition_max_bytes",
+        "_replica_id",
         "_version",
         "bytes_allowed",
         "bytes_left",
@@ -104,10 +107,12 @@ class FetchReader:
         isolation_level: int,
         max_bytes: int,
         partition_max_bytes: int = PARTITION_BYTES_MAX,
+        replica_id: int = _CONSUMER_ID,
     ) -> None:
         """Read for a request of `version` that takes `max_bytes` in all (v3+).
 
         Read at most `partition_max_bytes` of a partition, unless that is less than a batch.
+        `replica_id` is that of the broker that fetches, below 0 for a consumer.
         """
         limit = context.config.fetch_max_bytes
         wanted = min(limit, max_bytes) if version >= _MAX_BYTES_SINCE else limit
@@ -126,13 +131,14 @@ class FetchReader:
         self.hidden_ends: dict[Log, HiddenEnd] = {}
         self.was_cut = False
         self.was_limited = False
+        self._replica_id = replica_id
         self._partition_max_bytes = min(partition_max_bytes, PARTITION_BYTES_MAX)
 
     def find_log(self, target: FetchTarget) -> "Log":
         """The log of `target`, with the requester's leader epoch checked.
 
         Raises:
-            BrokerError: unknown topic, topic id or partition, another leader or epoch.
+            BrokerError: unknown topic, topic id or partition, another leader or epoch; a follower.
         """
         topics = self._context.topics
         name = target.topic
@@ -144,7 +150,10 @@ class FetchReader:
                 raise InconsistentTopicId(f"Topic id {target.topic_id.hex()} is not {name!r}.")
             name = topic.name
         epoch = max(NO_LEADER_EPOCH, target.asked.current_leader_epoch)
-        return topics.led_log(name, target.partition, epoch)
+        log = topics.led_log(name, target.partition, epoch)
+        if self._replica_id > _CONSUMER_ID:
+            raise NotReplica(name, target.partition, self._replica_id)
+        return log
 
     def read(self, target: FetchTarget) -> Steps[PartitionData]:
         """One partition's part of the answer, its error included; `records` is never None."""

@@ -425,9 +425,11 @@ def _stamp_in_place(
 
 
 def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> bytes:
-    """Rebuild: every record decoded into one batch, or into a message set of an older magic."""
+    """Rebuild: every record decoded into one batch, or into a message set of an older magic.
+
+    The times of arrival are stamped later, as in place.
+    """
     rules = place.rules
-    append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
     count = sum(entry.records_count for entry in entries)
     if count > REBUILT_RECORDS_MAX:
         raise MessageTooLarge(
@@ -447,7 +449,6 @@ def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> 
             codec=target,
             level=rules.compression_level,
             timestamp_type=rules.timestamp_type,
-            append_timestamp=append_time,
             leader_epoch=place.leader_epoch,
             **append_entries.producer_fields(entries[0]),
         )
@@ -457,5 +458,4 @@ def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> 
         target,
         level=rules.compression_level,
         timestamp_type=rules.timestamp_type,
-        append_timestamp=append_time,
     )

@@ -1,41 +1,41 @@
 """Mutants of one module: small bugs planted one at a time, each of which a test must notice.
 
 `make mutants MODULE=storage/log/lookup.py` plants every mutant that mutmut can think of in that
-module and runs, for each, those of the module's tests that reach the mutated function. It prints
+module and runs, for each, those of the module's tests that reach the mutated statement. It prints
 the survivors as diffs: bugs that these tests would not have noticed.
 
-Owns which tests answer for which module, and the directory in which mutmut works: links to the
-packages and a `pyproject.toml` of its own in `build/mutants`, so that the checkout stays as it is,
-and so that two modules can be tested at the same time.
+Owns which tests answer for which module (`modules.toml`), which survivors are explained
+(`equivalent.toml`) and the results, one file for each module in `build/mutants`.
 
-Read next: tests/README.md.
+Read next: tests/README.md, tests/mutation/fork.py.
 """
 
 import argparse
 import json
 import os
 import random
-import shutil
-import subprocess
+import re
 import sys
+import tempfile
 import tomllib
+from itertools import zip_longest
+from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from mutmut.mutation.file_mutation import mutate_file_contents
-from mutmut.utils.format_utils import get_mutant_name
+import pytest
 
-from tests.tidy.tree import PACKAGES, ROOT
+from tests.mutation.fork import ForkRunner, Outcome
+from tests.mutation.mutants import Module, Mutant
+from tests.tidy.tree import ROOT
 
-WORK: Final = Path("build/mutants")
+RESULTS: Final = ROOT / "build/mutants"
 SAMPLE_SEED: Final = 1
-KILLED: Final = frozenset({1, 3, 24, 36, 37, 152, 255, -24, -9, -11})
-"""Exit codes of mutmut for a mutant that was noticed: a failure, a timeout, a crash."""
 
 
 def tests_of(module: str) -> tuple[list[str], list[str]]:
     """The tests that must kill the mutants of `module`, and those of them that are left out."""
-    table = tomllib.loads((ROOT / "tests/mutation/modules.toml").read_text(encoding="utf-8"))
+    table = _read("modules.toml")
     without: list[str] = table.pop("without")
     if module not in table:
         raise SystemExit(
@@ -43,88 +43,122 @@ def tests_of(module: str) -> tuple[list[str], list[str]]:
             f"MODULE= is one of: {', '.join(sorted(table))}"
         )
     paths: list[str] = table[module]
-    missing = [path for path in paths if not (ROOT / path).exists()]
+    missing = [path for path in paths if not (ROOT / path.partition("::")[0]).exists()]
     if missing:
         raise SystemExit(f"tests/mutation/modules.toml: {module} names {missing[0]}, not a file")
     return paths, without
 
 
-def prepare(module: str, *, is_again: bool) -> Path:
-    """The directory in which mutmut works on `module`; empty of results unless `is_again`."""
-    tests, without = tests_of(module)
-    work = ROOT / WORK / module.removesuffix(".py").replace("/", ".")
-    if not is_again:
-        shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True, exist_ok=True)
-    for name in (*PACKAGES, "tests"):
-        if not (work / name).exists():
-            (work / name).symlink_to(ROOT / name)
-    settings = {
-        "source_paths": list(PACKAGES),
-        "only_mutate": [module],
-        "pytest_add_cli_args_test_selection": tests,
-        # The same examples each time; a mutant that hangs is one that was noticed.
-        "pytest_add_cli_args": [
-            *("--hypothesis-seed=0", "--timeout=20", "-p", "no:cacheprovider"),
+def explanations(module: str) -> dict[str, str]:
+    """Why a mutant of `module` changes nothing that a test could see, by its name."""
+    rows = _read("equivalent.toml").get(module, [])
+    return {name: row["reason"] for row in rows for name in row["mutants"]}
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / "tests/mutation" / name).read_text(encoding="utf-8"))
+
+
+def chosen(
+    module: Module, *, sample: int | None, only_survivors: bool, pattern: str
+) -> list[Mutant]:
+    """The mutants to try: all, a sample that is the same each time, or what survived last time."""
+    every = [mutant for mutant in module.mutants() if re.search(pattern, mutant.name)]
+    if only_survivors:
+        last = json.loads(_results(module).read_text(encoding="utf-8"))
+        return [mutant for mutant in every if mutant.name in last["survivors"]]
+    if sample is not None and sample < len(every):
+        # In an order of chance, so that those of a run that is cut short are a sample as well.
+        return random.Random(SAMPLE_SEED).sample(every, sample)
+    return every
+
+
+def _results(module: Module) -> Path:
+    return RESULTS / f"{module.name}.json"
+
+
+def run(mutants: list[Mutant], only_tests: list[str], **limits: Any) -> ForkRunner:
+    """Try the mutants, all in one process, with the tests of their modules or `only_tests`.
+
+    The runner has the outcomes.
+    """
+    tests: dict[str, None] = dict.fromkeys(only_tests)
+    without: list[str] = []
+    for path in {mutant.module.path: None for mutant in mutants}:
+        more, without = tests_of(path)
+        tests |= dict.fromkeys(() if only_tests else more)
+    runner = ForkRunner(mutants, **limits)
+    with tempfile.TemporaryDirectory(prefix="mutants") as directory:
+        arguments = [
+            *("-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures"),
+            *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+            *("--timeout=0", "--hypothesis-seed=0", "-o", "tmp_path_retention_policy=failed"),
+            *("--rootdir", str(ROOT), "--basetemp", f"{directory}/tests"),
             *(f"--deselect={test}" for test in without),
-        ],
-        "timeout_multiplier": 3.0,
-        "timeout_constant": 2.0,
-        "do_not_mutate_patterns": ["^\\s*assert "],
-        "use_git_change_detection": False,
-    }
-    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-    own = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    text = "\n".join([own, "[tool.mutmut]", *lines, ""])
-    (work / "pyproject.toml").write_text(text, encoding="utf-8")
-    return work
+            *(str(ROOT / test) for test in tests),
+        ]
+        status = pytest.main(arguments, plugins=[runner])
+    if status != pytest.ExitCode.OK:
+        raise SystemExit("the mutants could not be tried, see above")
+    return runner
 
 
-def all_mutants(work: Path, module: str) -> list[str]:
-    """The names of every mutant of `module`."""
-    os.chdir(work)
-    found = mutate_file_contents(module, Path(module).read_text(encoding="utf-8"))
-    return [get_mutant_name(Path(module), name) for name in found.mutant_names]
-
-
-def results(work: Path, module: str) -> dict[str, int | None]:
-    """The exit code of the tests for each mutant; None where they did not run."""
-    text = (work / "mutants" / f"{module}.meta").read_text(encoding="utf-8")
-    codes: dict[str, int | None] = json.loads(text)["exit_code_by_key"]
-    return codes
-
-
-def report(work: Path, module: str) -> int:
-    """Print the survivors as diffs, then the sum; how many there are."""
-    codes = {name: code for name, code in results(work, module).items() if code is not None}
-    survivors = sorted(name for name, code in codes.items() if code not in KILLED)
-    for name in survivors:
-        show = [sys.executable, "-m", "mutmut", "show", name]
-        print(subprocess.run(show, cwd=work, capture_output=True, text=True).stdout)
-    print(f"{module}: {len(codes)} mutants, {len(codes) - len(survivors)} killed")
+def report(module: Module, outcomes: dict[Mutant, Outcome]) -> int:
+    """Print the survivors that nothing explains as diffs, then the sum; how many there are."""
+    explained = explanations(module.path)
+    lived = [mutant for mutant, outcome in outcomes.items() if outcome.killer is None]
+    survivors = [mutant for mutant in lived if mutant.name not in explained]
+    for mutant in survivors:
+        reached = outcomes[mutant].is_reached
+        print(mutant.diff(), "" if reached else "(no test reaches this)", "", sep="\n")
+    for name in explained.keys() & {m.name for m in outcomes} - {m.name for m in lived}:
+        print(f"tests/mutation/equivalent.toml explains a mutant that was killed: {name}")
+    killed, equal = len(outcomes) - len(lived), len(lived) - len(survivors)
+    print(
+        f"{module.path}: {len(outcomes)} mutants, {killed} killed, {equal} explained, "
+        f"{len(survivors)} survive"
+    )
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    killers = {mutant.name: outcome.killer for mutant, outcome in outcomes.items()}
+    found = {"survivors": [mutant.name for mutant in survivors], "killers": killers}
+    _results(module).write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
     return len(survivors)
 
 
 def main() -> None:
-    """Run the mutants of one module and report them; status 1 when one survives."""
+    """Try the mutants of the modules and report them; status 1 when one survives unexplained."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
-    parser.add_argument("module", help="for instance storage/log/lookup.py")
-    parser.add_argument("--sample", type=int, help="this many mutants instead of all")
+    parser.add_argument("module", nargs="+", help="for instance storage/log/lookup.py")
+    parser.add_argument("--sample", type=int, help="this many mutants of each instead of all")
     parser.add_argument("--survivors", action="store_true", help="only what survived last time")
+    parser.add_argument("--only", default="", help="pattern of their names: Log.append: .*min")
+    parser.add_argument(
+        "--seconds", type=float, default=inf, help="of tests for each mutant, instead of all tests"
+    )
+    parser.add_argument("--minutes", type=float, default=inf, help="try those that this allows")
+    parser.add_argument("--tests", nargs="+", default=[], help="instead of those of the module")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     given = parser.parse_args()
-    work = prepare(given.module, is_again=given.survivors)
-    names: list[str] = []
-    if given.survivors:
-        codes = results(work, given.module)
-        names = [name for name, code in codes.items() if code is not None and code not in KILLED]
-    elif given.sample is not None:
-        every = all_mutants(work, given.module)
-        names = random.Random(SAMPLE_SEED).sample(every, min(given.sample, len(every)))
-    run = [sys.executable, "-m", "mutmut", "run", "--max-children", str(given.jobs), *names]
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    subprocess.run(run, cwd=work, env=environment, check=True)
-    sys.exit(report(work, given.module) > 0)
+    modules = [Module(path) for path in given.module]
+    groups = [
+        chosen(
+            module,
+            sample=given.sample,
+            only_survivors=given.survivors,
+            pattern=given.only,
+        )
+        for module in modules
+    ]
+    # One of each module in turn, for a run that is cut short.
+    mutants = [each for some in zip_longest(*groups) for each in some if each is not None]
+    limits = {"jobs": given.jobs, "seconds": given.seconds, "minutes": given.minutes}
+    runner = run(mutants, given.tests, **limits)
+    outcomes = {mutants[number]: outcome for number, outcome in runner.outcomes.items()}
+    left = [
+        report(module, {each: outcomes[each] for each in group if each in outcomes})
+        for module, group in zip(modules, groups, strict=True)
+    ]
+    sys.exit(sum(left) > 0)
 
 
 if __name__ == "__main__":

@@ -184,7 +184,14 @@ class LogHarness:
         again.open(is_clean=False)
         return again
 
-    def open(self, *, is_clean: bool, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    def open(
+        self,
+        *,
+        is_clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        cleaned_offset: int = 0,
+    ) -> Log:
         """Open the directory as it is; the log is `self.log` from now on."""
         self.log = open_log(
             self.path,
@@ -196,6 +203,7 @@ class LogHarness:
             is_clean=is_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            cleaned_offset=cleaned_offset,
             random=Random(0),
         )
         return self.log

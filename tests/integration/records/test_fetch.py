@@ -6,7 +6,7 @@ import time
 import pytest
 
 from broker.handlers.fetch import ENOUGH_BYTES
-from protocol.api.fetch import FetchRequest
+from protocol.api.fetch import FetchRequest, ReplicaState
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import Codec
 from tests.support.broker import RawClient, RunningBroker, batch
@@ -121,6 +121,20 @@ async def test_leader_epoch_is_checked(client: RawClient, epoch: int, code: int)
     await create_topic(client, "t")
     await produce(client, "t", batch("a"))
     assert (await fetch(client, "t", current_leader_epoch=epoch)).error_code == code
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+@pytest.mark.parametrize("replica_id", [0, 1, 2**31 - 1])
+async def test_follower_is_refused(client: RawClient, version: int, replica_id: int) -> None:
+    topic_id = await create_topic(client, "t")
+    await produce(client, "t", batch("a"))
+    request = fetch_request("t" if version < 13 else "", topic_id=topic_id)
+    if version < 15:
+        request.replica_id = replica_id
+    else:
+        request.replica_state = ReplicaState(replica_id=replica_id)
+    data = (await client.request(request, version)).responses[0].partitions[0]
+    assert (data.error_code, data.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
 
 
 class TestLimits:

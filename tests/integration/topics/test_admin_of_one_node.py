@@ -130,12 +130,17 @@ async def test_partitions_can_be_sent_only_to_where_they_are(
     assert (listed.error_code, listed.topics) == (ErrorCode.NONE, [])
     topics = [AlterReplicaLogDirTopic(name="t", partitions=[0, 5])]
     for path, codes in (
-        (broker.ready.data_dir, [ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE]),
+        (broker.ready.data_dir, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ("/elsewhere", [ErrorCode.LOG_DIR_NOT_FOUND, ErrorCode.LOG_DIR_NOT_FOUND]),
     ):
         dirs = [AlterReplicaLogDir(path=path, topics=topics)]
         moved = await client.request(AlterReplicaLogDirsRequest(dirs=dirs), 2)
         assert [p.error_code for p in moved.results[0].partitions] == codes
+    unknown = [AlterReplicaLogDirTopic(name="unknown", partitions=[0])]
+    dirs = [AlterReplicaLogDir(path=broker.ready.data_dir, topics=unknown)]
+    moved = await client.request(AlterReplicaLogDirsRequest(dirs=dirs), 2)
+    (partition,) = moved.results[0].partitions
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", range(3))

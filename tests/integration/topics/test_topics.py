@@ -25,6 +25,7 @@ from protocol.api.delete_records import (
 )
 from protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.api.describe_topic_partitions import (
+    Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
@@ -401,6 +402,30 @@ class TestDescribePartitions:
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="no")])
         (topic,) = (await client.request(request, 0)).topics
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    @pytest.mark.parametrize("cursor", [("a", -1), ("c", 0), ("0", 0), ("a", -(2**31))])
+    async def test_cursor_that_no_answer_has_had_is_refused(
+        self, client: RawClient, cursor: tuple[str, int]
+    ) -> None:
+        for name in ("a", "b", "c"):
+            await create_topic(client, name)
+        name, partition = cursor
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name="b"), TopicRequest(name="a")],
+            cursor=Cursor(topic_name=name, partition_index=partition),
+        )
+        page = await client.request(request, 0)
+        assert [(t.name, t.error_code, t.partitions) for t in page.topics] == [
+            ("b", ErrorCode.INVALID_REQUEST, []),
+            ("a", ErrorCode.INVALID_REQUEST, []),
+        ]
+        assert page.next_cursor is None
+        request.topics = []
+        page = await client.request(request, 0)
+        has_started = partition >= 0
+        assert [t.name for t in page.topics if t.name >= "a"] == (
+            [n for n in ("a", "b", "c") if n >= name] if has_started else []
+        )
 
 
 class TestLeaderEpoch:

@@ -411,9 +411,11 @@ def marker(session: Session, *partitions: int, **fields: Any) -> WritableTxnMark
     return WritableTxnMarker(**facts | fields)
 
 
-async def mark(session: Session, *markers: WritableTxnMarker) -> list[tuple[int, list[int]]]:
+async def mark(
+    session: Session, *markers: WritableTxnMarker, version: int = 1
+) -> list[tuple[int, list[int]]]:
     """(producer id, error codes) of each result."""
-    answer = await session.client.request(WriteTxnMarkersRequest(markers=list(markers)), 1)
+    answer = await session.client.request(WriteTxnMarkersRequest(markers=list(markers)), version)
     return [
         (each.producer_id, [p.error_code for topic in each.topics for p in topic.partitions])
         for each in answer.markers
@@ -424,15 +426,43 @@ def log_end(broker: RunningBroker, partition: int = 0) -> int:
     return broker.broker.topics.led_log("t", partition).log_end_offset
 
 
-@pytest.mark.parametrize("field", ["producer_id", "producer_epoch"])
-@pytest.mark.parametrize("value", [-1, -5])
-async def test_no_producer_has_a_negative_id(broker: RunningBroker, field: str, value: int) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("producer_id", -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ("producer_id", -5, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ("producer_epoch", -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ("producer_epoch", -5, OLD_EPOCH),
+        ("transaction_version", -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_no_producer_has_a_negative_id(
+    broker: RunningBroker, field: str, value: int, error: ErrorCode
+) -> None:
     session = await Session.open(broker)
     await begin(session)
     negative = marker(session, 0, 1, **{field: value})
-    server_error = ErrorCode.UNKNOWN_SERVER_ERROR
-    assert await mark(session, negative) == [(negative.producer_id, [server_error] * 2)]
+    assert await mark(session, negative, version=2) == [(negative.producer_id, [error] * 2)]
     assert (log_end(broker), log_end(broker, 1)) == (0, 0)
+
+
+async def test_a_marker_of_transactions_with_own_epochs_has_to_be_newer(
+    broker: RunningBroker,
+) -> None:
+    session = await Session.open(broker)
+    await begin(session)
+    me, epoch = session.producer_id, session.epoch
+
+    async def written(epoch: int, version: int) -> list[tuple[int, list[int]]]:
+        request = marker(session, 0, producer_epoch=epoch, transaction_version=version)
+        return await mark(session, request, version=2)
+
+    assert await written(epoch, 2) == [(me, [NONE])], "the log knows no epoch of the producer"
+    assert await written(epoch, 1) == [(me, [NONE])]
+    assert await written(epoch, 2) == [(me, [OLD_EPOCH])]
+    assert await written(epoch, 3) == [(me, [OLD_EPOCH])]
+    assert await written(epoch + 1, 2) == [(me, [NONE])]
+    assert log_end(broker) == 3
 
 
 async def test_an_old_coordinator_is_fenced(broker: RunningBroker) -> None:

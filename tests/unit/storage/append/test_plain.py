@@ -1,5 +1,6 @@
 """The shortcut of an append: what takes it, and that it plans what the general way plans."""
 
+import gzip
 from dataclasses import replace
 
 import pytest
@@ -16,18 +17,21 @@ from protocol.records.layout import (
     INT16,
     INT32,
     INT64_MAX,
+    LOG_OVERHEAD,
     MAX_TIMESTAMP_AT,
     OFFSET_AT,
+    RECORDS_AT,
+    SIZE_AT,
     UINT32,
     Codec,
     TimestampType,
 )
 from protocol.records.record import Record
 from storage.append import plan as append
-from storage.append.opening import Opening
+from storage.append.opening import AT_ONCE_PIECES, Opening
 from storage.append.plain import plan_plain
 from storage.append.plan import AppendPlan, AppendRules, plan_append
-from storage.errors import AppendRejected
+from storage.errors import AppendRejected, TooMuchAtOnce
 
 NOW_MS = 1_700_000_000_000
 RULES = AppendRules(decompressed_bytes_max=1 << 20)
@@ -68,6 +72,24 @@ def test_a_usual_batch_takes_the_shortcut_to_the_same_plan(
     assert found == expected
     assert found is not None
     assert bytes(found.buffer) == bytes(expected.buffer)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_first_sequence_and_the_largest_sizes_take_the_shortcut(codec: Codec) -> None:
+    data = build_batch(RECORDS, codec=codec, producer_id=7, producer_epoch=0, base_sequence=0)
+    exact = replace(RULES, max_message_bytes=len(data), segment_bytes=len(data))
+    assert plain(data, exact) is not None
+    assert plain(data, replace(exact, max_message_bytes=len(data) - 1)) is None
+    assert plain(data, replace(exact, segment_bytes=len(data) - 1)) is None
+
+
+def test_a_batch_of_many_pieces_is_left_to_another_thread() -> None:
+    pieces = b"".join(gzip.compress(b"") for _ in range(AT_ONCE_PIECES))
+    usual = bytearray(build_batch(RECORDS, codec=Codec.GZIP))
+    data = usual[:RECORDS_AT] + pieces + usual[RECORDS_AT:]
+    INT32.pack_into(data, SIZE_AT, len(data) - LOG_OVERHEAD)
+    with pytest.raises(TooMuchAtOnce):
+        plain(with_right_crc(data))
 
 
 def unusual_batches() -> dict[str, bytes]:

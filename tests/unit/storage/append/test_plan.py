@@ -145,6 +145,30 @@ def test_case_24_every_record_out_of_range_is_listed_and_nothing_changes() -> No
     assert bytes(data) == before
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "text"),
+    [
+        (
+            1_699_999_998_999,
+            "timestamp 1699999998999 (2023-11-14T22:13:18.999Z) is too old: by "
+            "message.timestamp.before.max.ms of the topic and the broker's clock the oldest "
+            "accepted now is 1699999999000 (2023-11-14T22:13:19.000Z)",
+        ),
+        (
+            1_700_000_002_001,
+            "timestamp 1700000002001 (2023-11-14T22:13:22.001Z) is too new: by "
+            "message.timestamp.after.max.ms of the topic and the broker's clock the newest "
+            "accepted now is 1700000002000 (2023-11-14T22:13:22.000Z)",
+        ),
+    ],
+)
+def test_refusal_names_both_times_and_the_setting(timestamp: int, text: str) -> None:
+    rules = AppendRules(timestamp_before_max_ms=1000, timestamp_after_max_ms=2000)
+    with pytest.raises(InvalidTimestamp) as caught:
+        plan(build_batch(records_at(timestamp)), rules, now_ms=1_700_000_000_000)
+    assert [error.message for error in caught.value.record_errors] == [text]
+
+
 def test_case_25_one_bad_timestamp_decides_and_all_bad_records_are_listed() -> None:
     rules = AppendRules(timestamp_before_max_ms=1000, compacted=True)
     records = [
@@ -316,7 +340,7 @@ def test_case_39_timestamp_below_minus_one_is_stored_but_never_rewritten() -> No
     made = plan(data)
     assert (stored(made)[0].timestamp, made.max_timestamp) == (-2, NO_TIMESTAMP)
     for rules in (AppendRules(codec=Codec.GZIP), AppendRules(target_magic=1)):
-        with pytest.raises(UnstorableTimestamp):
+        with pytest.raises(UnstorableTimestamp, match="timestamp -2 is negative"):
             plan(data, rules)
 
 
@@ -348,6 +372,30 @@ def test_stamped_message_of_magic_1_is_golden() -> None:
     assert made.buffer.hex() == (
         "000000000000000500000018325dc23a01080000000000001388000000016b0000000161"
     )
+
+
+def test_stamped_messages_count_for_the_minimum_with_their_stamp() -> None:
+    sent = build_message_set(records_at(1, 2), 1)
+    rules = AppendRules(target_magic=1, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    made = plan(sent, rules, produce_version=2)
+    assert (made.min_timestamp, made.max_timestamp) == (NOW, NOW)
+
+
+def test_batch_of_any_size_keeps_its_records_when_only_the_codec_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("storage.append.plan.REBUILT_RECORDS_MAX", 1)
+    made = plan(build_batch(records_at(1, 2, 3)), AppendRules(codec=Codec.GZIP))
+    assert [record.timestamp for record in stored(made)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("size", [-1, 0, 13])
+def test_rest_that_begins_with_an_impossible_size_is_corrupt(size: int) -> None:
+    whole = build_message_set(records_at(1), 1)
+    rest = bytes(8) + size.to_bytes(4, "big", signed=True)
+    assert len(plan(whole + rest[:-1], produce_version=2).batches) == 1
+    with pytest.raises(CorruptBatch, match=f"at position {len(whole)}$"):
+        plan(whole + rest, produce_version=2)
 
 
 # --- buffers ------------------------------------------------------------------------------------
@@ -487,9 +535,17 @@ def test_wrapper_must_hold_plain_messages_of_its_own_magic() -> None:
         assert bad_indexes(caught.value) == [0]
     empty = encode_message(1, 0, 1, None, compress(Codec.GZIP, b""), Codec.GZIP)
     null = encode_message(1, 0, 1, None, None, Codec.GZIP)
-    for wrapper in (empty, null):
-        with pytest.raises(InvalidRecord):
+    for wrapper, text in ((empty, "holds no messages"), (null, "has no value")):
+        with pytest.raises(InvalidRecord, match=f"^a wrapper message {text}$"):
             plan(wrapper, produce_version=2)
+
+
+def test_flagged_wrapper_is_judged_by_its_own_time_and_not_by_those_inside() -> None:
+    inner = encode_message(1, 0, 1, b"k", b"v") + encode_message(1, 1, 2, b"k", b"v")
+    flag = 8
+    wrapper = encode_message(1, 1, NOW, None, compress(Codec.GZIP, inner), Codec.GZIP | flag)
+    made = plan(wrapper, AppendRules(timestamp_before_max_ms=1000), produce_version=2)
+    assert [record.timestamp for record in stored(made)] == [NOW, NOW]
 
 
 def test_plain_message_set_reports_the_first_bad_message_as_index_0() -> None:
@@ -693,6 +749,18 @@ REFUSALS: list[tuple[bytes | bytearray, AppendRules, int | None, type[AppendReje
         with_wrong_checksum(),
         *(CREATE, 9, CorruptBatch),
         "the checksum of the entry at byte 0 is wrong",
+    ),
+    (
+        build_end_txn_marker(
+            commit=True, producer_id=7, producer_epoch=0, timestamp_ms=NOW, coordinator_epoch=0
+        ),
+        *(CREATE, 9, InvalidRecord),
+        "clients may not write control batches",
+    ),
+    (
+        build_batch(records_at(1), producer_id=7, producer_epoch=0, base_sequence=-1),
+        *(CREATE, 9, InvalidRecord),
+        "producer 7 sent base sequence -1",
     ),
     (ONE + bytes(17), CREATE, 9, CorruptBatch, "what follows the record batch is none"),
     (

@@ -276,6 +276,34 @@ def test_disk_that_takes_no_density_file_fails_nothing(variant: str) -> None:
     assert answers(log, minutes(11)) == [*range(10), None]
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_lookup_makes_the_density_file_that_a_full_disk_refused_at_the_roll(variant: str) -> None:
+    log = log_of(variant, *minutes(4))
+
+    def refuse(operation: Operation, path: str) -> None:
+        if ".density" in path:
+            raise OSError(28, "no space left", path)
+
+    log.files.before_operation = refuse
+    log.log.roll(log.now_ms)
+    log.append(4 * MIN)
+    log.append(5 * MIN)
+    log.files.before_operation = None
+    assert answers(log, range(5 * MIN, 7 * MIN, MIN)) == [5, None]
+    for minute in range(6, 9):
+        log.append(minute * MIN)
+    assert answers(log, minutes(10)) == [*range(9), None]
+    assert density_files(log) == [], "that of the active segment is open"
+    log.log.roll(log.now_ms)
+    log.append(9 * MIN)
+    assert [offset for _, offset in stored(log, 4)][-3:] == [6, 7, 8]
+    assert answers(log, minutes(11)) == [*range(10), None]
+    log.log.close(log.now_ms)
+    assert problems(log) == []
+    log.open(is_clean=True)
+    assert {index for minute in minutes(10) for index in indexes_used(log, minute)} == {variant}
+
+
 def test_lookup_goes_by_the_time_index_when_the_density_file_cannot_be_read() -> None:
     log = log_of("interval", *minutes(10))
     assert indexes_used(log, 2 * MIN) == {"interval"}

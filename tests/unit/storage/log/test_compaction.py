@@ -84,6 +84,39 @@ def test_the_last_value_of_each_key_stays_at_its_offset() -> None:
     assert findings(log) == []
 
 
+def test_a_round_reports_what_it_read_and_what_that_became() -> None:
+    log = opened()
+    for value in "123":
+        put(log, ("a", value), (value, "own"))
+        log.log.roll(log.now_ms)
+    sizes = [segment.size for segment in log.log.segments]
+    result = compact(log)
+    assert result == CompactionResult(
+        end=6,
+        is_complete=True,
+        segments_before=3,
+        segments_after=1,
+        bytes_before=sum(sizes),
+        bytes_after=log.log.segments.first.size,
+        records_kept=4,
+        records_dropped=2,
+    )
+    assert result.bytes_after < result.bytes_before
+
+
+def test_a_segment_that_keeps_all_its_records_is_not_replaced() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("b", "1"))
+    log.log.roll(log.now_ms)
+    kept = log.log.segments.first
+    result = compact(log)
+    assert log.log.segments.first is kept
+    assert result is not None
+    assert (result.segments_before, result.segments_after) == (1, 1)
+    assert log.log.cleaned_offset == 2
+    assert findings(log) == []
+
+
 def test_the_active_segment_is_not_touched() -> None:
     log = opened()
     put(log, ("a", "1"))
@@ -113,6 +146,7 @@ def test_compressed_batches_are_compressed_again(codec: Codec) -> None:
     assert [offset for offset, _, _ in content(log)] == [17, 18, 19]
     kept = entries(log)[0]
     assert (kept.codec, kept.base_offset, kept.last_offset) == (codec, 0, 19)
+    assert not kept.attributes & DELETE_HORIZON_BIT, "it has no tombstone"
     assert findings(log) == []
 
 
@@ -141,6 +175,20 @@ def test_segments_are_merged_while_they_fit() -> None:
     assert len(log.log.segments) <= 3
     assert len(content(log)) == 13
     assert findings(log) == []
+
+
+@pytest.mark.parametrize(("short_by", "left"), [(0, [2, 2]), (1, [1, 1, 1, 1])])
+def test_segments_are_merged_up_to_the_very_limit(short_by: int, left: list[int]) -> None:
+    log = opened()
+    for key in "abcd":
+        put(log, (key, "1"))
+        log.log.roll(log.now_ms)
+    two = 2 * log.log.segments.first.size
+    log.settings = {**log.settings, "segment_bytes": two - short_by}
+    log.reopen()
+    compact(log)
+    found = [len(list(scan_entries(s.log.pread(s.size, 0)))) for s in log.log.segments]
+    assert found == [*left, 0]
 
 
 def test_offsets_in_the_gaps_lead_to_the_next_record() -> None:
@@ -245,9 +293,49 @@ def test_a_log_is_due_by_its_dirty_share_or_by_max_compaction_lag() -> None:
     assert plan is not None
     assert 0 < plan.ratio < 0.5
     assert not plan.is_due
+    on_time = find_cleanable(log.log, 6000)
+    assert on_time is not None
+    assert not on_time.is_due
     overdue = find_cleanable(log.log, 6001)
     assert overdue is not None
     assert overdue.is_due
+
+
+def test_the_dirty_share_counts_every_clean_segment() -> None:
+    log = opened(segment_bytes=200, min_cleanable_dirty_ratio=0.9)
+    for key in "abc":
+        put(log, (key, "v" * 100))
+        log.log.roll(log.now_ms)
+    compact(log)
+    put(log, ("d", "v" * 100))
+    log.log.roll(log.now_ms)
+    sizes = [segment.size for segment in log.log.segments]
+    assert len(sizes) == 5
+    plan = log.log.cleanable(log.now_ms)
+    assert plan is not None
+    assert plan.ratio == pytest.approx(sizes[3] / sum(sizes[:4]))
+
+
+def test_clean_segments_make_no_log_overdue() -> None:
+    log = opened(min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=5000)
+    put(log, ("a", "v" * 100), at=1000)
+    roll_and_compact(log)
+    assert log.log.cleaned_offset == 1
+    put(log, ("b", "v"), at=5500)
+    log.log.roll(log.now_ms)
+    plan = log.log.cleanable(6500)
+    assert plan is not None
+    assert not plan.is_due
+
+
+def test_replaced_files_stay_for_the_delay() -> None:
+    log = opened(file_delete_delay_ms=100)
+    put(log, ("a", "1"), ("a", "2"))
+    roll_and_compact(log)
+    assert f"{0:020d}.log.deleted" in log.names()
+    assert log.log.delete_pending_files(log.now_ms + 99) == 0
+    assert log.log.delete_pending_files(log.now_ms + 100) > 0
+    assert not [name for name in log.names() if name.endswith(".deleted")]
 
 
 # --- tombstones -----------------------------------------------------------------------------------
@@ -273,6 +361,14 @@ def test_a_tombstone_stays_until_its_horizon() -> None:
     roll_and_compact(log)
     assert [key for _, key, _ in content(log)] == [b"b", b"z"]
     assert findings(log) == []
+
+
+def test_a_tombstone_is_given_its_horizon_though_nothing_else_changes() -> None:
+    log = opened(delete_retention_ms=100)
+    put(log, ("a", None))
+    roll_and_compact(log)
+    data = log.log.read(0, max_bytes=ONE_MB, isolation=Isolation.READ_UNCOMMITTED).records
+    assert RecordBatch(data).delete_horizon_ms == log.now_ms + 100
 
 
 def start_with(log: LogHarness, data: bytes) -> None:
@@ -311,6 +407,17 @@ def test_old_formats_are_compacted_in_their_own_format(magic: int, codec: Codec)
     put(log, ("a", "3"), ("b", "3"))
     roll_and_compact(log)
     assert content(log) == [(5, b"a", b"3"), (6, b"b", b"3")]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_stamped_messages_stay_stamped(codec: Codec) -> None:
+    log = opened()
+    old = [Record(i, 100 + i, key, b"v") for i, key in enumerate((b"a", b"b", b"a"))]
+    stamp = {"timestamp_type": TimestampType.LOG_APPEND_TIME, "append_timestamp": 500}
+    start_with(log, build_message_set(old, MAGIC_V1, codec, **stamp))  # type: ignore[arg-type]
+    roll_and_compact(log)
+    assert {entry.timestamp_type for entry in entries(log)} == {TimestampType.LOG_APPEND_TIME}
+    assert [(record.offset, record.timestamp) for record in log.records()] == [(1, 500), (2, 500)]
 
 
 # --- producers and transactions -------------------------------------------------------------------
@@ -383,6 +490,16 @@ def test_aborted_records_go_and_do_not_supersede() -> None:
     assert findings(log) == []
 
 
+def test_every_aborted_record_counts_as_dropped() -> None:
+    log = opened()
+    transaction(log, ("a", "1"), ("b", "1"), producer_id=5, commit=False)
+    transaction(log, ("c", "1"), producer_id=6, commit=False)
+    put(log, ("d", "kept"))
+    result = roll_and_compact(log)
+    assert result is not None
+    assert result.records_dropped == 3
+
+
 def test_markers_go_after_their_transaction_is_empty_and_the_horizon_past() -> None:
     log = opened(delete_retention_ms=100)
     transaction(log, ("a", "1"), producer_id=5, commit=False)
@@ -400,6 +517,37 @@ def test_markers_go_after_their_transaction_is_empty_and_the_horizon_past() -> N
         assert findings(log) == []
     # Emptied in the first round, given a horizon in the second, gone when that is past.
     assert markers == [2, 2, 2, 0]
+
+
+def test_a_marker_at_the_end_of_a_segment_stays_as_a_header() -> None:
+    log = opened(delete_retention_ms=100, segment_bytes=160)
+    transaction(log, ("a", "1"), producer_id=5, commit=False)
+    for _ in range(5):
+        put(log, ("z", "x" * 80), producer_id=5, producer_epoch=1, base_sequence=0)
+        roll_and_compact(log)
+        log.now_ms += 60
+        put(log, ("y", "x" * 80))
+    (bare, *_) = entries(log)
+    assert (bare.is_control, bare.records_count, bare.last_offset) == (True, 0, 1)
+    assert log.log.segments.first.next_offset == 2
+    assert findings(log) == []
+
+
+@pytest.mark.parametrize(("last", "merged"), [(2**31 - 1, 1), (2**31, 2)])
+def test_a_merged_segment_spans_no_more_offsets_than_its_index_can_store(
+    last: int, merged: int
+) -> None:
+    log = opened()
+    log.log.abandon()
+    log.files.unlink(f"{log.path}/{0:020d}.log")
+    for offset in (0, last, last + 1):
+        record = Record(0, 100, b"%d" % offset, b"v")
+        log.place(offset, build_batch([record], base_offset=offset))
+    log.open(is_clean=False)
+    compact(log)
+    assert len(log.log.segments) == merged + 1
+    assert [offset for offset, _, _ in content(log)] == [0, last, last + 1]
+    assert findings(log) == []
 
 
 def test_an_open_transaction_bounds_the_round() -> None:
@@ -434,6 +582,8 @@ def test_a_small_map_takes_several_rounds_and_gets_there() -> None:
         if result is None:
             break
         rounds += 1
+        is_last = result.end == 40
+        assert result.is_complete is is_last
         assert rounds < 30
     assert rounds > 1
     assert [offset for offset, _, _ in content(log)] == list(range(20, 40))
@@ -532,7 +682,7 @@ def test_damage_is_not_rewritten() -> None:
     log.log.roll(log.now_ms)
     path = log.log.segments.first.log.path
     log.files.damage(path, 65, b"\xff")
-    with pytest.raises(CorruptLog, match="at byte 0"):
+    with pytest.raises(CorruptLog, match="at byte 0 expected a whole batch, found"):
         compact_now(log)
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
     assert log.log.offline_reason is None

@@ -139,6 +139,20 @@ def test_every_lost_segment_is_noticed(
     check_accepted(disk, good_until, base)
 
 
+def test_reason_names_a_segment_that_was_cut_before_one_that_was_lost() -> None:
+    disk = stopped(is_clean=False)
+    last = ACTIVE - PER_SEGMENT
+    remove(disk, ACTIVE)
+    truncate(2 * BATCH_BYTES)(disk, last)
+    log = log_of(opened(disk))
+    check_quarantined(log, last + 2)
+    assert log.offline_reason is not None
+    assert (
+        f"{path(last)} has 200 bytes and ends at offset 56, it had 300 and ended at 57"
+        in log.offline_reason
+    )
+
+
 def check_quarantined(log: Log, good_until: int) -> None:
     found = log.quarantine
     assert found is not None

@@ -205,7 +205,9 @@ def test_damage_below_the_recovery_point_is_quarantined_and_nothing_is_cut() -> 
     before = {name: log.files.size(f"{DIRECTORY}/{name}") for name in log.names() if "log" in name}
     log.open(is_clean=False, recovery_point=5)
     assert log.log.offline_reason is not None
-    assert "damaged at byte" in log.log.offline_reason
+    size = len(batch(3))
+    assert f"{path_of(3, '.log')} is damaged at byte {size} (" in log.log.offline_reason
+    assert "), where everything had been synced" in log.log.offline_reason
     assert (log.log.log_end_offset, log.log.high_watermark) == (4, 4)
     assert timestamps(log) == [0, 1, 2, 3]
     with pytest.raises(LogQuarantined) as caught:
@@ -474,6 +476,100 @@ def test_recovery_is_idempotent() -> None:
     assert log.log.recovery_report.truncated_bytes == 0
     log.log.abandon()
     assert log.files.tree() == tree
+
+
+@pytest.mark.parametrize(
+    ("stored", "kept"), [(b"0\n2\n0 0\n5 2\n", ((0, 0), (5, 2))), (b"0\n2\n0 0\n5 3\n", ((0, 0),))]
+)
+def test_epoch_may_begin_at_the_end_and_not_beyond_it(
+    stored: bytes, kept: tuple[tuple[int, int], ...]
+) -> None:
+    log = LogHarness()
+    log.append(1)
+    log.append(2)
+    log.log.close(log.now_ms)
+    log.files.replace_atomically(f"{DIRECTORY}/leader-epoch-checkpoint", stored)
+    log.open(is_clean=True)
+    assert log.log.leader_epochs.entries == kept
+
+
+def of_kafka(log: LogHarness) -> LogHarness:
+    """The directory after a clean stop, with what Kafka writes and no more."""
+    log.log.close(log.now_ms)
+    log.files.unlink(f"{DIRECTORY}/{MANIFEST_NAME}")
+    return log
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_index_that_a_directory_of_kafka_lacks_is_named(suffix: str) -> None:
+    log = of_kafka(log_of_three_segments())
+    log.files.unlink(path_of(3, suffix))
+    log.open(is_clean=True)
+    report = log.log.recovery_report
+    assert report.rebuilt_indexes == [(3, f"{path_of(3, suffix)} is missing")]
+    assert [offset for offset, _ in offset_entries(log.log.segments[1])] == [4, 5]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_index_of_a_directory_of_kafka_that_is_out_of_order_is_rebuilt(suffix: str) -> None:
+    log = of_kafka(log_of_three_segments())
+    before = log.files.read_all(path_of(3, suffix))
+    log.files.damage(path_of(3, suffix), 0, b"\x7f")
+    log.open(is_clean=True)
+    ((base, reason),) = log.log.recovery_report.rebuilt_indexes
+    assert (base, " follows (" in reason) == (3, True)
+    assert log.files.read_all(path_of(3, suffix)) == before
+
+
+def test_damage_behind_the_last_index_entry_of_a_directory_of_kafka_is_named() -> None:
+    log = of_kafka(log_of_three_segments())
+    magic_at = 2 * len(batch(3)) + 16
+    log.files.damage(path_of(3, ".log"), magic_at, b"\x09")
+    log.open(is_clean=True)
+    ((base, reason),) = log.log.recovery_report.rebuilt_indexes
+    assert (base, path_of(3, ".log") in reason) == (3, True)
+    assert log.log.quarantine is not None
+    assert timestamps(log) == list(range(5))
+
+
+def test_aborts_of_a_directory_of_kafka_are_found_from_a_snapshot_on() -> None:
+    log = LogHarness(index_interval_bytes=0)
+    log.write(produced(1, producer_id=7, sequence=0, is_transactional=True))
+    log.log.roll(log.now_ms)
+    log.write(marker(commit=False, producer_id=7, timestamp_ms=2), origin=Origin.COORDINATOR)
+    log.append(3)
+    log.log.roll(log.now_ms)
+    log.append(4)
+    of_kafka(log)
+    for suffix in (".index", ".txnindex"):
+        log.files.unlink(path_of(1, suffix))
+    assert "00000000000000000001.snapshot" in log.names()
+    log.open(is_clean=True)
+    assert [base for base, _ in log.log.recovery_report.rebuilt_indexes] == [1]
+    result = log.log.read(0, max_bytes=1 << 20, isolation=Isolation.READ_COMMITTED)
+    assert result.aborted_transactions is not None
+    assert [txn[:3] for txn in result.aborted_transactions] == [(7, 0, 1)]
+
+
+def test_directory_of_kafka_brings_what_was_compacted_already() -> None:
+    log = of_kafka(log_of_three_segments())
+    log.open(is_clean=True, cleaned_offset=6)
+    assert log.log.cleaned_offset == 6
+    log.log.close(log.now_ms)
+    log.open(is_clean=True, cleaned_offset=3)
+    assert log.log.cleaned_offset == 6, "our own manifest counts from then on"
+
+
+def test_indexes_of_a_directory_of_kafka_whose_log_was_emptied_are_rebuilt() -> None:
+    log = of_kafka(log_of_three_segments())
+    log.files.open(path_of(6, ".log")).truncate(0)
+    log.open(is_clean=True)
+    assert [base for base, _ in log.log.recovery_report.rebuilt_indexes] == [6]
+    assert log.append(70).first_offset == 6
+    log.log.flush()
+    hit = log.log.offset_for_timestamp(60)
+    assert hit is not None
+    assert (hit.timestamp, hit.offset) == (70, 6)
 
 
 def test_directory_of_somebody_else_is_read_without_a_manifest() -> None:
