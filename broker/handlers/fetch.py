@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from broker.errors import BrokerError
 from broker.fetch.sessions import FetchPlan, FetchTarget
 from broker.fetch.waiters import FetchWaiter
-from broker.requests.by_topic import by_topic
+from broker.requests.by_topic import STEP, by_topic
 from broker.requests.commit_wait import CommitWait
 from broker.requests.context import Context, RequestContext
 from broker.requests.fetch_read import PARTITION_BYTES_MAX, FetchReader
@@ -42,7 +42,7 @@ from protocol.api.fetch import (
     PartitionData,
 )
 from protocol.error_codes import ErrorCode
-from storage.disk.steps import Slice, Steps
+from storage.disk.steps import Steps
 
 if TYPE_CHECKING:
     from storage.log.log import Log
@@ -199,16 +199,18 @@ class _Fetch:
             needs_one=needs_one,
         )
         parts: list[_Part] = []
-        spent = Slice(STEP_BYTES)
+        spent_bytes = 0
         for target in self._plan.targets:
-            before = reader.bytes_read
-            parts.append((target, (yield from reader.read(target))))
-            read = reader.bytes_read - before
-            if read >= STEP_BYTES:
-                self._context.turns.count_read(read)
-            if spent.add(read + _PARTITION_COST_BYTES):
+            if spent_bytes >= STEP_BYTES:
+                spent_bytes = 0
                 self._reserve(reader.bytes_read)
                 yield None
+            data = yield from reader.read(target)
+            parts.append((target, data))
+            read_bytes = len(data.records or b"")
+            spent_bytes += _PARTITION_COST_BYTES + read_bytes
+            if read_bytes >= STEP_BYTES:
+                self._context.turns.count_read(read_bytes)
         if reader.bytes_read >= STEP_BYTES or self._reserved_bytes:
             self._reserve(reader.bytes_read)
         return parts, reader
@@ -322,9 +324,8 @@ class _Fetch:
         response = FetchResponse(session_id=self._plan.session_id)
         topic: FetchableTopicResponse | None = None
         bytes_fetched = 0
-        spent = Slice()
-        for target, data in parts:
-            if spent.add(1):
+        for number, (target, data) in enumerate(parts):
+            if number % STEP == STEP - 1:
                 yield None
             if session is not None and not self._is_news(target, data):
                 continue

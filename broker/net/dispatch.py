@@ -14,10 +14,10 @@ once when one slice is enough (`broker.requests.turns`). For a request with many
 large one without records, the side thread decodes the request and encodes the answer: neither can
 be sliced.
 
-The boundary in `_call` and `_encode` (and in `broker.requests.turns.Work`, which passes on what steps
-raised) is one of the two places in the broker that catch everything: a bug in a handler, or in the
-encoding of its answer, must cost one request. `CancelledError` is not an `Exception` and passes
-through.
+The boundary in `_call` and `_encode` (and in `broker.requests.turns.Work`, which passes on what
+steps raised) is one of the two places in the broker that catch everything: a bug in a handler, or
+in the encoding of its answer, must cost one request. `CancelledError` is not an `Exception` and
+passes through.
 
 Source: Kafka's `RequestContext.parseRequest`, `ApiVersionsRequest.getErrorResponse`, `KafkaApis`.
 """

@@ -10,9 +10,9 @@ messages) runs in the *side thread*. There is one such thread, so that only one 
 memory at a time. Its work is a queue as well: first come, first served, one step of each request at
 a time.
 
-One step that reads megabytes takes milliseconds, and many connections may need one in the same round
-of the loop. So the bytes of such reads are counted by round (`count_read`). A request that finds
-the round full yields `NEXT_TURN` before it reads.
+One step that reads megabytes takes milliseconds, and many connections may need one in the same
+round of the loop. So the bytes of such reads are counted by round (`count_read`). A request that
+finds the round full yields `NEXT_TURN` before it reads.
 
 It does not know the purpose of the steps. Loop thread only.
 

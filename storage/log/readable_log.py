@@ -20,7 +20,7 @@ Source: Kafka `UnifiedLog`. Read next: `storage.log.reader`, `storage.log.lookup
 
 from storage.errors import LogOffline, OffsetOutOfRange, storage_failure
 from storage.log.leader_epochs import EpochEnd
-from storage.log.lookup import LookupExplanation, TimestampOffset, offsets_before
+from storage.log.lookup import LargeEntries, LookupExplanation, TimestampOffset, offsets_before
 from storage.log.reader import NOTHING, LogPosition
 from storage.log.segmented_log import SegmentedLog
 from storage.log.values import Isolation, LogParts, ReadResult
@@ -166,14 +166,19 @@ class ReadableLog:
     # --- time -----------------------------------------------------------------------------------
 
     def offset_for_timestamp(
-        self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+        self,
+        timestamp: int,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        large: LargeEntries | None = None,
     ) -> TimestampOffset | None:
         """The first record at or after `timestamp` (ms, >= 0), or None if none is visible yet.
 
-        Raises StorageFailed; LogQuarantined when the answer may be among the lost records.
+        Raises StorageFailed; LogQuarantined when the answer may be among the lost records;
+        TooMuchAtOnce when there are `large` entries to search in another thread.
         """
         try:
-            found = self.local.lookup.find(timestamp, self.log_start_offset)
+            found = self.local.lookup.find(timestamp, self.log_start_offset, None, large)
         except OSError as error:
             raise storage_failure("lookup", self.path, error) from error
         if found is not None and found.offset < self.end_offset(isolation):
@@ -182,16 +187,20 @@ class ReadableLog:
         return None
 
     def offset_for_max_timestamp(
-        self, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+        self,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        large: LargeEntries | None = None,
     ) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the log; None when none has any,
         or when it is not visible yet.
 
-        Raises StorageFailed; LogQuarantined, because the answer may be among the lost records.
+        Raises StorageFailed; LogQuarantined, because the answer may be among the lost records;
+        TooMuchAtOnce as above.
         """
         self.check_end()
         try:
-            found = self.local.lookup.find_max(self.log_start_offset)
+            found = self.local.lookup.find_max(self.log_start_offset, large)
         except OSError as error:
             raise storage_failure("lookup", self.path, error) from error
         return found if found is not None and found.offset < self.end_offset(isolation) else None
