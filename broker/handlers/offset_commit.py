@@ -85,16 +85,16 @@ def handle(
         message.member_id,
         message.group_instance_id,
         message.generation_id_or_member_epoch,
-        [tp for tp, _ in offsets.offsets],
+        offsets.last_of_each,
         knows_epochs=request.api_version >= _MEMBER_EPOCHS_SINCE,
     )
     if error is not ErrorCode.NONE:
         settle(error)
         return response
     offsets.drop_too_large()
-    if not offsets.offsets:
+    if not offsets.last_of_each:
         return response
-    commit = OffsetCommit(group_id=message.group_id, offsets=offsets.offsets)
+    commit = OffsetCommit(group_id=message.group_id, offsets=list(offsets.last_of_each.items()))
     context.groups.commit(commit, settle)
     return pending
 

@@ -56,6 +56,6 @@ def handle(
                 answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         pending.resolve(OffsetDeleteResponse(topics=topics))
 
-    wanted = [tp for tp, _ in existing]
+    wanted = list(dict.fromkeys(tp for tp, _ in existing))
     context.groups.forgetting.delete_offsets(message.group_id, wanted, settle)
     return pending

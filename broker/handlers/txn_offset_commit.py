@@ -81,7 +81,7 @@ def handle(
             message.member_id,
             message.group_instance_id,
             message.generation_id,
-            [tp for tp, _ in offsets.offsets],
+            offsets.last_of_each,
             is_transactional=True,
         )
         if error is not ErrorCode.NONE:
@@ -89,7 +89,7 @@ def handle(
             return
         commit = OffsetCommit(
             group_id=message.group_id,
-            offsets=offsets.offsets,
+            offsets=list(offsets.last_of_each.items()),
             producer_id=message.producer_id,
             producer_epoch=message.producer_epoch,
         )
@@ -97,7 +97,7 @@ def handle(
 
     offsets.drop_deleted()
     offsets.drop_too_large()
-    if not offsets.offsets:
+    if not offsets.last_of_each:
         return response
     if not message.group_id:
         settle(ErrorCode.INVALID_GROUP_ID)

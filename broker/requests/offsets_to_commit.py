@@ -24,25 +24,29 @@ class _Answer(Protocol):
 
 
 class OffsetsToCommit:
-    """The offsets that are left after the checks.
+    """The offsets that are left after the checks."""
 
-    Attributes:
-        offsets: partition and offset of each, in the order of the request.
-    """
-
-    __slots__ = ("_answers", "_context", "_has_too_large", "_topics", "_unknown_topic", "offsets")
+    __slots__ = ("_answers", "_context", "_has_too_large", "_named", "_topics", "_unknown_topic")
 
     def __init__(
         self, context: Context, unknown_topic: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ) -> None:
         """Start with none; partitions of topics that do not exist get `unknown_topic`."""
-        self.offsets: list[tuple[TopicPartition, CommittedOffset]] = []
-        # The answers of `offsets`, in their order.
+        self._named: list[tuple[TopicPartition, CommittedOffset]] = []
+        # The answers of `_named`, in their order.
         self._answers: list[_Answer] = []
         self._context = context
         self._unknown_topic = unknown_topic
         self._topics: dict[str, Topic] = {}
         self._has_too_large = False
+
+    @property
+    def last_of_each(self) -> dict[TopicPartition, CommittedOffset]:
+        """The offsets to store: of a partition named twice, the last one counts.
+
+        So no request makes more records than there are partitions.
+        """
+        return dict(self._named)
 
     def add(
         self, topic: "Topic | None", index: int, offset: CommittedOffset, answer: _Answer
@@ -54,7 +58,7 @@ class OffsetsToCommit:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             self._topics[topic.name] = topic
-            self.offsets.append(((topic.name, index), offset))
+            self._named.append(((topic.name, index), offset))
             self._answers.append(answer)
             if self._is_too_large(offset):
                 self._has_too_large = True
@@ -83,10 +87,10 @@ class OffsetsToCommit:
     def _drop(self, is_refused: Callable[[Any], bool], code: ErrorCode) -> None:
         kept: list[tuple[TopicPartition, CommittedOffset]] = []
         answers: list[_Answer] = []
-        for named, answer in zip(self.offsets, self._answers, strict=True):
+        for named, answer in zip(self._named, self._answers, strict=True):
             if is_refused(named):
                 answer.error_code = code
             else:
                 kept.append(named)
                 answers.append(answer)
-        self.offsets, self._answers = kept, answers
+        self._named, self._answers = kept, answers

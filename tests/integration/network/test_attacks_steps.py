@@ -249,6 +249,28 @@ async def test_offsets_of_a_topic_deleted_between_steps_are_refused(
     assert list(context_of(running).groups.offsets.table.of_group("g")) == [(TOPIC, 0)]
 
 
+async def test_partition_named_often_is_committed_and_deleted_once(running: RunningBroker) -> None:
+    """The last offset counts, and there is one record of it."""
+    client = await running.client()
+    asked = [
+        OffsetCommitRequestPartition(partition_index=0, committed_offset=number)
+        for number in range(3_000)
+    ]
+    topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=asked)]
+    response = await client.request(OffsetCommitRequest(group_id="g", topics=topics), 8)
+    assert {each.error_code for each in response.topics[0].partitions} == {0}
+    assert len(response.topics[0].partitions) == 3_000
+    ((tp, stored),) = context_of(running).groups.offsets.table.of_group("g").items()
+    assert (tp, stored.offset) == ((TOPIC, 0), 2_999)
+    log = running.broker.topics.led_log(*context_of(running).groups.offsets_partition("g"))
+    assert log.log_end_offset <= 2, "the offset, and perhaps the group"
+    before = log.log_end_offset
+    named = [OffsetDeleteRequestPartition(partition_index=0)] * 3_000
+    deleted = [OffsetDeleteRequestTopic(name=TOPIC, partitions=named)]
+    await client.request(OffsetDeleteRequest(group_id="g", topics=deleted), 0)
+    assert log.log_end_offset == before + 1
+
+
 async def test_commit_that_ends_between_the_steps_of_a_fetch(running: RunningBroker) -> None:
     """The record was acknowledged before the fetch came: the answer has it, without waiting."""
     await create_topic(await running.client(), "wide", 20)
