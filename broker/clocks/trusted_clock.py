@@ -25,9 +25,14 @@ _CONSEQUENCES = {
 
 
 class TrustedClock:
-    """The time for decisions that delete data; see `broker.clocks.trusted_time`."""
+    """The time for decisions that delete data; see `broker.clocks.trusted_time`.
 
-    __slots__ = ("_clock", "_hold_ms", "_metrics", "_time")
+    Attributes:
+        stamp_slack_ms: how far the wall clock may be behind a log's last stamp while the stamp is
+            kept, as of the last sample.
+    """
+
+    __slots__ = ("_clock", "_hold_ms", "_metrics", "_time", "stamp_slack_ms")
 
     def __init__(
         self, clock: Clock, metrics: "Metrics", *, hold_ms: int, newest_append_ms: int = -1
@@ -42,18 +47,16 @@ class TrustedClock:
             hold_ms=hold_ms,
             newest_known_ms=newest_append_ms,
         )
+        # Kept here, because every append reads it.
+        self.stamp_slack_ms = self._time.stamp_slack_ms
         if self._time.distrust is not None:
             self._report(Change.DISTRUSTED)
-
-    @property
-    def stamp_slack_ms(self) -> int:
-        """How far the wall clock may be behind a log's last stamp while the stamp is kept."""
-        return self._time.stamp_slack_ms
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch: the wall clock's, or less while it is not trusted."""
         wall_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         change = self._time.observe(wall_ms, monotonic_ms)
+        self.stamp_slack_ms = self._time.stamp_slack_ms
         if change is not None:
             self._report(change)
         self._metrics.wall_clock_jumps = self._time.steps

@@ -21,12 +21,13 @@ Source: KIP-227, KIP-516; Kafka's `FetchManager`, `FetchSession`.
 """
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from broker.clocks.clock import Clock
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.error_codes import ErrorCode
+from storage.disk.steps import Slice, Steps
 
 NO_SESSION_ID = 0
 FINAL_EPOCH = -1
@@ -53,7 +54,7 @@ class FetchTarget:
     reported_log_start_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FetchPlan:
     """The partitions of one fetch request, sessions resolved.
 
@@ -96,18 +97,26 @@ class FetchSession:
         """Its partitions, in the order in which they are served."""
         return iter(self._targets.values())
 
-    def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
+    def update(
+        self, targets: Iterable[FetchTarget], forgotten: Iterable[ForgottenTopic]
+    ) -> Steps[None]:
         """Add or change the partitions of the request, drop its forgotten ones."""
-        for target in _targets(topics):
-            known = self._targets.get(self._key(target))
+        spent = Slice()
+        for target in targets:
+            key = self._key(target)
+            known = self._targets.get(key)
             if known is None:
-                self._targets[self._key(target)] = target
+                self._targets[key] = target
             else:
                 known.asked = target.asked
+            if spent.add(1):
+                yield None
         for topic in forgotten:
             name: str | bytes = topic.topic_id if self.uses_topic_ids else topic.topic
             for partition in topic.partitions:
                 self._targets.pop((name, partition), None)
+                if spent.add(1):
+                    yield None
 
     def move_to_end(self, target: FetchTarget) -> None:
         """`target` has had its share: the others go first next time."""
@@ -139,20 +148,22 @@ class FetchSessions:
         """How many sessions are open."""
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, api_version: int) -> FetchPlan:
-        """The plan of `request`; opens, updates or ends a session as it says."""
-        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
-            targets = tuple(_targets(request.topics))
-            if request.session_epoch == FINAL_EPOCH or not targets:
-                return FetchPlan(targets=targets)
-            session = self._open(targets, request, api_version)
-            return FetchPlan(
-                targets=targets if session is None else tuple(session), session=session
-            )
-        return self._plan_incremental(request, api_version)
+    def plan(self, request: FetchRequest, api_version: int) -> Steps[FetchPlan]:
+        """The plan of `request`; opens, updates or ends a session as it says.
 
-    def _plan_incremental(self, request: FetchRequest, api_version: int) -> FetchPlan:
+        The session has its next epoch, or is in the cache, before the first step ends.
+        """
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            if self._sessions:
+                self._sessions.pop(request.session_id, None)
+            targets = yield from _targets(request.topics)
+            if request.session_epoch == FINAL_EPOCH or not targets:
+                return FetchPlan(targets=tuple(targets))
+            session = self._open(len(targets), api_version)
+            if session is None:
+                return FetchPlan(targets=tuple(targets))
+            yield from session.update(targets, ())
+            return FetchPlan(targets=tuple(session), session=session)
         session = self._sessions.get(request.session_id)
         if session is None:
             return FetchPlan(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -160,30 +171,29 @@ class FetchSessions:
             return FetchPlan(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.next_epoch != request.session_epoch:
             return FetchPlan(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.update(request.topics, request.forgotten_topics_data)
         session.advance()
-        del self._sessions[session.id]
-        if not len(session):
-            return FetchPlan()
         session.used_ms = self._clock.monotonic_ms()
+        del self._sessions[session.id]
         self._sessions[session.id] = session
+        if request.topics or request.forgotten_topics_data:
+            targets = yield from _targets(request.topics)
+            yield from session.update(targets, request.forgotten_topics_data)
+            if not len(session):
+                self._sessions.pop(session.id, None)
+                return FetchPlan()
         return FetchPlan(targets=tuple(session), session=session, is_incremental=True)
 
-    def _open(
-        self, targets: tuple[FetchTarget, ...], request: FetchRequest, api_version: int
-    ) -> FetchSession | None:
-        """A new session over `request`'s partitions, or None when no slot is available."""
+    def _open(self, size: int, api_version: int) -> FetchSession | None:
+        """A new session for `size` partitions, or None when no slot is available."""
         now_ms = self._clock.monotonic_ms()
-        if not self._make_room(len(targets), now_ms):
+        if not self._make_room(size, now_ms):
             return None
         session_id = NO_SESSION_ID
         while session_id == NO_SESSION_ID or session_id in self._sessions:
             session_id = self._random.randint(1, _SESSION_ID_MAX)
-        session = FetchSession(
+        session = self._sessions[session_id] = FetchSession(
             session_id, uses_topic_ids=api_version >= TOPIC_IDS_SINCE, now_ms=now_ms
         )
-        session.update(request.topics, ())
-        self._sessions[session_id] = session
         return session
 
     def _make_room(self, size: int, now_ms: int) -> bool:
@@ -207,13 +217,15 @@ class FetchSessions:
         return True
 
 
-def _targets(topics: Iterable[FetchTopic]) -> Iterable[FetchTarget]:
+def _targets(topics: Iterable[FetchTopic]) -> Steps[Collection[FetchTarget]]:
     """Every partition once; if the request names one twice, the last entry counts."""
-    targets = {
-        (topic.topic, topic.topic_id, asked.partition): FetchTarget(
-            topic.topic, topic.topic_id, asked.partition, asked
-        )
-        for topic in topics
-        for asked in topic.partitions
-    }
+    targets: dict[tuple[str, bytes, int], FetchTarget] = {}
+    spent = Slice()
+    for topic in topics:
+        name, topic_id = topic.topic, topic.topic_id
+        for asked in topic.partitions:
+            partition = asked.partition
+            targets[name, topic_id, partition] = FetchTarget(name, topic_id, partition, asked)
+            if spent.add(1):
+                yield None
     return targets.values()

@@ -5,8 +5,9 @@ Answered once the tombstones are on disk. Versions: v2 flexible.
 Source: Kafka `GroupCoordinatorService.deleteGroups`; KIP-229.
 """
 
-from collections.abc import Callable
+from functools import partial
 
+from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
 from protocol.api.delete_groups import (
@@ -15,29 +16,30 @@ from protocol.api.delete_groups import (
     DeleteGroupsResponse,
 )
 from protocol.error_codes import ErrorCode
+from storage.disk.steps import Steps
 
 
 def handle(
     context: Context, request: RequestContext, message: DeleteGroupsRequest
-) -> Pending[DeleteGroupsResponse]:
+) -> Steps[Pending[DeleteGroupsResponse]]:
     """Delete each group on its own, once; the answer comes when all are done."""
     pending: Pending[DeleteGroupsResponse] = Pending()
-    names = dict.fromkeys(message.groups_names)
-    results = [DeletableGroupResult(group_id=group_id) for group_id in names]
-    missing = len(results)
+    results: list[DeletableGroupResult] = []
+    missing = 1
 
-    def settle(result: DeletableGroupResult) -> Callable[[ErrorCode], None]:
-        def settle_one(error: ErrorCode) -> None:
-            nonlocal missing
+    def settle(result: DeletableGroupResult | None, error: ErrorCode) -> None:
+        nonlocal missing
+        if result is not None:
             result.error_code = error
-            missing -= 1
-            if missing == 0:
-                pending.resolve(DeleteGroupsResponse(results=results))
+        missing -= 1
+        if missing == 0:
+            pending.resolve(DeleteGroupsResponse(results=results))
 
-        return settle_one
-
-    if not results:
-        pending.resolve(DeleteGroupsResponse())
-    for result in results:
-        context.groups.cleanup.delete_group(result.group_id, settle(result))
+    for group_id in (yield from by_key(message.groups_names, str)):
+        result = DeletableGroupResult(group_id=group_id)
+        results.append(result)
+        missing += 1
+        context.groups.cleanup.delete_group(group_id, partial(settle, result))
+        yield None
+    settle(None, ErrorCode.NONE)
     return pending

@@ -12,6 +12,7 @@ from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.errors import InternalTopic
+from broker.requests.by_topic import by_key
 from broker.requests.commit_wait import committed
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
@@ -42,11 +43,11 @@ def handle(
 
     A partition that occurs twice in the request gets its last offset.
     """
-    asked = {
-        (topic.name, partition.partition_index): partition.offset
-        for topic in message.topics
-        for partition in topic.partitions
-    }
+    named = yield from by_key(
+        ((topic.name, partition) for topic in message.topics for partition in topic.partitions),
+        lambda each: (each[0], each[1].partition_index),
+    )
+    asked = {tp: same[-1][1].offset for tp, same in named.items()}
     awaited = yield from _hidden_ends(context, asked)
     if awaited:
         return _delete_when_committed(context, asked, awaited)

@@ -7,9 +7,11 @@ timeout of 0 or less nothing is deleted (REQUEST_TIMED_OUT), as in Kafka.
 Source: KIP-4, KIP-516; Kafka `ControllerApis.deleteTopics`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable
+from functools import partial
 
 from broker.errors import InvalidRequest, NoTimeLeft, TopicDeletionDisabled
+from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_TOPIC_ID
@@ -33,12 +35,14 @@ async def handle(
     else:
         states = [DeleteTopicState(name=name) for name in message.topic_names]
     answers = []
-    for state, is_repeated in _each_once(context, states):
+    named = await context.turns.side.drive(by_key(states, partial(_identity, context)))
+    for same in named.values():
+        state = _joined(same)
         result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         try:
             if message.timeout_ms <= 0:
                 raise NoTimeLeft(message.timeout_ms)
-            if is_repeated:
+            if len(same) > 1:
                 raise InvalidRequest("The topic stands in the request more than once.")
             await _delete(context, request, state, result)
         except REFUSALS as error:
@@ -48,32 +52,28 @@ async def handle(
     return DeleteTopicsResponse(responses=answers)
 
 
-def _each_once(
-    context: Context, states: Iterable[DeleteTopicState]
-) -> list[tuple[DeleteTopicState, bool]]:
-    """The requested topics, each with whether it occurs more than once: by name, by id, or by both.
+def _identity(context: Context, state: DeleteTopicState) -> Hashable:
+    """Equal for the entries of one topic, by name or by id.
 
     An entry with neither name nor id, or with both, is invalid and is refused each time.
     """
-    once: list[tuple[DeleteTopicState, bool]] = []
-    places: dict[str | bytes, int] = {}
-    for state in states:
-        key: str | bytes | None = state.name
-        if (state.name is None) == (state.topic_id == NO_TOPIC_ID):
-            once.append((state, False))
-            continue
-        if key is None:
-            topic = context.topics.find_by_id(state.topic_id)
-            key = state.topic_id if topic is None else topic.name
-        if key not in places:
-            places[key] = len(once)
-            once.append((state, False))
-            continue
-        first = once[places[key]][0]
-        name = first.name if state.name is None else state.name
-        topic_id = first.topic_id if state.topic_id == NO_TOPIC_ID else state.topic_id
-        once[places[key]] = (DeleteTopicState(name=name, topic_id=topic_id), True)
-    return once
+    if (state.name is None) == (state.topic_id == NO_TOPIC_ID):
+        return object()
+    if state.name is not None:
+        return state.name
+    topic = context.topics.find_by_id(state.topic_id)
+    return state.topic_id if topic is None else topic.name
+
+
+def _joined(same: list[DeleteTopicState]) -> DeleteTopicState:
+    """The entries of one topic as one, with the name and the id they give."""
+    joined, *others = same
+    for state in others:
+        joined = DeleteTopicState(
+            name=joined.name if state.name is None else state.name,
+            topic_id=joined.topic_id if state.topic_id == NO_TOPIC_ID else state.topic_id,
+        )
+    return joined
 
 
 async def _delete(

@@ -6,14 +6,14 @@ answer of a healthy cluster is topics without partitions.
 Source: KIP-183, KIP-460; Kafka `ReplicationControlManager.electLeaders`.
 """
 
-from functools import partial
-
+from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
 from protocol.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps, each
@@ -32,37 +32,33 @@ def handle(
     elif message.timeout_ms <= 0:
         error = ErrorCode.REQUEST_TIMED_OUT
     if error is not ErrorCode.NONE:
-        return _refuse_all(message, error)
+        return (yield from _refuse_all(message, error))
     response = ElectLeadersResponse()
     if message.topic_partitions is None:
         response.replica_election_results = yield from each(
             list(context.topics), lambda topic: ReplicaElectionResult(topic=topic.name)
         )
         return response
-    for asked in message.topic_partitions:
-        results = yield from each(asked.partitions, partial(_elect, context, asked.topic))
-        response.replica_election_results.append(
-            ReplicaElectionResult(topic=asked.topic, partition_result=results)
-        )
-        yield None
+    response.replica_election_results = yield from by_topic(
+        message.topic_partitions,
+        lambda asked, index: _elect(context, asked.topic, index),
+        _collect,
+    )
     return response
 
 
-def _refuse_all(message: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
+def _refuse_all(message: ElectLeadersRequest, error: ErrorCode) -> Steps[ElectLeadersResponse]:
     """Refuse the election for a reason that concerns the whole request."""
-    return ElectLeadersResponse(
-        error_code=error,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=asked.topic,
-                partition_result=[
-                    PartitionResult(partition_id=partition, error_code=error, error_message=None)
-                    for partition in asked.partitions
-                ],
-            )
-            for asked in message.topic_partitions or ()
-        ],
+    results = yield from by_topic(
+        message.topic_partitions or (),
+        lambda _, index: PartitionResult(partition_id=index, error_code=error, error_message=None),
+        _collect,
     )
+    return ElectLeadersResponse(error_code=error, replica_election_results=results)
+
+
+def _collect(asked: TopicPartitions, results: list[PartitionResult]) -> ReplicaElectionResult:
+    return ReplicaElectionResult(topic=asked.topic, partition_result=results)
 
 
 def _elect(context: Context, name: str, partition: int) -> PartitionResult:

@@ -24,20 +24,23 @@ v15 replica state as a tag, v16 node endpoints, v17 replica directory, v18 high 
 Source: Kafka `KafkaApis.handleFetchRequest`, `DelayedFetch`; KIP-74, KIP-227, KIP-516.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker.errors import BrokerError
 from broker.fetch.sessions import FetchPlan, FetchTarget
 from broker.fetch.waiters import FetchWaiter
+from broker.requests.by_topic import STEP, by_topic
 from broker.requests.commit_wait import CommitWait
 from broker.requests.context import Context, RequestContext
 from broker.requests.fetch_read import PARTITION_BYTES_MAX, FetchReader
 from broker.requests.pending import Pending
-from broker.requests.turns import Work
+from broker.requests.turns import NEXT_TURN, Work
 from protocol.api.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 from protocol.error_codes import ErrorCode
@@ -59,41 +62,46 @@ leaves the processor's caches cold. The partitions that got nothing are the firs
 (`FetchSession.move_to_end`).
 """
 
+STEP_BYTES = 64 * 1024
+"""Bytes of one step of a fetch of many partitions, and of a fetch in a full round of the loop."""
+
+_PARTITION_COST_BYTES = STEP_BYTES // 8
+"""The cost of a partition without records, in bytes: eight of them are one step."""
+
+_Part: TypeAlias = tuple[FetchTarget, PartitionData]
+
 
 def handle(
     context: Context, request: RequestContext, message: FetchRequest
 ) -> Steps[FetchResponse | Pending[FetchResponse]]:
     """Answer with the available records, or wait for `min_bytes` at most `max_wait_ms`."""
     if message.isolation_level not in _ISOLATION_LEVELS:
-        return _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR)
-    plan = context.fetch_sessions.plan(message, request.api_version)
+        return (yield from _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR))
+    plan = yield from context.fetch_sessions.plan(message, request.api_version)
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
     return (yield from _Fetch(context, request, message, plan).start())
 
 
-def _refuse_all(message: FetchRequest, error: ErrorCode) -> FetchResponse:
+def _refuse_all(message: FetchRequest, error: ErrorCode) -> Steps[FetchResponse]:
     """Refuse the request as a whole, and each partition for versions without a code for that."""
-    return FetchResponse(
-        error_code=error,
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=asked.partition,
-                        error_code=error,
-                        high_watermark=-1,
-                        aborted_transactions=[],
-                        records=b"",
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ],
-    )
+
+    def refusal(_: FetchTopic, asked: FetchPartition) -> PartitionData:
+        return PartitionData(
+            partition_index=asked.partition,
+            error_code=error,
+            high_watermark=-1,
+            aborted_transactions=[],
+            records=b"",
+        )
+
+    def collect(topic: FetchTopic, partitions: list[PartitionData]) -> FetchableTopicResponse:
+        return FetchableTopicResponse(
+            topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
+        )
+
+    topics = yield from by_topic(message.topics, refusal, collect)
+    return FetchResponse(error_code=error, responses=topics)
 
 
 def _replica_id(message: FetchRequest) -> int:
@@ -128,7 +136,7 @@ class _Fetch:
         self._plan = plan
         self._version = request.api_version
         self._min_bytes = min(message.min_bytes, message.max_bytes, context.config.fetch_max_bytes)
-        self._deadline_ms = 0
+        self._deadline_ms = 0  # set with the promise
         self._awaited: dict[Log, int] = {}
         self._commit_wait: CommitWait | None = None
         self._reserved_bytes = 0
@@ -139,34 +147,40 @@ class _Fetch:
     def start(self) -> Steps[FetchResponse | Pending[FetchResponse]]:
         """Return the answer, or a promise of it when there is too little to read now."""
         max_wait_ms = min(self._message.max_wait_ms, MAX_WAIT_MS)
-        self._deadline_ms = self._context.clock.monotonic_ms() + max_wait_ms
         is_first = True
         try:
             while True:
                 parts, reader = yield from self._read()
                 if is_first:
-                    self._awaited = {
-                        log: end.acknowledged for log, end in reader.hidden_ends.items()
-                    }
                     is_first = False
+                    for log, end in reader.hidden_ends.items():
+                        self._awaited[log] = end.acknowledged
                 if max_wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
                     hidden = self._still_hidden(reader)
                     if not hidden:
-                        response = self._answer(parts)
-                        self._context.answers.lease(response, self._reserved_bytes)
-                        self._reserved_bytes = 0
+                        response = yield from self._answer(parts)
+                        if self._reserved_bytes:
+                            self._context.answers.lease(response, self._reserved_bytes)
+                            self._reserved_bytes = 0
                         return response
                     is_waiting = self._wait_for_commits(hidden)
                 else:
                     is_waiting = self._park(parts, reader.bytes_read, max_wait_ms)
                 if is_waiting:
+                    self._deadline_ms = self._context.clock.monotonic_ms() + max_wait_ms
                     self._pending = Pending(self._forget)
                     return self._pending
         finally:
             self._reserve(0)
 
-    def _read(self) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]]:
+    def _read(self) -> Steps[tuple[list[_Part], FetchReader]]:
         """Read the parts of an answer, and their reader: a portion, if that is enough."""
+        if self._context.turns.is_round_full:
+            most = min(STEP_BYTES, self._message.max_bytes)
+            parts, reader = yield from self._read_up_to(most, most, needs_one=False)
+            if not reader.left_some:
+                return parts, reader
+            yield NEXT_TURN
         most = self._message.max_bytes
         enough = max(ENOUGH_BYTES, 2 * self._min_bytes)
         portion = min(most, enough) if self._plan.is_incremental else most
@@ -181,8 +195,8 @@ class _Fetch:
         return parts, reader
 
     def _read_up_to(
-        self, max_bytes: int, partition_max_bytes: int
-    ) -> Steps[tuple[list[tuple[FetchTarget, PartitionData]], FetchReader]]:
+        self, max_bytes: int, partition_max_bytes: int, *, needs_one: bool = True
+    ) -> Steps[tuple[list[_Part], FetchReader]]:
         self._reserve(0)
         reader = FetchReader(
             self._context,
@@ -191,12 +205,22 @@ class _Fetch:
             max_bytes=max_bytes,
             partition_max_bytes=partition_max_bytes,
             replica_id=_replica_id(self._message),
+            needs_one=needs_one,
         )
-        parts: list[tuple[FetchTarget, PartitionData]] = []
+        parts: list[_Part] = []
+        spent_bytes = 0
         for target in self._plan.targets:
-            if parts:
+            if spent_bytes >= STEP_BYTES:
+                spent_bytes = 0
+                self._reserve(reader.bytes_read)
                 yield None
-            parts.append((target, (yield from reader.read(target))))
+            data = yield from reader.read(target)
+            parts.append((target, data))
+            read_bytes = len(data.records or b"")
+            spent_bytes += _PARTITION_COST_BYTES + read_bytes
+            if read_bytes >= STEP_BYTES:
+                self._context.turns.count_read(read_bytes)
+        if reader.bytes_read >= STEP_BYTES or self._reserved_bytes:
             self._reserve(reader.bytes_read)
         return parts, reader
 
@@ -206,7 +230,7 @@ class _Fetch:
             self._context.answers.reserve(size_bytes - self._reserved_bytes)
             self._reserved_bytes = size_bytes
 
-    def _is_enough(self, parts: list[tuple[FetchTarget, PartitionData]], bytes_read: int) -> bool:
+    def _is_enough(self, parts: list[_Part], bytes_read: int) -> bool:
         if bytes_read >= self._min_bytes or not parts:
             return True
         return any(
@@ -214,9 +238,7 @@ class _Fetch:
             for _, data in parts
         )
 
-    def _park(
-        self, parts: list[tuple[FetchTarget, PartitionData]], bytes_read: int, max_wait_ms: int
-    ) -> bool:
+    def _park(self, parts: list[_Part], bytes_read: int, max_wait_ms: int) -> bool:
         """Wait for more; False when more has come by now: reading many partitions takes turns."""
         reader = FetchReader(self._context, version=self._version, isolation_level=0, max_bytes=0)
         logs = []
@@ -245,7 +267,7 @@ class _Fetch:
                 if is_deadline or wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
                     hidden = self._still_hidden(reader)
                     if not hidden:
-                        self._resolve(parts)
+                        yield from self._resolve(parts)
                         return
                     if self._wait_for_commits(hidden):
                         return
@@ -256,6 +278,8 @@ class _Fetch:
 
     def _still_hidden(self, reader: FetchReader) -> "dict[Log, int]":
         """The ends acknowledged before the fetch came that this answer does not reach."""
+        if not self._awaited:
+            return self._awaited  # nearly always
         return {
             log: end
             for log, end in self._awaited.items()
@@ -277,7 +301,7 @@ class _Fetch:
     def _read_at_last(self) -> Steps[None]:
         try:
             parts, _ = yield from self._read()
-            self._resolve(parts)
+            yield from self._resolve(parts)
         finally:
             self._reserve(0)
 
@@ -292,9 +316,9 @@ class _Fetch:
         if work.error is not None and self._pending is not None:
             self._pending.fail(work.error)
 
-    def _resolve(self, parts: list[tuple[FetchTarget, PartitionData]]) -> None:
+    def _resolve(self, parts: list[_Part]) -> Steps[None]:
         assert self._pending is not None, "a fetch that waits has a promise out"
-        self._pending.resolve(self._answer(parts))
+        self._pending.resolve((yield from self._answer(parts)))
 
     def _forget(self) -> None:
         if self._waiter is not None:
@@ -304,12 +328,14 @@ class _Fetch:
         if self._work is not None:
             self._work.abandon()
 
-    def _answer(self, parts: list[tuple[FetchTarget, PartitionData]]) -> FetchResponse:
+    def _answer(self, parts: list[_Part]) -> Steps[FetchResponse]:
         session = self._plan.session
         response = FetchResponse(session_id=self._plan.session_id)
         topic: FetchableTopicResponse | None = None
         bytes_fetched = 0
-        for target, data in parts:
+        for number, (target, data) in enumerate(parts):
+            if number % STEP == STEP - 1:
+                yield None
             if session is not None and not self._is_news(target, data):
                 continue
             if topic is None or (topic.topic, topic.topic_id) != (target.topic, target.topic_id):

@@ -9,32 +9,35 @@ Source: Kafka `GroupCoordinatorService.leaveGroup`. Read next: `broker.groups.cl
 """
 
 from broker.requests.context import Context, RequestContext
-from protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from protocol.api.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 from protocol.error_codes import ErrorCode
+from storage.disk.steps import Steps, each
 
 _MANY_MEMBERS_SINCE = 3
 
 
 def handle(
     context: Context, request: RequestContext, message: LeaveGroupRequest
-) -> LeaveGroupResponse:
+) -> Steps[LeaveGroupResponse]:
     """Remove the named members."""
     groups = context.groups
     if request.api_version < _MANY_MEMBERS_SINCE:
-        return LeaveGroupResponse(
-            error_code=groups.leave(message.group_id, message.member_id, None)
-        )
+        error = groups.leave(message.group_id, message.member_id, None)
+        return LeaveGroupResponse(error_code=error)
     if not message.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return LeaveGroupResponse(
-        members=[
-            MemberResponse(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                error_code=groups.leave(
-                    message.group_id, member.member_id, member.group_instance_id
-                ),
-            )
-            for member in message.members
-        ]
-    )
+
+    def leave(member: MemberIdentity) -> MemberResponse:
+        instance_id = member.group_instance_id
+        return MemberResponse(
+            member_id=member.member_id,
+            group_instance_id=instance_id,
+            error_code=groups.leave(message.group_id, member.member_id, instance_id),
+        )
+
+    return LeaveGroupResponse(members=(yield from each(message.members, leave)))

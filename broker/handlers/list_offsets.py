@@ -14,6 +14,8 @@ A consumer's answer waits when it would lie below acknowledged records: the end,
 time that an acknowledged record may have reached (`broker.requests.commit_wait`). When the disk
 takes too long for that, OFFSET_NOT_AVAILABLE makes the client try again.
 
+A lookup that ends in a batch that decompresses to much searches it in the side thread.
+
 Found: the record's own timestamp and offset. Not found: (-1, -1) with no error. Version 0 answers
 with a list of segment base offsets chosen by file age, as brokers before 0.10.1 did.
 
@@ -24,11 +26,11 @@ Source: KIP-79, KIP-734, KIP-405, KIP-1005; Kafka `KafkaApis.handleListOffsetReq
 `UnifiedLog.fetchOffsetByTimestamp`.
 """
 
-from collections import Counter
 from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from broker.errors import InvalidRequest, UnsupportedByVersion
+from broker.requests.by_topic import by_key, by_topic
 from broker.requests.commit_wait import committed
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
@@ -41,7 +43,9 @@ from protocol.api.list_offsets import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
-from storage.disk.steps import Steps
+from storage.disk.steps import Steps, off_loop
+from storage.errors import TooMuchAtOnce
+from storage.log.lookup import LargeEntries
 from storage.log.values import Isolation
 
 if TYPE_CHECKING:
@@ -73,25 +77,25 @@ _OFFSET_NOT_AVAILABLE_SINCE = 5
 _UNKNOWN = -1
 
 
-def handle(
-    context: Context, request: RequestContext, message: ListOffsetsRequest
-) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
+def handle(context: Context, request: RequestContext, message: ListOffsetsRequest) -> Any:
     """Look up every requested partition; each has its own error."""
     if message.isolation_level not in _ISOLATION_LEVELS:
         return _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR)
     answers = _Answers(context, request, message)
-    response = yield from answers.response()
-    return answers.when_committed() if answers.awaited else response
+    topics = message.topics
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        # Spark's connector sends thousands of them.
+        answer = answers.try_at_once(topics[0].name, topics[0].partitions[0], LargeEntries())
+        if answer is not None:
+            topic = ListOffsetsTopicResponse(name=topics[0].name, partitions=[answer])
+            return answers.settle(ListOffsetsResponse(topics=[topic]))
+    return answers.in_steps()
 
 
 class _Answers:
-    """One request; its answers are looked up again when the ends it waits for are on disk.
+    """One request; its answers are looked up again when the ends it waits for are on disk."""
 
-    Attributes:
-        awaited: the acknowledged ends that answers would have hidden, by log.
-    """
-
-    __slots__ = ("_context", "_message", "_overdue", "_request", "awaited")
+    __slots__ = ("_awaited", "_context", "_message", "_overdue", "_request")
 
     def __init__(
         self, context: Context, request: RequestContext, message: ListOffsetsRequest
@@ -100,35 +104,60 @@ class _Answers:
         self._request = request
         self._message = message
         self._overdue: Collection[Log] = ()
-        self.awaited: dict[Log, int] = {}
+        # The acknowledged ends that answers would have hidden.
+        self._awaited: dict[Log, int] = {}
 
-    async def when_committed(self) -> ListOffsetsResponse:
-        """The answers once every end acknowledged before the request may be shown."""
-        self._overdue = await committed(self._context, self.awaited)
-        return await self._context.turns.side.drive(self.response())
+    def settle(
+        self, response: ListOffsetsResponse
+    ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+        """`response`, or a better one once every end acknowledged before it may be shown."""
+        return self._when_committed() if self._awaited else response
 
-    def response(self) -> Steps[ListOffsetsResponse]:
+    def in_steps(
+        self,
+    ) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
+        """The answers, one after the other."""
+        return self.settle((yield from self._response()))
+
+    async def _when_committed(self) -> ListOffsetsResponse:
+        self._overdue = await committed(self._context, self._awaited)
+        return await self._context.turns.side.drive(self._response())
+
+    def _response(self) -> Steps[ListOffsetsResponse]:
         """The answers of this moment; topics without partitions are left out."""
-        twice = _asked_twice(self._message) if self._request.api_version > 0 else {}
+        twice: dict[tuple[str, int], bool] = {}
+        if self._request.api_version > 0:
+            twice = yield from _asked_twice(self._message)
         topics: list[ListOffsetsTopicResponse] = []
         for topic in self._message.topics:
-            if topics:
-                yield None
             partitions: list[ListOffsetsPartitionResponse] = []
             for asked in topic.partitions:
-                if partitions:
-                    yield None
                 key = (topic.name, asked.partition_index)
                 if key not in twice:
-                    partitions.append(self._answer(topic.name, asked))
+                    partitions.append((yield from self._answer(topic.name, asked)))
                 elif twice[key]:
                     twice[key] = False
                     partitions.append(_refusal(asked, ErrorCode.INVALID_REQUEST))
+                yield None
             if partitions:
                 topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 
-    def _answer(self, name: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    def _answer(
+        self, name: str, asked: ListOffsetsPartition
+    ) -> Steps[ListOffsetsPartitionResponse]:
+        large = LargeEntries()
+        while (answer := self.try_at_once(name, asked, large)) is None:
+            try:
+                yield from off_loop(large.search)
+            except REFUSALS as error:
+                return _refusal(asked, error_code(error))
+        return answer
+
+    def try_at_once(
+        self, name: str, asked: ListOffsetsPartition, large: LargeEntries
+    ) -> ListOffsetsPartitionResponse | None:
+        """The answer for one partition; None when `large` has to be searched first."""
         answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
         version, message = self._request.api_version, self._message
         try:
@@ -138,8 +167,10 @@ class _Answers:
             if version == 0:
                 answer.old_style_offsets = _offsets_by_age(self._context, message, log, asked)
             else:
-                _look_up(version, message, log, asked.timestamp, answer)
+                _look_up(version, message, log, asked.timestamp, answer, large)
             hidden_end = self._hidden_end(log, asked.timestamp, answer)
+        except TooMuchAtOnce:
+            return None
         except REFUSALS as error:
             return _refusal(asked, error_code(error))
         if hidden_end:
@@ -149,7 +180,7 @@ class _Answers:
                     asked,
                     ErrorCode.OFFSET_NOT_AVAILABLE if is_named else ErrorCode.LEADER_NOT_AVAILABLE,
                 )
-            self.awaited[log] = hidden_end
+            self._awaited[log] = hidden_end
         return answer
 
     def _hidden_end(self, log: "Log", timestamp: int, answer: ListOffsetsPartitionResponse) -> int:
@@ -172,16 +203,15 @@ def _is_consumer(message: ListOffsetsRequest) -> bool:
     return message.replica_id == _CONSUMER_ID
 
 
-def _asked_twice(message: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
+def _asked_twice(message: ListOffsetsRequest) -> Steps[dict[tuple[str, int], bool]]:
     """The partitions that occur more than once in the request, each with True."""
-    asked = [
-        (topic.name, partition.partition_index)
+    keys = (
+        (topic.name, asked.partition_index)
         for topic in message.topics
-        for partition in topic.partitions
-    ]
-    if len(asked) == 1 or len(set(asked)) == len(asked):
-        return {}  # the normal case; Spark's connector sends it thousands of times
-    return {key: True for key, count in Counter(asked).items() if count > 1}
+        for asked in topic.partitions
+    )
+    named = yield from by_key(keys, lambda key: key)
+    return {key: True for key, same in named.items() if len(same) > 1}
 
 
 def _refusal(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
@@ -194,15 +224,13 @@ def _refusal(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartit
     )
 
 
-def _refuse_all(message: ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_refusal(asked, error) for asked in topic.partitions]
-            )
-            for topic in message.topics
-        ]
+def _refuse_all(message: ListOffsetsRequest, error: ErrorCode) -> Steps[ListOffsetsResponse]:
+    topics = yield from by_topic(
+        message.topics,
+        lambda _, asked: _refusal(asked, error),
+        lambda topic, answers: ListOffsetsTopicResponse(name=topic.name, partitions=answers),
     )
+    return ListOffsetsResponse(topics=topics)
 
 
 def _offsets_by_age(
@@ -234,6 +262,7 @@ def _look_up(
     log: "Log",
     timestamp: int,
     answer: ListOffsetsPartitionResponse,
+    large: LargeEntries,
 ) -> None:
     """Fill `answer` with the result of `timestamp` in `log`."""
     if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
@@ -254,9 +283,9 @@ def _look_up(
         is_empty = log.log_start_offset == log.log_end_offset
         answer.leader_epoch = log.leader_epoch if is_empty else log.epoch_at(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP:
-        _found(answer, log.offset_for_max_timestamp(isolation=isolation))
+        _found(answer, log.offset_for_max_timestamp(isolation=isolation, large=large))
     elif timestamp >= 0:
-        _found(answer, log.offset_for_timestamp(timestamp, isolation=isolation))
+        _found(answer, log.offset_for_timestamp(timestamp, isolation=isolation, large=large))
 
 
 def _end(log: "Log", isolation: Isolation, *, is_consumer: bool) -> int:

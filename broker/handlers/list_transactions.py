@@ -16,43 +16,43 @@ from protocol.api.list_transactions import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
+from storage.disk.steps import Steps
 
 _TITLES = {state.title: state for state in TxnState}
 
 
 def handle(
     context: Context, request: RequestContext, message: ListTransactionsRequest
-) -> ListTransactionsResponse:
+) -> Steps[ListTransactionsResponse]:
     """Every transactional id that passes the filters."""
-    unknown = [title for title in message.state_filters if title not in _TITLES]
     try:
         regex = message.transactional_id_pattern
         pattern = patterns.compile_pattern(regex) if regex else None
     except patterns.PatternRefused:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    titles, producer_ids = set(message.state_filters), set(message.producer_id_filters)
+    response = ListTransactionsResponse()
+    for title in message.state_filters:
+        if title not in _TITLES:
+            response.unknown_state_filters.append(title)
     now_ms = context.transactions.now_ms()
-    return ListTransactionsResponse(
-        unknown_state_filters=unknown,
-        transaction_states=[
-            TransactionState(
-                transactional_id=found.transactional_id,
-                producer_id=found.producer_id,
-                transaction_state=found.state.title,
-            )
-            for found in context.transactions.snapshots()
-            if _passes(found, message, now_ms)
+    for found in context.transactions.snapshots():
+        if (
+            (not titles or found.state.title in titles)
+            and (not producer_ids or found.producer_id in producer_ids)
+            and (message.duration_filter < 0 or _is_older(found, message.duration_filter, now_ms))
             and (pattern is None or pattern.matches(found.transactional_id))
-        ],
-    )
+        ):
+            response.transaction_states.append(
+                TransactionState(
+                    transactional_id=found.transactional_id,
+                    producer_id=found.producer_id,
+                    transaction_state=found.state.title,
+                )
+            )
+        yield None
+    return response
 
 
-def _passes(found: TxnSnapshot, message: ListTransactionsRequest, now_ms: int) -> bool:
-    if message.state_filters and found.state.title not in message.state_filters:
-        return False
-    if message.producer_id_filters and found.producer_id not in message.producer_id_filters:
-        return False
-    if message.duration_filter < 0:
-        return True
-    return found.started_ms != NO_TIMESTAMP and (
-        now_ms - found.started_ms > message.duration_filter
-    )
+def _is_older(found: TxnSnapshot, duration_ms: int, now_ms: int) -> bool:
+    return found.started_ms != NO_TIMESTAMP and now_ms - found.started_ms > duration_ms

@@ -7,65 +7,55 @@ Source: Kafka `OffsetMetadataManager.deleteOffsets`; KIP-496.
 """
 
 from broker.groups.offsets.store import TopicPartition
+from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
 from protocol.api.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 from protocol.error_codes import ErrorCode
+from storage.disk.steps import Steps
 
 
 def handle(
     context: Context, request: RequestContext, message: OffsetDeleteRequest
-) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
-    """Delete the offsets that may be deleted; answer once that is on disk."""
+) -> Steps[OffsetDeleteResponse | Pending[OffsetDeleteResponse]]:
+    """Delete the offsets that may be deleted, all in one step; answer once that is on disk."""
     if not message.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    existing: list[tuple[TopicPartition, OffsetDeleteResponsePartition]] = []
+
+    def check(
+        topic: OffsetDeleteRequestTopic, asked: OffsetDeleteRequestPartition
+    ) -> OffsetDeleteResponsePartition:
+        answer = OffsetDeleteResponsePartition(partition_index=asked.partition_index)
+        if context.topics.has_partition(topic.name, asked.partition_index):
+            existing.append(((topic.name, asked.partition_index), answer))
+        else:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+
+    topics = yield from by_topic(
+        (topic for topic in message.topics if topic.partitions),
+        check,
+        lambda topic, answers: OffsetDeleteResponseTopic(name=topic.name, partitions=answers),
+    )
     pending: Pending[OffsetDeleteResponse] = Pending()
-    asked = [
-        (topic.name, partition.partition_index)
-        for topic in message.topics
-        for partition in topic.partitions
-    ]
-    existing = {tp for tp in asked if context.topics.has_partition(*tp)}
 
     def settle(error: ErrorCode, refused: frozenset[TopicPartition]) -> None:
         if error is not ErrorCode.NONE:
             pending.resolve(OffsetDeleteResponse(error_code=error))
             return
-        pending.resolve(_response(message, existing, refused))
+        for tp, answer in existing:
+            if tp in refused:
+                answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        pending.resolve(OffsetDeleteResponse(topics=topics))
 
-    wanted = [tp for tp in asked if tp in existing]
+    wanted = list(dict.fromkeys(tp for tp, _ in existing))
     context.groups.cleanup.delete_offsets(message.group_id, wanted, settle)
     return pending
-
-
-def _response(
-    message: OffsetDeleteRequest,
-    existing: set[TopicPartition],
-    refused: frozenset[TopicPartition],
-) -> OffsetDeleteResponse:
-    def code(tp: TopicPartition) -> ErrorCode:
-        if tp not in existing:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp in refused else ErrorCode.NONE
-
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=code((topic.name, partition.partition_index)),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in message.topics
-            if topic.partitions
-        ]
-    )

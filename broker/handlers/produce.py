@@ -37,10 +37,12 @@ Read next: `storage.append.plan` for what is checked, `broker.group_commit` for 
 
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.clocks.clock import TimerHandle
 from broker.errors import ConnectionMustClose, InternalTopic
+from broker.requests.by_topic import STEP, by_key, by_topic
 from broker.requests.commit_wait import PATIENCE_MS
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
@@ -61,7 +63,7 @@ from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from storage.append.opening import Opening
 from storage.append.plan import examine_append
-from storage.disk.steps import Steps, off_loop
+from storage.disk.steps import Slice, Steps, off_loop
 from storage.errors import AppendRejected, StorageError, StorageFailed, TooMuchAtOnce
 
 if TYPE_CHECKING:
@@ -76,34 +78,53 @@ _ABORTABLE_SINCE = 11
 _JOINS_TXN_SINCE = 12
 _TOPIC_IDS_SINCE = 13
 _NO_OFFSET = -1
+_STEP_BYTES = 128 * 1024
+"""Bytes of records of one step, about half a millisecond."""
+
+_PARTITION_COST_BYTES = _STEP_BYTES // 8
+"""The cost of a partition's append beside its bytes: eight small ones are one step."""
+
 _ADMIN_CLIENT_ID = "__admin_client"
 """The client id under which Kafka's own tools may write to internal topics."""
 
 
-def handle(context: Context, request: RequestContext, message: ProduceRequest) -> Steps[Any]:
+def handle(context: Context, request: RequestContext, message: ProduceRequest) -> Any:
     """Append every partition's records, then answer according to `acks`.
 
     The result is the response, a promise of it, or None if the client wants none.
     """
     if message.acks not in (ACKS_NONE, ACKS_WRITTEN, ACKS_DURABLE):
         return _refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS)
-    _keep_each_once(message)
-    batches = _transactional_batches(context, request, message)
+    topics = message.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        (data,) = topics[0].partition_data
+        if transactional_producer(data.records) is None:
+            return _Appends(context, request, message).append_one(topics[0], data)
+    return _handle_in_steps(context, request, message)
+
+
+def _handle_in_steps(
+    context: Context, request: RequestContext, message: ProduceRequest
+) -> Steps[Any]:
+    appends = _Appends(context, request, message)
+    yield from _keep_each_once(message)
+    batches = yield from _transactional_batches(appends, message)
     if not batches:
-        return (yield from _append_all(context, request, message, None))
+        return (yield from appends.append_all())
     if message.transactional_id is None:
-        return _refuse_all(message, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return (yield from _refuse_all(message, error))
     producer = batches[0].producer
     if any(batch.producer != producer for batch in batches):
-        return _refuse_all(message, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    named = [batch.partition for batch in batches]
-    partitions = [tp for tp in named if context.topics.has_partition(*tp)]
-    gate = _Gate(context, request, message.transactional_id, producer, named)
-    if request.api_version >= _JOINS_TXN_SINCE and partitions:
+        return (yield from _refuse_all(message, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    named = dict.fromkeys(batch.partition for batch in batches)
+    appends.gate = gate = _Gate(context, request, message.transactional_id, producer, named)
+    if request.api_version >= _JOINS_TXN_SINCE:
+        partitions = [tp for tp in named if context.topics.has_partition(*tp)]
         admits = context.transactions.is_admitted
-        if not admits(message.transactional_id, producer, partitions):
-            return _join_transaction(context, request, message, gate, partitions)
-    return (yield from _append_all(context, request, message, gate))
+        if partitions and not admits(message.transactional_id, producer, partitions):
+            return _join_transaction(context, message, appends, gate, partitions)
+    return (yield from appends.append_all())
 
 
 class _Gate:
@@ -147,56 +168,30 @@ class _Gate:
         )
 
 
-def _keep_each_once(message: ProduceRequest) -> None:
+def _keep_each_once(message: ProduceRequest) -> Steps[None]:
     """Keep only the last records of each partition, and drop topics without partitions."""
-    topics = message.topic_data
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        return  # the normal case
-    seen: set[tuple[str, bytes, int]] = set()
-    for topic in reversed(topics):
-        kept = []
-        for data in reversed(topic.partition_data):
-            key = (topic.name, topic.topic_id, data.index)
-            if key not in seen:
-                seen.add(key)
-                kept.append(data)
-        topic.partition_data = kept[::-1]
-    message.topic_data = [topic for topic in topics if topic.partition_data]
-
-
-def _append_all(
-    context: Context, request: RequestContext, message: ProduceRequest, gate: _Gate | None
-) -> Steps[Any]:
-    """Append what `gate` allows, and answer according to `acks`."""
-    opening = Opening(context.config.queued_max_decompressed_bytes)
-    is_first = True
-    wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
-    response = ProduceResponse()
-    for topic in message.topic_data:
-        name = _topic_name(context, request, topic)
-        answers = []
-        for partition in topic.partition_data:
-            if not is_first:
-                yield None
-            is_first = False
-            append = _Append(context, request, name, partition, opening, gate)
-            try:
-                append.try_at_once()
-            except TooMuchAtOnce:
-                yield from append.do_aside()
-            append.acknowledge(wait)
-            answers.append(append.answer)
-        response.responses.append(
-            TopicProduceResponse(
-                name=name or topic.name, topic_id=topic.topic_id, partition_responses=answers
-            )
-        )
-    if message.acks == ACKS_NONE:
-        _close_on_error(response)
-        return None
-    if wait is not None:
-        return wait.answer(response, message.timeout_ms)
-    return response
+    counts = [len(topic.partition_data) for topic in message.topic_data]
+    if min(counts, default=0) > 0 and sum(counts) <= STEP:
+        keys = {
+            (topic.name, topic.topic_id, data.index)
+            for topic in message.topic_data
+            for data in topic.partition_data
+        }
+        if len(keys) == sum(counts):
+            return  # nearly always
+    partitions = yield from by_key(
+        ((topic, data) for topic in message.topic_data for data in topic.partition_data),
+        lambda named: (named[0].name, named[0].topic_id, named[1].index),
+    )
+    topics: dict[tuple[str, bytes], TopicProduceData] = {}
+    for number, ((name, topic_id, _), named) in enumerate(partitions.items()):
+        topic = topics.get((name, topic_id))
+        if topic is None:
+            topic = topics[name, topic_id] = TopicProduceData(name=name, topic_id=topic_id)
+        topic.partition_data.append(named[-1][1])
+        if number % STEP == STEP - 1:
+            yield None
+    message.topic_data = list(topics.values())
 
 
 class _TransactionalBatch(NamedTuple):
@@ -207,23 +202,26 @@ class _TransactionalBatch(NamedTuple):
 
 
 def _transactional_batches(
-    context: Context, request: RequestContext, message: ProduceRequest
-) -> list[_TransactionalBatch]:
+    appends: "_Appends", message: ProduceRequest
+) -> Steps[list[_TransactionalBatch]]:
     """The transactional batches of the request, also those to partitions that do not exist."""
     batches = []
+    spent = Slice(STEP)
     for topic in message.topic_data:
+        name = appends.topic_name(topic) or ""
         for data in topic.partition_data:
             producer = transactional_producer(data.records)
             if producer is not None:
-                name = _topic_name(context, request, topic)
-                batches.append(_TransactionalBatch(producer, (name or "", data.index)))
+                batches.append(_TransactionalBatch(producer, (name, data.index)))
+            if spent.add(1):
+                yield None
     return batches
 
 
 def _join_transaction(
     context: Context,
-    request: RequestContext,
     message: ProduceRequest,
+    appends: "_Appends",
     gate: _Gate,
     partitions: list[TopicPartition],
 ) -> Pending[Any]:
@@ -240,20 +238,12 @@ def _join_transaction(
         gate.error = error
         try:
             # Even if the client has gone: its records are then part of the transaction.
-            pending.resolve(context.turns.begin(_append_all(context, request, message, gate)))
+            pending.resolve(context.turns.begin(appends.append_all()))
         except ConnectionMustClose as must_close:
             pending.fail(must_close)
 
     context.transactions.admit(gate.transactional_id, gate.producer, partitions, admitted)
     return pending
-
-
-def _topic_name(context: Context, request: RequestContext, topic: TopicProduceData) -> str | None:
-    """The name of the topic to append to; None when a topic id is unknown."""
-    if request.api_version < _TOPIC_IDS_SINCE:
-        return topic.name
-    found = context.topics.find_by_id(topic.topic_id)
-    return None if found is None else found.name
 
 
 class _Joining(Pending[Any]):
@@ -267,130 +257,149 @@ class _Joining(Pending[Any]):
     is_begun = False
 
 
-class _Append:
-    """One partition's records on their way into its log; `answer` has the outcome."""
+class _Appends:
+    """The appends of one request."""
 
-    __slots__ = (
-        "_context",
-        "_data",
-        "_gate",
-        "_log",
-        "_name",
-        "_opening",
-        "_request",
-        "_result",
-        "answer",
-    )
+    __slots__ = ("_context", "_message", "_opening", "_request", "_wait", "gate")
 
-    def __init__(
-        self,
-        context: Context,
-        request: RequestContext,
-        name: str | None,
-        data: PartitionProduceData,
-        opening: Opening,
-        gate: _Gate | None,
-    ) -> None:
-        self.answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
+    def __init__(self, context: Context, request: RequestContext, message: ProduceRequest) -> None:
+        """Append for `message`; `gate` admits its transactional batches, if there are any."""
         self._context = context
         self._request = request
-        self._name = name
-        self._data = data
-        self._opening = opening
-        self._gate = gate
-        self._log: Log | None = None
-        self._result: AppendResult | None = None
+        self._message = message
+        self._opening = Opening(context.config.queued_max_decompressed_bytes)
+        self._wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
+        self.gate: _Gate | None = None
 
-    def try_at_once(self) -> None:
-        """Append, unless that takes long. Raises TooMuchAtOnce, with nothing changed."""
-        if self._name is None:
-            self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-            return
+    def append_one(self, topic: TopicProduceData, data: PartitionProduceData) -> Any:
+        """Append the only records of the request: at once, or in steps if that takes long."""
+        name = self.topic_name(topic)
+        answer = self._try_at_once(name, data)
+        if answer is None:
+            return self.append_all(is_tried=True)
+        return self._acknowledge([_topic_answer(topic, name, [answer])])
+
+    def append_all(self, *, is_tried: bool = False) -> Steps[Any]:
+        """Append what the gate allows, and answer according to `acks`.
+
+        With `is_tried` the first records are known to take long.
+        """
+        topics = []
+        spent_bytes = 0
+        for topic in self._message.topic_data:
+            name = self.topic_name(topic)
+            answers = []
+            for data in topic.partition_data:
+                if spent_bytes >= _STEP_BYTES:
+                    spent_bytes = 0
+                    yield None
+                answer = None if is_tried else self._try_at_once(name, data)
+                is_tried = False
+                spent_bytes += _PARTITION_COST_BYTES + len(data.records or b"")
+                if answer is None:
+                    answer = yield from self._do_aside(name, data)
+                answers.append(answer)
+            topics.append(_topic_answer(topic, name, answers))
+        return self._acknowledge(topics)
+
+    def topic_name(self, topic: TopicProduceData) -> str | None:
+        """The name of the topic to append to; None when a topic id is unknown."""
+        if self._request.api_version < _TOPIC_IDS_SINCE:
+            return topic.name
+        found = self._context.topics.find_by_id(topic.topic_id)
+        return None if found is None else found.name
+
+    def _acknowledge(self, topics: list[TopicProduceResponse]) -> Any:
+        response = ProduceResponse(responses=topics)
+        if self._message.acks == ACKS_NONE:
+            _close_on_error(response)
+            return None
+        if self._wait is not None:
+            return self._wait.answer(response, self._message.timeout_ms)
+        return response
+
+    def _try_at_once(
+        self, name: str | None, data: PartitionProduceData
+    ) -> PartitionProduceResponse | None:
+        """Append the records; None, with nothing changed, if that takes long."""
+        answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
+        if name is None:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            return answer
+        context, records = self._context, memoryview(data.records or b"")
+        log = None
         try:
-            log = self._find_log(self._name)
-            if log is None:
-                return
-            result = log.append(
-                self._records,
-                now_ms=self._context.clock.wall_ms(),
-                stamp_slack_ms=self._context.time.stamp_slack_ms,
-                produce_version=self._request.api_version,
-                opening=self._opening,
-            )
-            self._appended(log, result)
+            if self.gate is None or self._passes(self.gate, name, answer):
+                log = context.topics.led_log(name, data.index)
+                self._check(log, name, records)
+                result = log.append(
+                    records,
+                    now_ms=context.clock.wall_ms(),
+                    stamp_slack_ms=context.time.stamp_slack_ms,
+                    produce_version=self._request.api_version,
+                    opening=self._opening,
+                )
+                self._appended(log, result, answer)
+        except TooMuchAtOnce:
+            return None
         except REFUSALS as error:
-            _reject(self._context, self.answer, self._log, error)
+            _reject(context, answer, log, error)
+        return answer
 
-    def do_aside(self) -> Steps[None]:
+    def _do_aside(
+        self, name: str | None, data: PartitionProduceData
+    ) -> Steps[PartitionProduceResponse]:
         """Examine the records in the side thread, then append them."""
-        assert self._name is not None, "tried at once before"
+        assert name is not None, "tried at once before"
+        context, records = self._context, memoryview(data.records or b"")
+        answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
+        log = examined = None
+        now_ms = 0
         try:
-            log = self._find_log(self._name)
-            while log is not None:
-                now_ms = self._context.clock.wall_ms()
+            # Each time round: topics, transactions and settings may have changed meanwhile.
+            while self.gate is None or self._passes(self.gate, name, answer):
+                log = context.topics.led_log(name, data.index)
+                self._check(log, name, records)
+                if examined is not None:
+                    result = log.append_examined(
+                        examined, now_ms=now_ms, stamp_slack_ms=context.time.stamp_slack_ms
+                    )
+                    if result is not None:
+                        self._appended(log, result, answer)
+                        break
+                now_ms = context.clock.wall_ms()
                 examine = partial(
                     examine_append,
-                    self._records,
+                    records,
                     rules=log.append_rules,
                     now_ms=now_ms,
                     opening=self._opening.aside(),
                     produce_version=self._request.api_version,
                 )
                 examined = yield from off_loop(examine)
-                # Topics, transactions and settings may have changed meanwhile.
-                log = self._find_log(self._name)
-                if log is None:
-                    return
-                result = log.append_examined(
-                    examined, now_ms=now_ms, stamp_slack_ms=self._context.time.stamp_slack_ms
-                )
-                if result is not None:
-                    self._appended(log, result)
-                    return
         except REFUSALS as error:
-            _reject(self._context, self.answer, self._log, error)
+            _reject(context, answer, log, error)
+        return answer
 
-    def acknowledge(self, wait: "_DurableWait | None") -> None:
-        """Register the answer with `wait` if it depends on the disk.
+    def _passes(self, gate: _Gate, name: str, answer: PartitionProduceResponse) -> bool:
+        """Whether `gate` admits the records; if not, the error is in `answer`."""
+        code = gate.refusal((name, answer.index))
+        if code is ErrorCode.NONE:
+            return True
+        self._context.metrics.appends_rejected[code.name.lower()] += 1
+        answer.error_code = code
+        return False
 
-        Without `wait`, note that the client has the answer before the records are on disk.
-        """
-        log, result = self._log, self._result
-        if log is None or result is None:
-            return
-        if not log.waits_for_disk or result.last_offset < 0:
-            return
-        if wait is not None:
-            wait.add(log, result.last_offset + 1, self.answer)
-        else:
-            self._context.group_commit.acknowledge(log, result.last_offset + 1)
-
-    @property
-    def _records(self) -> memoryview:
-        records = self._data.records
-        return memoryview(b"" if records is None else records)
-
-    def _find_log(self, name: str) -> "Log | None":
-        """The log to append to; None if the transaction forbids it, with the error in the answer.
-
-        Raises one of REFUSALS.
-        """
-        context, data = self._context, self._data
-        if self._gate is not None:
-            code = self._gate.refusal((name, data.index))
-            if code is not ErrorCode.NONE:
-                context.metrics.appends_rejected[code.name.lower()] += 1
-                self.answer.error_code = code
-                return None
-        log = self._log = context.topics.led_log(name, data.index)
+    def _check(self, log: "Log", name: str, records: memoryview) -> None:
+        """Raise one of REFUSALS if this client may not write to `log`, or no client can now."""
         if is_internal(name) and self._request.client_id != _ADMIN_CLIENT_ID:
             raise InternalTopic(f"Topic {name!r} is written by the broker only.")
-        context.space.check(log.path, 0 if data.records is None else len(data.records))
-        return log
+        self._context.space.check(log.path, len(records))
 
-    def _appended(self, log: "Log", result: "AppendResult") -> None:
-        context, answer = self._context, self.answer
-        self._result = result
+    def _appended(
+        self, log: "Log", result: "AppendResult", answer: PartitionProduceResponse
+    ) -> None:
+        context = self._context
         answer.base_offset = result.first_offset
         answer.log_append_time_ms = result.log_append_time_ms
         answer.log_start_offset = result.log_start_offset
@@ -400,6 +409,21 @@ class _Append:
             metrics.records_appended += result.records_count
             metrics.bytes_appended += result.size_bytes
             context.group_commit.appended(log, result.size_bytes)
+        if not log.waits_for_disk or result.last_offset < 0:
+            return
+        if self._wait is not None:
+            self._wait.add(log, result.last_offset + 1, answer)
+        else:
+            # The client has the answer before the records are on disk.
+            context.group_commit.acknowledge(log, result.last_offset + 1)
+
+
+def _topic_answer(
+    topic: TopicProduceData, name: str | None, answers: list[PartitionProduceResponse]
+) -> TopicProduceResponse:
+    return TopicProduceResponse(
+        name=name or topic.name, topic_id=topic.topic_id, partition_responses=answers
+    )
 
 
 def _reject(
@@ -423,29 +447,23 @@ def _reject(
         ]
 
 
-def _refuse_all(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+def _refuse_all(message: ProduceRequest, error: ErrorCode) -> Steps[ProduceResponse]:
     """Refuse all partitions, for a reason that concerns the whole request.
 
     Raises:
         ConnectionMustClose: with acks=0.
     """
-    response = ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(
-                        index=partition.index,
-                        error_code=error,
-                        base_offset=_NO_OFFSET,
-                    )
-                    for partition in topic.partition_data
-                ],
-            )
-            for topic in message.topic_data
-        ]
+
+    def refusal(_: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
+        return PartitionProduceResponse(index=data.index, error_code=error, base_offset=_NO_OFFSET)
+
+    topics = yield from by_topic(
+        message.topic_data,
+        refusal,
+        lambda topic, answers: _topic_answer(topic, topic.name, answers),
+        partitions_of=attrgetter("partition_data"),
     )
+    response = ProduceResponse(responses=topics)
     if message.acks == ACKS_NONE:
         _close_on_error(response)
     return response

@@ -12,18 +12,22 @@ Source: Kafka `KafkaApis.handleTxnOffsetCommitRequest`,
 """
 
 from broker.groups.offsets.records import CommittedOffset
-from broker.groups.offsets.store import OffsetCommit, TopicPartition
+from broker.groups.offsets.store import OffsetCommit
+from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
+from broker.requests.offsets_to_commit import OffsetsToCommit
 from broker.requests.pending import Pending
 from broker.transactions.state import refusal_of_a_write
 from protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from protocol.error_codes import ErrorCode
+from storage.disk.steps import Steps
 
 _ABORTABLE_SINCE = 4
 _JOINS_SINCE = 5
@@ -31,19 +35,36 @@ _JOINS_SINCE = 5
 
 def handle(
     context: Context, request: RequestContext, message: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
-    """Store the offsets as part of the producer's transaction."""
-    checked = _Checked(context, message)
-    if not checked.offsets:
-        return checked.response
-    if not message.group_id:
-        return checked.settle(ErrorCode.INVALID_GROUP_ID)
+) -> Steps[TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]]:
+    """Store the offsets as part of the producer's transaction: all in one record batch."""
+    offsets = OffsetsToCommit(context)
+    now_ms = context.clock.wall_ms()
+
+    def check(
+        topic: TxnOffsetCommitRequestTopic, asked: TxnOffsetCommitRequestPartition
+    ) -> TxnOffsetCommitResponsePartition:
+        answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
+        offset = CommittedOffset(
+            asked.committed_offset,
+            asked.committed_leader_epoch,
+            asked.committed_metadata or "",
+            now_ms,
+        )
+        offsets.add(context.topics.find(topic.name), asked.partition_index, offset, answer)
+        return answer
+
+    response = TxnOffsetCommitResponse()
+    response.topics = yield from by_topic(
+        (topic for topic in message.topics if topic.partitions),
+        check,
+        lambda topic, answers: TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers),
+    )
     pending: Pending[TxnOffsetCommitResponse] = Pending()
     producer = (message.producer_id, message.producer_epoch)
-    partition = context.groups.offsets_partition(message.group_id)
 
     def settle(error: ErrorCode) -> None:
-        pending.resolve(checked.settle(error))
+        offsets.settle(error)
+        pending.resolve(response)
 
     def admitted(error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
@@ -60,7 +81,7 @@ def handle(
             message.member_id,
             message.group_instance_id,
             message.generation_id,
-            [tp for tp, _ in checked.offsets],
+            offsets.last_of_each,
             is_transactional=True,
         )
         if error is not ErrorCode.NONE:
@@ -68,67 +89,23 @@ def handle(
             return
         commit = OffsetCommit(
             group_id=message.group_id,
-            offsets=checked.offsets,
+            offsets=list(offsets.last_of_each.items()),
             producer_id=message.producer_id,
             producer_epoch=message.producer_epoch,
         )
         context.groups.commit(commit, settle)
 
+    offsets.drop_deleted()
+    offsets.drop_too_large()
+    if not offsets.last_of_each:
+        return response
+    if not message.group_id:
+        settle(ErrorCode.INVALID_GROUP_ID)
+        return response
+    partition = context.groups.offsets_partition(message.group_id)
     transactions = context.transactions
     if request.api_version >= _JOINS_SINCE:
         transactions.admit(message.transactional_id, producer, [partition], admitted)
     else:
         admitted(transactions.append_error(message.transactional_id, producer, partition))
     return pending
-
-
-class _Checked:
-    """The request after one pass: the offsets to commit, and the answer as far as known."""
-
-    def __init__(self, context: Context, message: TxnOffsetCommitRequest) -> None:
-        self.offsets: list[tuple[TopicPartition, CommittedOffset]] = []
-        self.response = TxnOffsetCommitResponse()
-        self._open: list[TxnOffsetCommitResponsePartition] = []
-        now_ms = context.clock.wall_ms()
-        for topic in message.topics:
-            results = []
-            for partition in topic.partitions:
-                code = _partition_error(context, topic.name, partition)
-                result = TxnOffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=code
-                )
-                results.append(result)
-                if code is ErrorCode.NONE:
-                    tp = (topic.name, partition.partition_index)
-                    self.offsets.append((tp, _committed(partition, now_ms)))
-                    self._open.append(result)
-            if results:
-                self.response.topics.append(
-                    TxnOffsetCommitResponseTopic(name=topic.name, partitions=results)
-                )
-
-    def settle(self, error: ErrorCode) -> TxnOffsetCommitResponse:
-        """The finished answer: `error` for every partition that could be committed."""
-        for result in self._open:
-            result.error_code = error
-        return self.response
-
-
-def _partition_error(
-    context: Context, name: str, partition: TxnOffsetCommitRequestPartition
-) -> ErrorCode:
-    if not context.topics.has_partition(name, partition.partition_index):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    metadata = (partition.committed_metadata or "").encode()
-    if len(metadata) > context.config.offset_metadata_max_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
-
-
-def _committed(partition: TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
-    return CommittedOffset(
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata or "",
-        now_ms,
-    )

@@ -15,6 +15,7 @@ Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`; KIP-98, KIP-664.
 
 from functools import partial
 
+from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.requests.pending import Pending
@@ -30,6 +31,7 @@ from protocol.api.write_txn_markers import (
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
 from protocol.records.layout import NO_PRODUCER_EPOCH
+from storage.disk.steps import Steps
 
 _EPOCH_PER_TRANSACTION_SINCE = 2
 """The version of transactions in which each one ends with an epoch of its own."""
@@ -37,9 +39,13 @@ _EPOCH_PER_TRANSACTION_SINCE = 2
 
 def handle(
     context: Context, request: RequestContext, message: WriteTxnMarkersRequest
-) -> Pending[WriteTxnMarkersResponse]:
+) -> Steps[Pending[WriteTxnMarkersResponse]]:
     """Write every marker; answer when all are on disk or refused."""
-    return _Writing(context, message).pending
+    writing = _Writing(context)
+    for marker in message.markers:
+        yield from writing.write(marker)
+    writing.settle(None, ErrorCode.NONE)
+    return writing.pending
 
 
 def _refusal(marker: WritableTxnMarker) -> ErrorCode | None:
@@ -55,79 +61,91 @@ def _refusal(marker: WritableTxnMarker) -> ErrorCode | None:
 class _Writing:
     """One request under way: counts the missing writes, and answers when none is left."""
 
-    def __init__(self, context: Context, message: WriteTxnMarkersRequest) -> None:
+    def __init__(self, context: Context) -> None:
         self.pending: Pending[WriteTxnMarkersResponse] = Pending()
         self._context = context
-        self._results: dict[int, dict[TopicPartition, ErrorCode]] = {}
+        self._response = WriteTxnMarkersResponse()
+        self._producers: dict[int, WritableTxnMarkerResult] = {}
+        self._topics: dict[tuple[int, str], WritableTxnMarkerTopicResult] = {}
+        self._results: dict[tuple[int, TopicPartition], WritableTxnMarkerPartitionResult] = {}
         self._missing = 1
-        for marker in message.markers:
-            self._write(marker)
-        self._one_less()
 
-    def _write(self, marker: WritableTxnMarker) -> None:
-        results = self._results.setdefault(marker.producer_id, {})
-        asked = dict.fromkeys(
-            (topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+    def write(self, marker: WritableTxnMarker) -> Steps[None]:
+        """Write the marker to its partitions, one after the other."""
+        named = yield from by_key(
+            ((topic.name, index) for topic in marker.topics for index in topic.partition_indexes),
+            lambda tp: tp,
         )
-        for tp in asked:
-            results.setdefault(tp, ErrorCode.NONE)  # in the order of the request
         refusal = _refusal(marker)
-        if refusal is not None:
-            results.update(dict.fromkeys(asked, refusal))
-            return
-        batch = build_end_txn_marker(
-            commit=marker.transaction_result,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            timestamp_ms=self._context.clock.wall_ms(),
-            coordinator_epoch=marker.coordinator_epoch,
-        )
-        for tp in asked:
-            try:
-                log = self._context.topics.led_log(*tp)
-            except REFUSALS as error:
-                results[tp] = error_code(error)
-                continue
-            producer = log.producers.state.find(marker.producer_id)
-            if (
-                marker.transaction_version >= _EPOCH_PER_TRANSACTION_SINCE
-                and producer is not None
-                and marker.producer_epoch <= producer.producer_epoch
-            ):
-                results[tp] = ErrorCode.INVALID_PRODUCER_EPOCH
-                continue
-            self._missing += 1
-            self._context.transactions.append_marker(
-                log,
-                batch,
-                partial(self._settle, results, tp),
+        batch = b""
+        if refusal is None:
+            batch = build_end_txn_marker(
+                commit=marker.transaction_result,
                 producer_id=marker.producer_id,
-                is_commit=marker.transaction_result,
+                producer_epoch=marker.producer_epoch,
+                timestamp_ms=self._context.clock.wall_ms(),
+                coordinator_epoch=marker.coordinator_epoch,
             )
+        for tp in named:
+            result = self._result(marker.producer_id, tp)
+            if refusal is not None:
+                result.error_code = refusal
+            else:
+                self._write(marker, batch, tp, result)
+            yield None
 
-    def _settle(
-        self, results: dict[TopicPartition, ErrorCode], tp: TopicPartition, error: ErrorCode
+    def _write(
+        self,
+        marker: WritableTxnMarker,
+        batch: bytes,
+        tp: TopicPartition,
+        result: WritableTxnMarkerPartitionResult,
     ) -> None:
-        results[tp] = error
-        self._one_less()
+        try:
+            log = self._context.topics.led_log(*tp)
+        except REFUSALS as error:
+            result.error_code = error_code(error)
+            return
+        producer = log.producers.state.find(marker.producer_id)
+        if (
+            marker.transaction_version >= _EPOCH_PER_TRANSACTION_SINCE
+            and producer is not None
+            and marker.producer_epoch <= producer.producer_epoch
+        ):
+            result.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+            return
+        self._missing += 1
+        self._context.transactions.append_marker(
+            log,
+            batch,
+            partial(self.settle, result),
+            producer_id=marker.producer_id,
+            is_commit=marker.transaction_result,
+        )
 
-    def _one_less(self) -> None:
+    def _result(self, producer_id: int, tp: TopicPartition) -> WritableTxnMarkerPartitionResult:
+        """The place of the result in the answer: one for each producer and partition."""
+        result = self._results.get((producer_id, tp))
+        if result is None:
+            producer = self._producers.get(producer_id)
+            if producer is None:
+                producer = WritableTxnMarkerResult(producer_id=producer_id)
+                self._producers[producer_id] = producer
+                self._response.markers.append(producer)
+            topic = self._topics.get((producer_id, tp[0]))
+            if topic is None:
+                topic = WritableTxnMarkerTopicResult(name=tp[0])
+                self._topics[producer_id, tp[0]] = topic
+                producer.topics.append(topic)
+            result = WritableTxnMarkerPartitionResult(partition_index=tp[1])
+            self._results[producer_id, tp] = result
+            topic.partitions.append(result)
+        return result
+
+    def settle(self, result: WritableTxnMarkerPartitionResult | None, error: ErrorCode) -> None:
+        """One write less is missing, or the request has no further ones (None)."""
+        if result is not None:
+            result.error_code = error
         self._missing -= 1
         if self._missing == 0:
-            self.pending.resolve(self._response())
-
-    def _response(self) -> WriteTxnMarkersResponse:
-        markers = []
-        for producer_id, results in self._results.items():
-            by_topic: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
-            for (name, index), error in results.items():
-                by_topic.setdefault(name, []).append(
-                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
-                )
-            topics = [
-                WritableTxnMarkerTopicResult(name=name, partitions=partitions)
-                for name, partitions in by_topic.items()
-            ]
-            if topics:
-                markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
-        return WriteTxnMarkersResponse(markers=markers)
+            self.pending.resolve(self._response)

@@ -11,7 +11,7 @@ answer waits in its own slot until the head is ready.
 Pipelining. A Produce that waits for its group commit lets the next request start, so that one
 connection can fill a commit. Any other waiting request (a long poll, a join) blocks the connection,
 as every request does in Kafka. Frames that arrive meanwhile stay in the backlog, at most one read's
-worth, because reading is paused.
+worth, because reading is paused. Of a read with very many frames, most are cut later.
 
 Back-pressure. Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
 does not read its answers, or the process holds too much request memory. The frames of the backlog
@@ -163,8 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             frames = self._receiver.received(nbytes)
         except ProtocolError as error:
-            self._connections.note_foreign(self, error)
-            self.close(str(error))
+            self._refuse(error)
             return
         if frames:
             self._backlog.extend(frames)
@@ -172,6 +171,21 @@ class Connection(asyncio.BufferedProtocol):
             self._start_requests()
         else:
             self._count_memory()
+
+    def _refill(self) -> bool:
+        """Cut the next frames of a read that held many; whether there are some."""
+        try:
+            frames = self._receiver.cut_rest()
+        except ProtocolError as error:
+            self._refuse(error)
+            return False
+        self._backlog.extend(frames)
+        self._backlog_bytes += sum(map(len, frames))
+        return bool(frames)
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._connections.note_foreign(self, error)
+        self.close(str(error))
 
     def eof_received(self) -> None:
         """The peer has sent its last byte: close, as no answer is of use to it."""
@@ -205,7 +219,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request is being answered."""
-        return bool(self._slots) or bool(self._backlog)
+        return bool(self._slots) or self._has_more
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there are requests to start."""
+        return bool(self._backlog) or bool(self._receiver.rest)
 
     def _may_start(self) -> bool:
         return (
@@ -226,11 +245,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._starting:
             return
         self._starting = True
-        backlog = self._backlog
+        backlog, receiver = self._backlog, self._receiver
         try:
-            if backlog and not self._waits_for_turn and self._may_start():
+            if (
+                (backlog or (receiver.rest and self._refill()))
+                and not self._waits_for_turn
+                and self._may_start()
+            ):
                 self._start_next()
-                if backlog:
+                if backlog or receiver.rest:
                     self._start_more()
         finally:
             self._starting = False
@@ -239,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answers.check(self)
         # While a request blocks, reading continues until the next frame is here, so that a peer
         # that has gone is noticed and its waiting request dropped.
-        if backlog or self._write_paused or len(self._slots) >= PIPELINE_MAX:
+        if backlog or receiver.rest or self._write_paused or len(self._slots) >= PIPELINE_MAX:
             self._pause_reading()
         elif self._read_paused:
             self._resume_reading()
@@ -255,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         """Start requests for a slice; if some are left after it, wait for a turn."""
         backlog = self._backlog
         end_ns = self._connections.turns.slice_end_ns()
-        while backlog and self._may_start():
+        while (backlog or self._refill()) and self._may_start():
             if time.perf_counter_ns() >= end_ns:
                 self._wait_for_turn()
                 return
@@ -329,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on_later(self) -> None:
         """Unblock, but wait for a turn: the caller is serving other connections."""
         self._count_memory()
-        if self._backlog and not self._waits_for_turn:
+        if self._has_more and not self._waits_for_turn:
             self._wait_for_turn()
 
     def _queue(self, parts: "list[Buffer]") -> int:
@@ -367,13 +390,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _count_memory(self) -> None:
         """Count the memory of frames that are being received, waiting or being served."""
-        held_bytes = self._receiver.held_bytes + self._backlog_bytes + self._serving_bytes
+        receiver = self._receiver
+        held_bytes = receiver.held_bytes + self._backlog_bytes + self._serving_bytes
+        if receiver.rest:
+            held_bytes += len(receiver.rest)
         # A connection that has left holds nothing.
         if held_bytes != self.held_bytes and self._transport is not None:
             self._connections.hold_memory(self, held_bytes)
 
     def _drop_backlog(self) -> None:
         self._backlog.clear()
+        self._receiver.rest = b""
         self._backlog_bytes = 0
         self._serving_bytes = 0
         self._count_memory()

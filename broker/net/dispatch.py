@@ -14,9 +14,10 @@ once when one slice is enough (`broker.requests.turns`). For a request with many
 large one without records, the side thread decodes the request and encodes the answer: neither can
 be sliced.
 
-The boundary in `_attempt` (and in `broker.requests.turns.Work`, which passes on what steps raised)
-is one of the two places in the broker that catch everything: a bug in a handler, or in the encoding
-of its answer, must cost one request. `CancelledError` is not an `Exception` and passes through.
+The boundary in `_call` and `_encode` (and in `broker.requests.turns.Work`, which passes on what
+steps raised) is one of the two places in the broker that catch everything: a bug in a handler, or
+in the encoding of its answer, must cost one request. `CancelledError` is not an `Exception` and
+passes through.
 
 Source: Kafka's `RequestContext.parseRequest`, `ApiVersionsRequest.getErrorResponse`, `KafkaApis`.
 """
@@ -298,10 +299,13 @@ class Dispatcher:
     def _call(self, route: Route, request: RequestContext, message: Any) -> Any:
         if route.handler is None:
             route.handler = handler_of(route.api_key)
-        reply, error = _attempt(route.handler, self._context, request, message)
-        if type(reply) is GeneratorType:
-            reply, error = _attempt(self._begin, route, request, reply)
-        return reply if error is None else _failure_response(route, request.api_version, error)
+        try:
+            reply = route.handler(self._context, request, message)
+            if type(reply) is GeneratorType:
+                reply = self._begin(route, request, reply)
+        except Exception as error:  # noqa: BLE001 - see the module docstring
+            return _failure_response(route, request.api_version, error)
+        return reply
 
     def _begin(self, route: Route, request: RequestContext, steps: Steps[Any]) -> Any:
         """The reply of `steps` if one slice is enough (nearly always), else the `Work`."""
@@ -312,7 +316,8 @@ class Dispatcher:
                 while call is None and time.perf_counter_ns() < end_ns:
                     call = next(steps)
         except StopIteration as stop:
-            self._context.answers.release(stop.value)
+            if self._context.answers.leases:
+                self._context.answers.release(stop.value)
             return stop.value
         return Work(self._turns, self._answer_in_steps(route, request, steps), call)
 
@@ -361,14 +366,6 @@ class Dispatcher:
         return _TaskReply(task)
 
 
-def _attempt(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | None]:
-    """The result of `action`, or the exception it raised: the request boundary."""
-    try:
-        return action(*args), None
-    except Exception as error:  # noqa: BLE001 - see the module docstring
-        return None, error
-
-
 def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "list[Buffer]":
     """The answer's bytes, size and header included; empty when there is no message.
 
@@ -377,13 +374,15 @@ def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "l
     """
     if message is None:
         return []
-    parts, error = _attempt(route.codec(version).encode, correlation_id, message)
-    if error is not None:
+    try:
+        codec = route.codecs.get(version) or route.codec(version)
+        return codec.encode(correlation_id, message)
+    except Exception as error:
         route.metrics.failures += 1
-        logger.error("encoding %s v%d failed", route.api_key.name, version, exc_info=error)
-        raise ConnectionMustClose(f"{route.api_key.name} v{version} failed inside the broker")
-    answer: list[Buffer] = parts
-    return answer
+        logger.exception("encoding %s v%d failed", route.api_key.name, version)
+        raise ConnectionMustClose(
+            f"{route.api_key.name} v{version} failed inside the broker"
+        ) from error
 
 
 def _version_fallback(route: Route, correlation_id: int) -> "list[Buffer]":

@@ -46,10 +46,11 @@ class AnswerMemory:
         made_bytes: answers made since the start; connections add to it.
         look_at: the value of `made_bytes` from which `check` has something to do.
         cut: the number of connections closed for their unread answers.
+        leases: the reserved bytes of answers made in steps, by the answer's identity.
     """
 
-    __slots__ = ("_connections", "_leases", "_looked_bytes", "_made_then", "_reserved_bytes",
-                 "cut", "limit_bytes", "look_at", "made_bytes")  # fmt: skip
+    __slots__ = ("_connections", "_looked_bytes", "_made_then", "_reserved_bytes",
+                 "cut", "leases", "limit_bytes", "look_at", "made_bytes")  # fmt: skip
 
     def __init__(self, limit_bytes: int, connections: Callable[[], Iterable[Unread]]) -> None:
         """Keep the unread answers of `connections()` below `limit_bytes`."""
@@ -57,7 +58,7 @@ class AnswerMemory:
         self.made_bytes = 0
         self.cut = 0
         self._connections = connections
-        self._leases: dict[int, int] = {}
+        self.leases: dict[int, int] = {}
         self._reserved_bytes = 0
         self._looked_bytes = 0
         self._made_then = 0
@@ -71,10 +72,12 @@ class AnswerMemory:
 
     def fetch_bytes(self, wanted_bytes: int) -> int:
         """How much of `wanted_bytes` an answer to Fetch may have; one batch more is allowed."""
-        if wanted_bytes <= self._room() // FETCH_SHARE:
+        room = self.limit_bytes - self._looked_bytes - self._reserved_bytes
+        if wanted_bytes * FETCH_SHARE <= room - (self.made_bytes - self._made_then):
             return wanted_bytes
         self._look()
-        return max(0, min(wanted_bytes, self._room() // FETCH_SHARE))
+        room = self.limit_bytes - self._looked_bytes - self._reserved_bytes
+        return max(0, min(wanted_bytes, room // FETCH_SHARE))
 
     def reserve(self, size_bytes: int) -> None:
         """Add `size_bytes` (may be negative) to the memory of answers that are being made."""
@@ -83,12 +86,11 @@ class AnswerMemory:
 
     def lease(self, answer: object, size_bytes: int) -> None:
         """Keep the reservation for `answer` until `release`."""
-        self._leases[id(answer)] = size_bytes
+        self.leases[id(answer)] = size_bytes
 
     def release(self, answer: object) -> None:
         """End the reservation: `answer` now belongs to the connection, or is dropped."""
-        if self._leases:
-            self.reserve(-self._leases.pop(id(answer), 0))
+        self.reserve(-self.leases.pop(id(answer), 0))
 
     def check(self, spared: Unread) -> None:
         """Cut the connections with the most unread bytes while all are over the limit.
@@ -112,10 +114,6 @@ class AnswerMemory:
             )
             self.cut += 1
             self._looked_bytes -= unread
-
-    def _room(self) -> int:
-        made_since = self.made_bytes - self._made_then
-        return self.limit_bytes - self._looked_bytes - made_since - self._reserved_bytes
 
     def _look(self) -> None:
         self._looked_bytes = sum(map(_unread, self._connections()))

@@ -78,8 +78,9 @@ class FetchReader:
     """Reads targets for one request; `bytes_left` shrinks with each read.
 
     `was_limited` says that a partition was read with a limit below the requested one, so that more
-    may be there; `was_cut` says that more is there. `hidden_ends` collects the logs whose answer
-    reaches the high watermark, while more of them was acknowledged (`broker.requests.commit_wait`).
+    may be there; `was_cut` says that much more is there, and `left_some` that a partition was not
+    read to its high watermark. `hidden_ends` collects the logs whose answer reaches the high
+    watermark, while more of them was acknowledged (`broker.requests.commit_wait`).
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class FetchReader:
         "bytes_left",
         "bytes_read",
         "hidden_ends",
+        "left_some",
         "was_cut",
         "was_limited",
     )
@@ -108,11 +110,13 @@ class FetchReader:
         max_bytes: int,
         partition_max_bytes: int = PARTITION_BYTES_MAX,
         replica_id: int = _CONSUMER_ID,
+        needs_one: bool = True,
     ) -> None:
         """Read for a request of `version` that takes `max_bytes` in all (v3+).
 
-        Read at most `partition_max_bytes` of a partition, unless that is less than a batch.
-        `replica_id` is that of the broker that fetches, below 0 for a consumer.
+        Read at most `partition_max_bytes` of a partition. With `needs_one`, the first one that has
+        data gives at least a batch. `replica_id` is that of the broker that fetches, below 0 for a
+        consumer.
         """
         limit = context.config.fetch_max_bytes
         wanted = min(limit, max_bytes) if version >= _MAX_BYTES_SINCE else limit
@@ -123,12 +127,13 @@ class FetchReader:
             if isolation_level == _READ_COMMITTED
             else Isolation.READ_UNCOMMITTED
         )
-        self._needs_one = True
+        self._needs_one = needs_one
         self._opening_left = OPENED_BYTES_ENOUGH
         self.bytes_allowed = self.bytes_left = context.answers.fetch_bytes(wanted)
         self._max_bytes = max_bytes if version >= _MAX_BYTES_SINCE else limit
         self.bytes_read = 0
         self.hidden_ends: dict[Log, HiddenEnd] = {}
+        self.left_some = False
         self.was_cut = False
         self.was_limited = False
         self._replica_id = replica_id
@@ -206,8 +211,9 @@ class FetchReader:
         data.high_watermark = result.high_watermark
         data.last_stable_offset = result.last_stable_offset
         data.log_start_offset = result.log_start_offset
-        hidden_end = self._context.group_commit.acknowledged_end(log)
-        if hidden_end and result.next_offset >= log.end_offset(self._isolation):
+        if result.next_offset < log.end_offset(self._isolation):
+            self.left_some = True
+        elif hidden_end := self._context.group_commit.acknowledged_end(log):
             self.hidden_ends[log] = HiddenEnd(log.high_watermark, hidden_end)
         if result.aborted_transactions is not None:
             data.aborted_transactions = [

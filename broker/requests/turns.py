@@ -10,6 +10,10 @@ messages) runs in the *side thread*. There is one such thread, so that only one 
 memory at a time. Its work is a queue as well: first come, first served, one step of each request at
 a time.
 
+One step that reads megabytes takes milliseconds, and many connections may need one in the same
+round of the loop. So the bytes of such reads are counted by round (`count_read`). A request that
+finds the round full yields `NEXT_TURN` before it reads.
+
 It does not know the purpose of the steps. Loop thread only.
 
 Source: round robin with a quantum; our own. Read next: `storage.disk.steps`,
@@ -34,6 +38,21 @@ SHORT_SLICE_NS: Final = 200_000
 TURN_NS: Final = 4_000_000
 """How long one turn of the loop serves the queue; the slice that passes it is the last."""
 
+ROUND_READ_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of large reads after which a round of the loop is full; about 8 ms with their sending."""
+
+
+class _NextTurn(OffLoop[object]):
+    """Neither the side thread nor the rest of this slice: continue in a later turn."""
+
+    __slots__ = ()
+
+    def run(self) -> None:
+        """There is nothing to call."""
+
+
+NEXT_TURN: Final[OffLoop[object]] = _NextTurn(lambda: None)
+
 
 class Waiter(Protocol):
     """An object with more work than fits into a slice."""
@@ -50,6 +69,7 @@ class Turns:
         self.side = side
         self._waiting: deque[Waiter] = deque()
         self._is_scheduled = False
+        self._read_bytes = 0
         self.taken = 0
 
     def __len__(self) -> int:
@@ -59,6 +79,20 @@ class Turns:
     def slice_end_ns(self) -> int:
         """The end of a slice that begins now (`time.perf_counter_ns`)."""
         return time.perf_counter_ns() + (SHORT_SLICE_NS if self._waiting else SLICE_NS)
+
+    @property
+    def is_round_full(self) -> bool:
+        """Whether large reads of this round have to wait for the next one."""
+        return self._read_bytes >= ROUND_READ_BYTES
+
+    def count_read(self, size_bytes: int) -> None:
+        """Count a large read of this round of the loop."""
+        if not self._read_bytes:
+            asyncio.get_running_loop().call_soon(self._end_round)
+        self._read_bytes += size_bytes
+
+    def _end_round(self) -> None:
+        self._read_bytes = 0
 
     def wait(self, waiter: Waiter) -> None:
         """Call `waiter.take_turn` in its turn, in a later turn of the loop."""
@@ -117,7 +151,7 @@ class Work(Pending[Any]):
         self._advance(None)
 
     def _go_on(self, call: OffLoop[object] | None) -> None:
-        if call is None:
+        if call is None or call is NEXT_TURN:
             self._turns.wait(self)
         else:
             self._turns.side.submit(lambda: None if self.settled else call.run(), self._returned)

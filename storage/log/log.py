@@ -54,7 +54,13 @@ from storage.errors import (
 from storage.log.auxiliary_indexes import AuxiliaryIndexes
 from storage.log.flush import FlushTicket, Unsynced
 from storage.log.leader_epochs import EpochEnd, LeaderEpochs
-from storage.log.lookup import LookupExplanation, TimeLookup, TimestampOffset, offsets_before
+from storage.log.lookup import (
+    LargeEntries,
+    LookupExplanation,
+    TimeLookup,
+    TimestampOffset,
+    offsets_before,
+)
 from storage.log.producers import LogProducers
 from storage.log.reader import NOTHING, LogPosition, LogReader
 from storage.log.segment_changes import SegmentChanges
@@ -474,14 +480,19 @@ class Log:
     # --- time -----------------------------------------------------------------------------------
 
     def offset_for_timestamp(
-        self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+        self,
+        timestamp: int,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        large: LargeEntries | None = None,
     ) -> TimestampOffset | None:
         """The first record at or after `timestamp` (ms, >= 0), or None if none is visible yet.
 
-        Raises StorageFailed; LogQuarantined when the answer may be among the lost records.
+        Raises StorageFailed; LogQuarantined when the answer may be among the lost records;
+        TooMuchAtOnce when there are `large` entries to search in another thread.
         """
         try:
-            found = self.lookup.find(timestamp, self.log_start_offset)
+            found = self.lookup.find(timestamp, self.log_start_offset, None, large)
         except OSError as error:
             raise storage_failure("lookup", self.path, error) from error
         if found is not None and found.offset < self.end_offset(isolation):
@@ -490,16 +501,20 @@ class Log:
         return None
 
     def offset_for_max_timestamp(
-        self, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+        self,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        large: LargeEntries | None = None,
     ) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the log; None when none has any,
         or when it is not visible yet.
 
-        Raises StorageFailed; LogQuarantined, because the answer may be among the lost records.
+        Raises StorageFailed; LogQuarantined, because the answer may be among the lost records;
+        TooMuchAtOnce as above.
         """
         self.check_end()
         try:
-            found = self.lookup.find_max(self.log_start_offset)
+            found = self.lookup.find_max(self.log_start_offset, large)
         except OSError as error:
             raise storage_failure("lookup", self.path, error) from error
         return found if found is not None and found.offset < self.end_offset(isolation) else None

@@ -23,24 +23,25 @@ Source: KIP-33, KIP-79, KIP-734; Kafka `UnifiedLog.fetchOffsetByTimestamp`,
 `LogSegment.findOffsetByTimestamp`. Read next: `storage.segment.time_index`.
 """
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from protocol.errors import DecompressionLimitExceeded
 from protocol.records.batch import RecordBatch
-from protocol.records.entry import Entry
 from protocol.records.layout import (
-    ATTRIBUTES_AT,
     MAGIC_AT,
     MAGIC_V2,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     NO_TIMESTAMP,
-    TIMESTAMP_TYPE_BIT,
+    TimestampType,
 )
-from protocol.records.record import record_bytes
+from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record, record_bytes
 from protocol.records.record_loops import find_timestamp
 from protocol.records.scan import iter_records
+from storage.errors import TooMuchAtOnce
 from storage.log.auxiliary_indexes import AuxiliaryIndexes
 from storage.segment.entry_heads import HeadWalk
 from storage.segment.offset_index import OffsetPosition
@@ -48,6 +49,17 @@ from storage.segment.scan import ensure_indexes
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
 from storage.segment.time_index import TimestampedOffset
+
+AT_ONCE_BYTES: Final = 1024 * 1024
+"""Bytes that one search decompresses in the loop thread: 1 ms with zstd, 3 ms with gzip."""
+
+RECORDS_AT_ONCE_BYTES: Final = 64 * 1024
+"""Bytes of records of which it makes objects, one by one: a few milliseconds."""
+
+_ANY_TIMESTAMP: Final = -(2**63)
+
+_EntrySearch: TypeAlias = Callable[..., Any]
+"""A pure function of one entry's bytes and further arguments, the last of them `at_once`."""
 
 
 class TimestampOffset(NamedTuple):
@@ -109,6 +121,43 @@ class LookupTrace:
     searched: list[SegmentSearch] = field(default_factory=list)
 
 
+class LargeEntries:
+    """The searches of one lookup in entries that are too large for the loop thread.
+
+    With this, a lookup that comes to such an entry raises TooMuchAtOnce. The caller then calls
+    `search` in another thread and starts the lookup again, which finds the result here. So the
+    answer is that of the log as it is at the last start; a result counts for the same bytes only.
+    """
+
+    __slots__ = ("_known", "_next")
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._known: list[tuple[tuple[Any, ...], Any]] = []
+        self._next: tuple[Any, ...] = ()
+
+    def call(self, function: _EntrySearch, *arguments: Any) -> Any:
+        """`function(*arguments)`. Raises TooMuchAtOnce if that takes long and is not known yet."""
+        search = (function, *arguments)
+        for known, result in self._known:
+            if known == search:
+                return result
+        try:
+            return function(*arguments, True)
+        except DecompressionLimitExceeded:
+            self._next = search
+            raise TooMuchAtOnce from None
+
+    def search(self) -> None:
+        """Make the search that the lookup asked for. Raises RecordsError."""
+        function, *arguments = self._next
+        self._known.append((self._next, function(*arguments, False)))
+
+
+def _search(large: LargeEntries | None, function: _EntrySearch, *arguments: Any) -> Any:
+    return function(*arguments, False) if large is None else large.call(function, *arguments)
+
+
 class TimeLookup:
     """Looks up records by time in a `SegmentList` that its owner keeps changing.
 
@@ -134,15 +183,22 @@ class TimeLookup:
         self._known_miss = (NO_OFFSET, 0, 0, 0)
 
     def find(
-        self, timestamp: int, log_start_offset: int, trace: LookupTrace | None = None
+        self,
+        timestamp: int,
+        log_start_offset: int,
+        trace: LookupTrace | None = None,
+        large: LargeEntries | None = None,
     ) -> TimestampOffset | None:
-        """The first record at or after `timestamp` (ms) from `log_start_offset` on, or None."""
+        """The first record at or after `timestamp` (ms) from `log_start_offset` on, or None.
+
+        Raises TooMuchAtOnce, if there are `large` entries to search in another thread.
+        """
         segments = self._segments
         index = segments.first_reaching(timestamp, segments.index_of(log_start_offset))
         while index is not None:
             segment = self._verified(index)
             if not self._is_known_miss(segment, log_start_offset, timestamp):
-                found = find_in_segment(segment, timestamp, log_start_offset, trace)
+                found = find_in_segment(segment, timestamp, log_start_offset, trace, large)
                 if found is not None:
                     assert found.timestamp >= timestamp, f"{found} is older than {timestamp}"
                     assert found.offset >= log_start_offset, f"{found} is below the log's start"
@@ -153,14 +209,19 @@ class TimeLookup:
             index = segments.first_reaching(timestamp, index + 1)
         return None
 
-    def find_max(self, log_start_offset: int) -> TimestampOffset | None:
-        """The first record that has the largest timestamp from `log_start_offset` on, or None."""
+    def find_max(
+        self, log_start_offset: int, large: LargeEntries | None = None
+    ) -> TimestampOffset | None:
+        """The first record that has the largest timestamp from `log_start_offset` on, or None.
+
+        Raises as `find`.
+        """
         largest = self._segments.max_timestamp
-        found = self.find(largest, log_start_offset) if largest >= 0 else None
+        found = self.find(largest, log_start_offset, None, large) if largest >= 0 else None
         if found is None and largest >= 0:
             # The maximum lies below the log's start, in a segment that is still there.
-            largest = self._max_timestamp_from(log_start_offset)
-            found = self.find(largest, log_start_offset) if largest >= 0 else None
+            largest = self._max_timestamp_from(log_start_offset, large)
+            found = self.find(largest, log_start_offset, None, large) if largest >= 0 else None
         return found
 
     def explain(
@@ -199,7 +260,7 @@ class TimeLookup:
             self._auxiliary.ensure(segment, is_active=index + 1 == len(self._segments))
         return segment
 
-    def _max_timestamp_from(self, log_start_offset: int) -> int:
+    def _max_timestamp_from(self, log_start_offset: int, large: LargeEntries | None) -> int:
         first = self._segments.index_of(log_start_offset)
         newest = [segment.max_timestamp for segment in list(self._segments)[first + 1 :]]
         cut = self._verified(first)
@@ -208,11 +269,8 @@ class TimeLookup:
             return max(newest, default=NO_TIMESTAMP)
         # The maximum of the entry that the start cuts through may lie below the start.
         rest = cut.walk()
-        newest += [
-            record.timestamp
-            for record in iter_records(rest.entry(rest.head(head.position)))
-            if record.offset >= log_start_offset
-        ]
+        entry = rest.entry(rest.head(head.position))
+        newest.append(_search(large, _largest_in_entry, entry, log_start_offset))
         newest += [entry.max_timestamp for entry in rest.heads(head.position + head.size)]
         return max(newest, default=NO_TIMESTAMP)
 
@@ -285,7 +343,11 @@ def offsets_before(
 
 
 def find_in_segment(
-    segment: Segment, timestamp: int, log_start_offset: int, trace: LookupTrace | None = None
+    segment: Segment,
+    timestamp: int,
+    log_start_offset: int,
+    trace: LookupTrace | None = None,
+    large: LargeEntries | None = None,
 ) -> TimestampOffset | None:
     """The first record of one segment at or after `timestamp` from `log_start_offset` on."""
     time_entry, index = _time_entry(segment, timestamp)
@@ -298,7 +360,10 @@ def find_in_segment(
             position = walk.end
             break
         # The head's maximum may be that of a record below the log's start; then the walk continues.
-        found = _find_in_entry(walk, head, timestamp, log_start_offset)
+        entry = walk.entry(head)
+        at = _search(large, _find_in_entry, entry, timestamp, log_start_offset)
+        if at is not None:
+            found = TimestampOffset(at[0], at[1], head.partition_leader_epoch)
         position = head.position + head.size
     if trace is not None:
         trace.searched.append(
@@ -317,35 +382,55 @@ def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, st
 
 
 def _find_in_entry(
-    walk: HeadWalk, head: Entry, timestamp: int, log_start_offset: int
-) -> TimestampOffset | None:
-    entry = walk.entry(head)
-    if entry[MAGIC_AT] == MAGIC_V2 and not entry[ATTRIBUTES_AT + 1] & TIMESTAMP_TYPE_BIT:
-        found, offset = _find_in_create_time_batch(entry, timestamp, log_start_offset)
-        if offset >= 0:
-            return TimestampOffset(found, offset, head.partition_leader_epoch)
+    entry: bytes, timestamp: int, log_start_offset: int, at_once: bool
+) -> tuple[int, int] | None:
+    """Timestamp and offset of the first record at or after `timestamp` and `log_start_offset`.
+
+    Raises RecordsError; with `at_once` DecompressionLimitExceeded when that would take long.
+    """
+    if entry[MAGIC_AT] != MAGIC_V2:
+        for record in _iter_records(entry, at_once):
+            if record.timestamp >= timestamp and record.offset >= log_start_offset:
+                return record.timestamp, record.offset
         return None
-    for record in iter_records(entry):
-        if record.timestamp >= timestamp and record.offset >= log_start_offset:
-            return TimestampOffset(record.timestamp, record.offset, head.partition_leader_epoch)
-    return None
-
-
-def _find_in_create_time_batch(
-    entry: bytes, timestamp: int, log_start_offset: int
-) -> tuple[int, int]:
-    """`find_timestamp` in a magic 2 batch whose records have times of their own."""
     batch = RecordBatch(entry)
-    records, start, end = record_bytes(batch)
-    return find_timestamp(
+    is_stamped = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+    if is_stamped and batch.max_timestamp < timestamp:
+        return None
+    max_bytes = AT_ONCE_BYTES if at_once else DECOMPRESSED_BYTES_MAX
+    records, start, end = record_bytes(batch, max_bytes=max_bytes)
+    found, offset = find_timestamp(
         records,
         start,
         end,
         batch.records_count,
         batch.base_offset,
         batch.base_timestamp,
-        timestamp,
+        _ANY_TIMESTAMP if is_stamped else timestamp,
         log_start_offset,
+    )
+    if offset < 0:
+        return None
+    return (batch.max_timestamp if is_stamped else found), offset
+
+
+def _largest_in_entry(entry: bytes, log_start_offset: int, at_once: bool) -> int:
+    """The largest timestamp of the records from `log_start_offset` on. Raises as above."""
+    return max(
+        (
+            record.timestamp
+            for record in _iter_records(entry, at_once)
+            if record.offset >= log_start_offset
+        ),
+        default=NO_TIMESTAMP,
+    )
+
+
+def _iter_records(entry: bytes, at_once: bool) -> Iterator[Record]:
+    if at_once and len(entry) > RECORDS_AT_ONCE_BYTES:
+        raise DecompressionLimitExceeded("The entry is too large for the loop thread.")
+    return iter_records(
+        entry, max_bytes=RECORDS_AT_ONCE_BYTES if at_once else DECOMPRESSED_BYTES_MAX
     )
 
 

@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from broker.fetch.sessions import EVICTABLE_AFTER_MS, FetchSessions
+from broker.fetch.sessions import EVICTABLE_AFTER_MS, FetchPlan, FetchSessions
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.error_codes import ErrorCode
+from storage.disk.steps import run_steps
 from tests.support.clock import FrozenClock
 
 NAMES = 12
@@ -15,6 +16,10 @@ IDS = 13
 
 def sessions(slots: int = 10, clock: FrozenClock | None = None) -> FetchSessions:
     return FetchSessions(slots, clock=clock or FrozenClock(), source=random.Random(1))
+
+
+def plan_of(cache: FetchSessions, message: FetchRequest, version: int) -> FetchPlan:
+    return run_steps(cache.plan(message, version))
 
 
 def request(
@@ -34,14 +39,14 @@ def request(
 
 
 def test_no_session_wanted_gives_none() -> None:
-    plan = sessions().plan(request(0, -1, (0, 1)), NAMES)
+    plan = plan_of(sessions(), request(0, -1, (0, 1)), NAMES)
     assert plan.session_id == 0
     assert not plan.is_incremental
     assert [target.partition for target in plan.targets] == [0, 1]
 
 
 def test_first_fetch_opens_a_session_and_is_full() -> None:
-    plan = sessions().plan(request(0, 0, (0, 1)), NAMES)
+    plan = plan_of(sessions(), request(0, 0, (0, 1)), NAMES)
     assert plan.session_id > 0
     assert not plan.is_incremental
     assert len(plan.targets) == 2
@@ -49,108 +54,110 @@ def test_first_fetch_opens_a_session_and_is_full() -> None:
 
 def test_next_epoch_is_incremental_and_remembers_partitions() -> None:
     cache = sessions()
-    session_id = cache.plan(request(0, 0, (0, 1)), NAMES).session_id
-    plan = cache.plan(request(session_id, 1), NAMES)
+    session_id = plan_of(cache, request(0, 0, (0, 1)), NAMES).session_id
+    plan = plan_of(cache, request(session_id, 1), NAMES)
     assert plan.is_incremental
     assert [target.partition for target in plan.targets] == [0, 1]
 
 
 def test_incremental_request_adds_changes_and_forgets() -> None:
     cache = sessions()
-    session_id = cache.plan(request(0, 0, (0, 1)), NAMES).session_id
-    plan = cache.plan(request(session_id, 1, (1, 2), (0,), offset=7), NAMES)
+    session_id = plan_of(cache, request(0, 0, (0, 1)), NAMES).session_id
+    plan = plan_of(cache, request(session_id, 1, (1, 2), (0,), offset=7), NAMES)
     assert [(t.partition, t.asked.fetch_offset) for t in plan.targets] == [(1, 7), (2, 7)]
 
 
 @pytest.mark.parametrize("epoch", [2, 3, 2**31 - 1])
 def test_wrong_epoch_is_refused(epoch: int) -> None:
     cache = sessions()
-    session_id = cache.plan(request(0, 0, (0,)), NAMES).session_id
-    plan = cache.plan(request(session_id, epoch), NAMES)
+    session_id = plan_of(cache, request(0, 0, (0,)), NAMES).session_id
+    plan = plan_of(cache, request(session_id, epoch), NAMES)
     assert plan.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 def test_repeated_epoch_is_refused() -> None:
     cache = sessions()
-    session_id = cache.plan(request(0, 0, (0,)), NAMES).session_id
-    cache.plan(request(session_id, 1), NAMES)
-    plan = cache.plan(request(session_id, 1), NAMES)
+    session_id = plan_of(cache, request(0, 0, (0,)), NAMES).session_id
+    plan_of(cache, request(session_id, 1), NAMES)
+    plan = plan_of(cache, request(session_id, 1), NAMES)
     assert plan.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 def test_unknown_session_is_refused() -> None:
-    plan = sessions().plan(request(99, 1), NAMES)
+    plan = plan_of(sessions(), request(99, 1), NAMES)
     assert plan.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_final_epoch_ends_the_session() -> None:
     cache = sessions()
-    session_id = cache.plan(request(0, 0, (0,)), NAMES).session_id
-    cache.plan(request(session_id, -1, (0,)), NAMES)
+    session_id = plan_of(cache, request(0, 0, (0,)), NAMES).session_id
+    plan_of(cache, request(session_id, -1, (0,)), NAMES)
     assert len(cache) == 0
 
 
 def test_initial_epoch_with_an_old_id_replaces_the_session() -> None:
     cache = sessions()
-    old_id = cache.plan(request(0, 0, (0,)), NAMES).session_id
-    new_id = cache.plan(request(old_id, 0, (0,)), NAMES).session_id
+    old_id = plan_of(cache, request(0, 0, (0,)), NAMES).session_id
+    new_id = plan_of(cache, request(old_id, 0, (0,)), NAMES).session_id
     assert new_id not in (0, old_id)
     assert len(cache) == 1
 
 
 def test_changing_from_names_to_ids_is_refused() -> None:
     cache = sessions()
-    session_id = cache.plan(request(0, 0, (0,)), NAMES).session_id
-    assert cache.plan(request(session_id, 1), IDS).error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    session_id = plan_of(cache, request(0, 0, (0,)), NAMES).session_id
+    assert (
+        plan_of(cache, request(session_id, 1), IDS).error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    )
 
 
 def test_session_that_forgot_everything_ends() -> None:
     cache = sessions()
-    session_id = cache.plan(request(0, 0, (0,)), NAMES).session_id
-    plan = cache.plan(request(session_id, 1, (), (0,)), NAMES)
+    session_id = plan_of(cache, request(0, 0, (0,)), NAMES).session_id
+    plan = plan_of(cache, request(session_id, 1, (), (0,)), NAMES)
     assert (plan.session_id, plan.targets) == (0, ())
     assert len(cache) == 0
 
 
 def test_epoch_wraps_to_one() -> None:
     cache = sessions()
-    session = cache.plan(request(0, 0, (0,)), NAMES).session
+    session = plan_of(cache, request(0, 0, (0,)), NAMES).session
     assert session is not None
     session.next_epoch = 2**31 - 1
-    assert cache.plan(request(session.id, 2**31 - 1), NAMES).error is ErrorCode.NONE
+    assert plan_of(cache, request(session.id, 2**31 - 1), NAMES).error is ErrorCode.NONE
     assert session.next_epoch == 1
 
 
 def test_partition_that_had_data_goes_to_the_end() -> None:
     cache = sessions()
-    plan = cache.plan(request(0, 0, (0, 1, 2)), NAMES)
+    plan = plan_of(cache, request(0, 0, (0, 1, 2)), NAMES)
     assert plan.session is not None
     plan.session.move_to_end(plan.targets[0])
     assert [target.partition for target in plan.session] == [1, 2, 0]
 
 
 def test_no_slots_means_no_sessions() -> None:
-    assert sessions(slots=0).plan(request(0, 0, (0,)), NAMES).session_id == 0
+    assert plan_of(sessions(slots=0), request(0, 0, (0,)), NAMES).session_id == 0
 
 
 def test_full_cache_keeps_young_sessions_of_the_same_size() -> None:
     cache = sessions(slots=1)
-    first_id = cache.plan(request(0, 0, (0,)), NAMES).session_id
-    assert cache.plan(request(0, 0, (0,)), NAMES).session_id == 0
-    assert cache.plan(request(first_id, 1), NAMES).error is ErrorCode.NONE
+    first_id = plan_of(cache, request(0, 0, (0,)), NAMES).session_id
+    assert plan_of(cache, request(0, 0, (0,)), NAMES).session_id == 0
+    assert plan_of(cache, request(first_id, 1), NAMES).error is ErrorCode.NONE
 
 
 def test_full_cache_evicts_the_smallest_for_a_larger_one() -> None:
     cache = sessions(slots=1)
-    first_id = cache.plan(request(0, 0, (0,)), NAMES).session_id
-    assert cache.plan(request(0, 0, (0, 1)), NAMES).session_id > 0
-    assert cache.plan(request(first_id, 1), NAMES).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    first_id = plan_of(cache, request(0, 0, (0,)), NAMES).session_id
+    assert plan_of(cache, request(0, 0, (0, 1)), NAMES).session_id > 0
+    assert plan_of(cache, request(first_id, 1), NAMES).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert cache.evictions == 1
 
 
 def test_full_cache_evicts_an_idle_session_for_any_other() -> None:
     clock = FrozenClock()
     cache = sessions(slots=1, clock=clock)
-    cache.plan(request(0, 0, (0, 1, 2)), NAMES)
+    plan_of(cache, request(0, 0, (0, 1, 2)), NAMES)
     clock.advance(EVICTABLE_AFTER_MS + 1)
-    assert cache.plan(request(0, 0, (0,)), NAMES).session_id > 0
+    assert plan_of(cache, request(0, 0, (0,)), NAMES).session_id > 0

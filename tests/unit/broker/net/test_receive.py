@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from broker.net.receive import (
     FIRST_STEP_BYTES,
+    FRAMES_AT_ONCE,
     SCRATCH_BYTES,
     SCRATCH_OF_LARGE_BYTES,
     FrameReceiver,
@@ -141,3 +142,20 @@ def test_the_memory_of_a_served_frame_is_the_next_frames_unless_it_is_still_view
     assert frame.obj is spare
     assert not _spares
     assert bytes(frame) == b"c" * 900_000
+
+
+def test_read_of_very_many_frames_is_cut_in_portions() -> None:
+    receiver = FrameReceiver(1_000)
+    data = b"".join(b"\0\0\0\2%02d" % (number % 100) for number in range(1_300)) + b"\0\0\0\3a"
+    receiver.buffer()[: len(data)] = data
+    frames = receiver.received(len(data))
+    assert len(frames) == FRAMES_AT_ONCE
+    portions = 1
+    while receiver.rest:
+        frames += receiver.cut_rest()
+        portions += 1
+    assert portions == 3
+    assert [bytes(frame) for frame in frames] == [b"%02d" % (n % 100) for n in range(1_300)]
+    assert receiver.is_mid_frame
+    receiver.buffer()[:2] = b"bc"
+    assert [bytes(frame) for frame in receiver.received(2)] == [b"abc"]

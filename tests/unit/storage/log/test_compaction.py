@@ -90,7 +90,7 @@ def test_a_round_reports_what_it_read_and_what_that_became() -> None:
         put(log, ("a", value), (value, "own"))
         log.log.roll(log.now_ms)
     sizes = [segment.size for segment in log.log.segments]
-    result = compact(log)
+    result = compact_now(log)
     assert result == CompactionResult(
         end=6,
         is_complete=True,
@@ -109,7 +109,7 @@ def test_a_segment_that_keeps_all_its_records_is_not_replaced() -> None:
     put(log, ("a", "1"), ("b", "1"))
     log.log.roll(log.now_ms)
     kept = log.log.segments.first
-    result = compact(log)
+    result = compact_now(log)
     assert log.log.segments.first is kept
     assert result is not None
     assert (result.segments_before, result.segments_after) == (1, 1)
@@ -186,7 +186,7 @@ def test_segments_are_merged_up_to_the_very_limit(short_by: int, left: list[int]
     two = 2 * log.log.segments.first.size
     log.settings = {**log.settings, "segment_bytes": two - short_by}
     log.reopen()
-    compact(log)
+    compact_now(log)
     found = [len(list(scan_entries(s.log.pread(s.size, 0)))) for s in log.log.segments]
     assert found == [*left, 0]
 
@@ -306,12 +306,12 @@ def test_the_dirty_share_counts_every_clean_segment() -> None:
     for key in "abc":
         put(log, (key, "v" * 100))
         log.log.roll(log.now_ms)
-    compact(log)
+    compact_now(log)
     put(log, ("d", "v" * 100))
     log.log.roll(log.now_ms)
     sizes = [segment.size for segment in log.log.segments]
     assert len(sizes) == 5
-    plan = log.log.cleanable(log.now_ms)
+    plan = find_cleanable(log.log, log.now_ms)
     assert plan is not None
     assert plan.ratio == pytest.approx(sizes[3] / sum(sizes[:4]))
 
@@ -323,7 +323,7 @@ def test_clean_segments_make_no_log_overdue() -> None:
     assert log.log.cleaned_offset == 1
     put(log, ("b", "v"), at=5500)
     log.log.roll(log.now_ms)
-    plan = log.log.cleanable(6500)
+    plan = find_cleanable(log.log, 6500)
     assert plan is not None
     assert not plan.is_due
 
@@ -333,8 +333,8 @@ def test_replaced_files_stay_for_the_delay() -> None:
     put(log, ("a", "1"), ("a", "2"))
     roll_and_compact(log)
     assert f"{0:020d}.log.deleted" in log.names()
-    assert log.log.delete_pending_files(log.now_ms + 99) == 0
-    assert log.log.delete_pending_files(log.now_ms + 100) > 0
+    assert run_steps(log.log.delete_pending_files(log.now_ms + 99)) == 0
+    assert run_steps(log.log.delete_pending_files(log.now_ms + 100)) > 0
     assert not [name for name in log.names() if name.endswith(".deleted")]
 
 
@@ -368,7 +368,9 @@ def test_a_tombstone_is_given_its_horizon_though_nothing_else_changes() -> None:
     put(log, ("a", None))
     roll_and_compact(log)
     data = log.log.read(0, max_bytes=ONE_MB, isolation=Isolation.READ_UNCOMMITTED).records
-    assert RecordBatch(data).delete_horizon_ms == log.now_ms + 100
+    batch = RecordBatch(data)
+    assert batch.attributes & DELETE_HORIZON_BIT
+    assert batch.base_timestamp == log.now_ms + 100
 
 
 def start_with(log: LogHarness, data: bytes) -> None:
@@ -544,7 +546,7 @@ def test_a_merged_segment_spans_no_more_offsets_than_its_index_can_store(
         record = Record(0, 100, b"%d" % offset, b"v")
         log.place(offset, build_batch([record], base_offset=offset))
     log.open(is_clean=False)
-    compact(log)
+    compact_now(log)
     assert len(log.log.segments) == merged + 1
     assert [offset for offset, _, _ in content(log)] == [0, last, last + 1]
     assert findings(log) == []
