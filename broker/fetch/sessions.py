@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from broker.clocks.clock import Clock
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.error_codes import ErrorCode
-from storage.disk.steps import Slice, Steps
+from storage.disk.steps import SLICE_RECORDS, Slice, Steps
 
 NO_SESSION_ID = 0
 FINAL_EPOCH = -1
@@ -220,12 +220,13 @@ class FetchSessions:
 def _targets(topics: Iterable[FetchTopic]) -> Steps[Collection[FetchTarget]]:
     """Every partition once; if the request names one twice, the last entry counts."""
     targets: dict[tuple[str, bytes, int], FetchTarget] = {}
-    spent = Slice()
     for topic in topics:
         name, topic_id = topic.topic, topic.topic_id
-        for asked in topic.partitions:
+        for number, asked in enumerate(topic.partitions):
+            if number % SLICE_RECORDS == SLICE_RECORDS - 1:
+                yield None
             partition = asked.partition
             targets[name, topic_id, partition] = FetchTarget(name, topic_id, partition, asked)
-            if spent.add(1):
-                yield None
+        if len(targets) >= SLICE_RECORDS:
+            yield None
     return targets.values()

@@ -32,7 +32,7 @@ from broker.fetch.waiters import FetchWaiter
 from broker.requests.by_topic import STEP, by_topic
 from broker.requests.commit_wait import CommitWait
 from broker.requests.context import Context, RequestContext
-from broker.requests.fetch_read import PARTITION_BYTES_MAX, FetchReader
+from broker.requests.fetch_read import PARTITION_BYTES_MAX, ZSTD_SINCE, FetchReader
 from broker.requests.pending import Pending
 from broker.requests.turns import NEXT_TURN, Work
 from protocol.api.fetch import (
@@ -153,10 +153,11 @@ class _Fetch:
                 parts, reader = yield from self._read()
                 if is_first:
                     is_first = False
-                    for log, end in reader.hidden_ends.items():
-                        self._awaited[log] = end.acknowledged
+                    if reader.hidden_ends:
+                        for log, end in reader.hidden_ends.items():
+                            self._awaited[log] = end.acknowledged
                 if max_wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
-                    hidden = self._still_hidden(reader)
+                    hidden = self._awaited and self._still_hidden(reader)
                     if not hidden:
                         response = yield from self._answer(parts)
                         if self._reserved_bytes:
@@ -171,7 +172,8 @@ class _Fetch:
                     self._pending = Pending(self._forget)
                     return self._pending
         finally:
-            self._reserve(0)
+            if self._reserved_bytes:
+                self._reserve(0)
 
     def _read(self) -> Steps[tuple[list[_Part], FetchReader]]:
         """Read the parts of an answer, and their reader: a portion, if that is enough."""
@@ -197,7 +199,8 @@ class _Fetch:
     def _read_up_to(
         self, max_bytes: int, partition_max_bytes: int, *, needs_one: bool = True
     ) -> Steps[tuple[list[_Part], FetchReader]]:
-        self._reserve(0)
+        if self._reserved_bytes:
+            self._reserve(0)
         reader = FetchReader(
             self._context,
             version=self._version,
@@ -214,7 +217,10 @@ class _Fetch:
                 spent_bytes = 0
                 self._reserve(reader.bytes_read)
                 yield None
-            data = yield from reader.read(target)
+            if self._version >= ZSTD_SINCE:
+                data = reader.read(target)
+            else:
+                data = yield from reader.read_for_old_client(target)
             parts.append((target, data))
             read_bytes = len(data.records or b"")
             spent_bytes += _PARTITION_COST_BYTES + read_bytes
@@ -278,8 +284,6 @@ class _Fetch:
 
     def _still_hidden(self, reader: FetchReader) -> "dict[Log, int]":
         """The ends acknowledged before the fetch came that this answer does not reach."""
-        if not self._awaited:
-            return self._awaited  # nearly always
         return {
             log: end
             for log, end in self._awaited.items()

@@ -44,13 +44,8 @@ def handle(
         topic: TxnOffsetCommitRequestTopic, asked: TxnOffsetCommitRequestPartition
     ) -> TxnOffsetCommitResponsePartition:
         answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
-        offset = CommittedOffset(
-            asked.committed_offset,
-            asked.committed_leader_epoch,
-            asked.committed_metadata or "",
-            now_ms,
-        )
-        offsets.add(context.topics.find(topic.name), asked.partition_index, offset, answer)
+        found = context.topics.find(topic.name)
+        offsets.add(found, asked.partition_index, _committed(asked, now_ms), answer)
         return answer
 
     response = TxnOffsetCommitResponse()
@@ -109,3 +104,12 @@ def handle(
     else:
         admitted(transactions.append_error(message.transactional_id, producer, partition))
     return pending
+
+
+def _committed(asked: TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        asked.committed_offset,
+        asked.committed_leader_epoch,
+        asked.committed_metadata or "",
+        now_ms,
+    )

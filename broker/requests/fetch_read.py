@@ -58,7 +58,9 @@ PARTITION_BYTES_MAX = 8 * 1024 * 1024
 _MAX_BYTES_SINCE = 3
 _MAGIC_V1_SINCE = 2
 _MAGIC_V2_SINCE = 4
-_ZSTD_SINCE = 10
+ZSTD_SINCE = 10
+"""First version that can read every format of records."""
+
 _STORAGE_ERROR_SINCE = 6
 _UNKNOWN_OFFSET = -1
 _READ_COMMITTED = 1
@@ -160,35 +162,47 @@ class FetchReader:
             raise NotReplica(name, target.partition, self._replica_id)
         return log
 
-    def read(self, target: FetchTarget) -> Steps[PartitionData]:
-        """One partition's part of the answer, its error included; `records` is never None."""
-        data = PartitionData(
-            partition_index=target.partition,
-            high_watermark=_UNKNOWN_OFFSET,
-            aborted_transactions=None,
-            records=b"",
-        )
+    def read(self, target: FetchTarget) -> PartitionData:
+        """One partition's part of the answer, its error included; `records` is never None.
+
+        For versions that can read every format.
+        """
+        data = _nothing_of(target)
+        try:
+            result = self._read_log(self.find_log(target), target, data)
+            if result is not None:
+                self._take(data, result.records)
+        except REFUSALS as error:
+            self._refuse(data, error)
+        return data
+
+    def read_for_old_client(self, target: FetchTarget) -> Steps[PartitionData]:
+        """The same for older versions, in a format that they can read."""
+        data = _nothing_of(target)
         try:
             log = self.find_log(target)
             result = self._read_log(log, target, data)
             if result is not None:
-                records: Buffer = result.records
-                if self._version < _ZSTD_SINCE:
-                    records = yield from self._suit_old_client(log, target, result)
-                data.records = records
-                size = len(records)
-                self.bytes_left -= size
-                self.bytes_read += size
-                self._needs_one = False
+                self._take(data, (yield from self._suit_old_client(log, target, result)))
         except REFUSALS as error:
-            code = error_code(error)
-            if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < _STORAGE_ERROR_SINCE:
-                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            data.error_code = code
-            data.records = b""
-            if isinstance(error, _NOT_FOUND):
-                data.aborted_transactions = []
+            self._refuse(data, error)
         return data
+
+    def _take(self, data: PartitionData, records: "Buffer") -> None:
+        data.records = records
+        size = len(records)
+        self.bytes_left -= size
+        self.bytes_read += size
+        self._needs_one = False
+
+    def _refuse(self, data: PartitionData, error: Exception) -> None:
+        code = error_code(error)
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < _STORAGE_ERROR_SINCE:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        data.error_code = code
+        data.records = b""
+        if isinstance(error, _NOT_FOUND):
+            data.aborted_transactions = []
 
     def _read_log(
         self, log: "Log", target: FetchTarget, data: PartitionData
@@ -211,7 +225,10 @@ class FetchReader:
         data.high_watermark = result.high_watermark
         data.last_stable_offset = result.last_stable_offset
         data.log_start_offset = result.log_start_offset
-        if result.next_offset < log.end_offset(self._isolation):
+        is_committed = self._isolation is Isolation.READ_COMMITTED
+        if result.next_offset < (
+            result.last_stable_offset if is_committed else result.high_watermark
+        ):
             self.left_some = True
         elif hidden_end := self._context.group_commit.acknowledged_end(log):
             self.hidden_ends[log] = HiddenEnd(log.high_watermark, hidden_end)
@@ -285,3 +302,12 @@ class FetchReader:
         if self._version < _MAX_BYTES_SINCE:
             records = memoryview(records)[: max(0, target.asked.partition_max_bytes)]
         return records
+
+
+def _nothing_of(target: FetchTarget) -> PartitionData:
+    return PartitionData(
+        partition_index=target.partition,
+        high_watermark=_UNKNOWN_OFFSET,
+        aborted_transactions=None,
+        records=b"",
+    )
