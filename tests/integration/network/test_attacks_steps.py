@@ -181,7 +181,7 @@ def call(broker: RunningBroker, message: Any, version: int) -> Any:
 
 def run(steps: Any) -> tuple[Any, list[Any]]:
     """The reply, and what was yielded on the way."""
-    yielded = []
+    yielded: list[Any] = []
     while True:
         try:
             step = next(steps)
@@ -223,7 +223,7 @@ async def test_small_requests_need_no_steps(running: RunningBroker) -> None:
     records = memoryview(bytearray(batch("a", timestamp=7)))
     produced = call(running, produce_request(TOPIC, records, acks=1), 11)
     assert produced.responses[0].partition_responses[0].base_offset == 0
-    await context_of(running).commits.durable(running.broker.topics.led_log(TOPIC, 0), 1)
+    await context_of(running).group_commit.durable(running.broker.topics.led_log(TOPIC, 0), 1)
     assert _look_up(call(running, _lookup(7), 7)).offset == 0
 
 
@@ -282,7 +282,7 @@ async def test_commit_that_ends_between_the_steps_of_a_fetch(running: RunningBro
     assert next(steps) is None, "the first partitions are read, the others are not"
     log = running.broker.topics.led_log("wide", 0)
     assert log.high_watermark == 0, "not on disk when it was read"
-    await context_of(running).commits.durable(log, 1)
+    await context_of(running).group_commit.durable(log, 1)
     reply, _ = run(steps)
     assert isinstance(reply, FetchResponse)
     assert values_of(reply.responses[0].partitions[0]) == [b"a"]
