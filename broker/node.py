@@ -40,6 +40,7 @@ from broker.groups.offsets.lag import GroupLag
 from broker.jobs.jobs import Upkeep
 from broker.jobs.schedule import Housekeeping
 from broker.metrics import Metrics
+from broker.net.acceptor import TlsAcceptor
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
@@ -47,6 +48,7 @@ from broker.operator.exporter import BrokerCollector, import_exporter, render
 from broker.operator.http import MetricsServer
 from broker.operator.segments import list_segments
 from broker.requests.context import Context, Endpoint
+from broker.security.service import ListenerGuard, Security
 from broker.space import SpaceGuard
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
@@ -94,7 +96,8 @@ class Broker:
         self._files = files or RealFiles()
         self._random = source or random.Random()
         self._stack = contextlib.AsyncExitStack()
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsAcceptor] = []
+        self._guards: dict[str, ListenerGuard] = {}
         self._dispatchers: list[Dispatcher] = []
         self._is_ready = False
         self.connections = Connections(config)
@@ -108,6 +111,7 @@ class Broker:
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
         self.upkeep: Upkeep
+        self.security: Security
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -149,6 +153,12 @@ class Broker:
         sockets = [(listener, self._bind(listener)) for listener in self.config.listeners]
         metrics_socket = self._bind_metrics()
         self._open_data_dir()
+        self.security = Security(self.config, self.data_dir)
+        self._guards = {
+            listener.name: self.security.guard(self.config, listener)
+            for listener in self.config.listeners
+            if listener.protocol != "PLAINTEXT"
+        }
         self.commits.start()
         self._stack.push_async_callback(self.commits.stop)
         services = CoordinatorServices(
@@ -251,6 +261,7 @@ class Broker:
             metrics=self.metrics,
             groups=self.groups,
             transactions=self.transactions,
+            security=self.security,
         )
 
     def _endpoint(self, listener: Listener, bound: socket.socket) -> Endpoint:
@@ -282,12 +293,21 @@ class Broker:
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
         dispatcher = Dispatcher(own)
         self._dispatchers.append(dispatcher)
+        guard = self._guards.get(listener.name)
+        backlog = self.config.socket_listen_backlog_size
+
+        def connection() -> Connection:
+            return Connection(dispatcher, self.connections, guard)
+
+        server: asyncio.Server | TlsAcceptor
         try:
-            server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(dispatcher, self.connections),
-                sock=bound,
-                backlog=self.config.socket_listen_backlog_size,
-            )
+            if guard is not None and guard.tls is not None:
+                bound.listen(backlog)
+                server = TlsAcceptor(bound, guard.tls, self.connections, connection)
+            else:
+                server = await asyncio.get_running_loop().create_server(
+                    connection, sock=bound, backlog=backlog
+                )
         except OSError as error:  # another process bound it too and listened first
             raise _address_error(listener, error) from error
         self._servers.append(server)
