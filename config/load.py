@@ -167,8 +167,15 @@ def _accept(
         secrets[name] = Secret(setting.text)
         settings[name] = replace(setting, text=HIDDEN)
         if setting.origin == "command line" and secrets[name].is_literal:
-            reason, cure = "every user of this machine sees it", "write file:/PATH or env:NAME"
-            problems.append(_problem(given, HIDDEN, setting.origin, reason, cure))
+            problems.append(
+                _problem(
+                    given,
+                    HIDDEN,
+                    setting.origin,
+                    "every user of this machine sees it",
+                    "write file:/PATH or env:NAME",
+                )
+            )
     elif key is not None and name not in BROKER_KEYS:
         settings[name.lower()] = setting
         _parse(key, replace(setting, written_as=given), problems)

@@ -246,7 +246,7 @@ def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecur
 
 
 _PREFIXED_ONLY: Final = frozenset({"ssl.client.auth"})
-"""On SASL listeners these count with the listener's prefix only, as in Kafka's `ChannelBuilders`."""
+"""On SASL listeners these count with the listener's prefix only (Kafka `ChannelBuilders`)."""
 
 
 def security_problems(config: BrokerConfig) -> list[Problem]:

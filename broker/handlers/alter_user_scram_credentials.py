@@ -25,7 +25,8 @@ async def handle(
     if allowed_on_cluster(context, request, Operation.ALTER):
         outcomes = await context.topics.alone(lambda: _alter(context, message))
     else:
-        names = dict.fromkeys(change.name for change in (*message.deletions, *message.upsertions))
+        names = dict.fromkeys(change.name for change in message.deletions)
+        names.update(dict.fromkeys(change.name for change in message.upsertions))
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         outcomes = [Outcome(name=name, code=code, message=None) for name in names]
     return AlterUserScramCredentialsResponse(

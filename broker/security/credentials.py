@@ -180,7 +180,8 @@ class Credentials:
         deletions, upsertions = list(deletions), list(upsertions)
         outcomes: dict[str, Outcome] = {}
         documents: dict[str, Document] = {}
-        asked = Counter(change.name for change in (*deletions, *upsertions))
+        asked = Counter(deletion.name for deletion in deletions)
+        asked.update(upsertion.name for upsertion in upsertions)
         for deletion in deletions:
             code, message = self._complaint_about_deletion(deletion)
             outcomes[deletion.name] = Outcome(name=deletion.name, code=code, message=message)

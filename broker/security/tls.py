@@ -60,6 +60,7 @@ def build_context(settings: TlsSettings, reveal: Reveal) -> ssl.SSLContext:
 
 def _load_key(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal) -> None:
     password = "" if settings.key_password is None else _revealed(settings.key_password, reveal)
+    place: contextlib.AbstractContextManager[str]
     if settings.keystore_key is not None and settings.certificate_chain is not None:
         text = "\n".join(
             _wrapped(_revealed(secret, reveal))

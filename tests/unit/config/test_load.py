@@ -108,7 +108,9 @@ def test_kafka_settings_without_meaning_are_notices() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
-        ("listeners", "SSL://h:1", "only PLAINTEXT is served"),
+        ("listeners", "SSL://h:1", "set ssl.keystore.location to a PEM file"),
+        ("ssl.key.password", "open sesame", "write file:/PATH or env:NAME"),
+        ("sasl.jaas.config", "x", "remove this one"),
         ("listeners", "A://h:1,A://h:2", "protocol A"),
         ("listeners", "PLAINTEXT://h:70000", "above 65535"),
         ("listeners", "PLAINTEXT://h:1,PLAINTEXT://h:2", "stands twice"),
@@ -116,7 +118,7 @@ def test_kafka_settings_without_meaning_are_notices() -> None:
         ("listener.security.protocol.map", "A", "is not NAME:PROTOCOL"),
         ("log.dirs", "/a,/b", "several directories"),
         ("log.dirs", "", "empty"),
-        ("authorizer.class.name", "x.Y", "nothing would be protected"),
+        ("authorizer.class.name", "x.Y", "StandardAuthorizer"),
         ("group.min.session.timeout.ms", "1800001", "more than group.max.session.timeout.ms"),
         ("log.retention.ms", "0", "use -1 for no limit"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "from 0 to 1"),
