@@ -109,9 +109,10 @@ def _reason(error: ssl.SSLError) -> str:
         "BAD_DECRYPT": "ssl.key.password does not decrypt the key",
         "BAD_PASSWORD_READ": "the key is encrypted; set ssl.key.password",
         "NO_START_LINE": "there is no PEM in it",
+        "PEM_LIB": "it has no PEM key, or ssl.key.password does not decrypt it",
         "NO_CERTIFICATE_OR_CRL_FOUND": "there is no certificate in it",
     }
-    reason = error.reason or str(error)
+    reason = error.reason or ("PEM_LIB" if "PEM lib" in str(error) else str(error))
     return known.get(reason, reason.replace("_", " ").lower())
 
 
