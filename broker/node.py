@@ -153,7 +153,7 @@ class Broker:
         sockets = [(listener, self._bind(listener)) for listener in self.config.listeners]
         metrics_socket = self._bind_metrics()
         self._open_data_dir()
-        self.security = Security(self.config, self.data_dir)
+        self.security = Security(self.config, self.data_dir, monotonic_ms=self.clock.monotonic_ms)
         self._guards = {
             listener.name: self.security.guard(self.config, listener)
             for listener in self.config.listeners

@@ -6,7 +6,7 @@ disk when the answer leaves.
 Source: KIP-554; Kafka `ScramControlManager.alterCredentials`.
 """
 
-from broker.requests.access import allowed_on_cluster
+from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from broker.security.acls import Operation
 from broker.security.credentials import Deletion, Outcome, Upsertion
@@ -22,7 +22,7 @@ async def handle(
     context: Context, request: RequestContext, message: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """The outcome for every user, each once."""
-    if allowed_on_cluster(context, request, Operation.ALTER):
+    if Check(context, request).cluster(Operation.ALTER):
         outcomes = await context.topics.alone(lambda: _alter(context, message))
     else:
         names = dict.fromkeys(change.name for change in message.deletions)

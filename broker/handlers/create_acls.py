@@ -9,7 +9,7 @@ answers UNKNOWN_SERVER_ERROR.
 Source: Kafka `AclControlManager.createAcls`; KIP-140, KIP-290.
 """
 
-from broker.requests.access import allowed_on_cluster
+from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
 from broker.security.acls import Acl, Operation, complaint_about
@@ -33,7 +33,7 @@ async def handle(
     refusal: tuple[int, str] | None = None
     if context.security.access is None:
         refusal = ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER
-    elif not allowed_on_cluster(context, request, Operation.ALTER):
+    elif not Check(context, request).cluster(Operation.ALTER):
         refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
     elif len(creations) > CHANGES_MAX:
         refusal = (

@@ -6,7 +6,7 @@ Source: Kafka `AclControlManager.deleteAcls`; KIP-140.
 """
 
 from broker.handlers.describe_acls import filter_of
-from broker.requests.access import allowed_on_cluster
+from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
 from broker.security.acls import Acl, Operation
@@ -25,7 +25,7 @@ async def handle(
     """The rules that each filter removed, in order of the filters."""
     if context.security.access is None:
         return _refused(message, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    if not allowed_on_cluster(context, request, Operation.ALTER):
+    if not Check(context, request).cluster(Operation.ALTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return _refused(message, code, "Cluster authorization failed.")
     return await context.topics.alone(lambda: _delete(context, message))

@@ -8,7 +8,7 @@ INVALID_REQUEST; there it closes the connection.
 Source: Kafka `AclApis.handleDescribeAcls`; KIP-140, KIP-290.
 """
 
-from broker.requests.access import allowed_on_cluster
+from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
 from broker.security.acls import AclFilter, Operation
@@ -42,7 +42,7 @@ def handle(
     access = context.security.access
     if access is None:
         return _refused(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    if not allowed_on_cluster(context, request, Operation.DESCRIBE):
+    if not Check(context, request).cluster(Operation.DESCRIBE):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     chosen = filter_of(message)
     complaint = chosen.complaint()

@@ -11,7 +11,7 @@ Source: KIP-554; Kafka `ScramPublisher`, `KafkaApis.handleDescribeUserScramCrede
 
 from collections import Counter
 
-from broker.requests.access import allowed_on_cluster
+from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from broker.security.acls import Operation
 from protocol.api.describe_user_scram_credentials import (
@@ -28,7 +28,7 @@ def handle(
 ) -> DescribeUserScramCredentialsResponse:
     """The outcome for every named user, each once."""
     asked = Counter(user.name for user in message.users or ())
-    if not allowed_on_cluster(context, request, Operation.DESCRIBE):
+    if not Check(context, request).cluster(Operation.DESCRIBE):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeUserScramCredentialsResponse(
             error_code=code,

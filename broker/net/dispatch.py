@@ -273,7 +273,7 @@ class Dispatcher:
         """Load one handler and its newest codec per step; may run in any one thread."""
         for route in self._routes.values():
             if route.handler is None:
-                route.handler = handler_of(route.api_key)
+                route.handler = self._handler(route.api_key)
             route.codec(route.max_version)
             yield
 
@@ -374,9 +374,18 @@ class Dispatcher:
         """The number of requests that run in a task of their own."""
         return len(self._tasks)
 
+    def _handler(self, key: ApiKey) -> Handler:
+        """The handler of an API; with an authorizer, behind its guard."""
+        handler = handler_of(key)
+        if self._context.security.access is None:
+            return handler
+        from broker.rights.table import guarded  # only with an authorizer
+
+        return guarded(key, handler)
+
     def _call(self, route: Route, request: RequestContext, message: Any) -> Any:
         if route.handler is None:
-            route.handler = handler_of(route.api_key)
+            route.handler = self._handler(route.api_key)
         reply, error = _attempt(route.handler, self._context, request, message)
         if type(reply) is GeneratorType:
             reply, error = _attempt(self._begin, route, request, reply)
@@ -420,7 +429,7 @@ class Dispatcher:
             requester.session,
         )
         if route.handler is None:
-            route.handler = handler_of(route.api_key)
+            route.handler = self._handler(route.api_key)
         reply = route.handler(self._context, request, message)
         return (yield from self._answer_in_steps(route, request, reply))
 

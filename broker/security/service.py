@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from broker.errors import StartError
 from broker.security.acls import Access, Acl, format_acl, parse_acl
+from broker.security.audit import Audit
 from broker.security.credentials import (
     KEY_SECRET,
     KIND_SCRAM,
@@ -85,14 +86,17 @@ class ListenerGuard:
 class Security:
     """Users and rules of one broker."""
 
-    def __init__(self, config: BrokerConfig, documents: Documents) -> None:
-        """Load users and rules.
+    def __init__(
+        self, config: BrokerConfig, documents: Documents, *, monotonic_ms: Callable[[], int]
+    ) -> None:
+        """Load users and rules; the audit log folds by the clock `monotonic_ms`.
 
         Raises:
             StartError: a document or a setting is unreadable; nothing is guessed.
         """
         self._documents = documents
         self._passwords = PasswordCache()
+        self.audit = Audit(monotonic_ms)
         has_sasl = any(listener.protocol.startswith("SASL") for listener in config.listeners)
         secret = self._unknown_user_secret() if has_sasl else secrets.token_bytes(32)
         try:
