@@ -28,7 +28,7 @@ from click.core import ParameterSource
 
 from cli.consume_alone import read_alone
 from cli.consume_group import read_as_group
-from cli.options import TimeType, bootstrap_option, now_ms, run_async
+from cli.options import BrokerOptions, TimeType, broker_options, now_ms, run_async
 from cli.reading import Reading, Start
 from cli.record_format import DEFAULT_FORMAT, check_format, format_line, to_json
 from client.consumer import Consumer
@@ -84,7 +84,7 @@ class StartType(click.ParamType[Start]):
 @click.option("--format", "template", default=DEFAULT_FORMAT, show_default=True, metavar="TEXT")
 @click.option("--json", "as_json", is_flag=True, help="One JSON record per line.")
 @click.option("--read-committed", is_flag=True, help="Hide aborted and open transactions.")
-@bootstrap_option
+@broker_options
 def command(
     *,
     topic: str,
@@ -97,7 +97,7 @@ def command(
     template: str,
     as_json: bool,
     read_committed: bool,
-    bootstrap: str,
+    broker: BrokerOptions,
 ) -> None:
     """Show the records of a topic, one line each; follows it until Ctrl-C.
 
@@ -128,7 +128,7 @@ def command(
         render=to_json if as_json else lambda record: format_line(record, template),
     )
     options: dict[str, Any] = {
-        "bootstrap": bootstrap,
+        **broker,
         "group_id": group,
         "start": _policy(reading.start),
         "isolation": "read_committed" if read_committed else "read_uncommitted",

@@ -8,17 +8,18 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import (
+    BrokerOptions,
     TimeType,
-    bootstrap_option,
+    broker_options,
     check_contradiction,
     json_option,
     run_async,
 )
 from cli.output import RIGHT, note, print_json, print_table
 from client.admin import Admin
+from client.core.offsets import EARLIEST, LATEST
 from client.descriptions import GroupInfo, GroupListing
 from client.errors import BrokerRefused, InvalidUse
-from client.offsets import EARLIEST, LATEST
 from client.times import format_time
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
@@ -30,13 +31,13 @@ def command() -> None:
 
 
 @command.command("list")
-@bootstrap_option
+@broker_options
 @json_option
-def list_groups(*, bootstrap: str, as_json: bool) -> None:
+def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
     """List all groups."""
 
     async def work() -> list[GroupListing]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(**broker) as admin:
             return await admin.groups()
 
     groups = run_async(work())
@@ -62,11 +63,11 @@ def list_groups(*, bootstrap: str, as_json: bool) -> None:
 
 @command.command()
 @click.argument("group_id", metavar="GROUP")
-@bootstrap_option
+@broker_options
 @json_option
-def describe(*, group_id: str, bootstrap: str, as_json: bool) -> None:
+def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
     """Show a group's members, positions and how far behind they are."""
-    info, rows = run_async(_describe(bootstrap, group_id))
+    info, rows = run_async(_describe(broker, group_id))
     if as_json:
         print_json(_document(info, rows))
         return
@@ -92,8 +93,8 @@ def describe(*, group_id: str, bootstrap: str, as_json: bool) -> None:
         )
 
 
-async def _describe(bootstrap: str, group_id: str) -> tuple[GroupInfo, list[dict[str, Any]]]:
-    async with Admin(bootstrap) as admin:
+async def _describe(broker: BrokerOptions, group_id: str) -> tuple[GroupInfo, list[dict[str, Any]]]:
+    async with Admin(**broker) as admin:
         info = await admin.describe_group(group_id)
         committed = await admin.group_offsets(group_id)
         owners = {tp: member for member in info.members for tp in member.partitions}
@@ -158,8 +159,8 @@ def _document(info: GroupInfo, rows: list[dict[str, Any]]) -> dict[str, Any]:
 @command.command()
 @click.argument("group_id", metavar="GROUP")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@bootstrap_option
-def delete(*, group_id: str, yes: bool, bootstrap: str) -> None:
+@broker_options
+def delete(*, group_id: str, yes: bool, broker: BrokerOptions) -> None:
     """Forget a group that has no members, with its positions."""
     if not yes:
         if not sys.stdin.isatty():
@@ -167,7 +168,7 @@ def delete(*, group_id: str, yes: bool, bootstrap: str) -> None:
         click.confirm(f"Forget the group {group_id} and its positions?", abort=True)
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with Admin(**broker) as admin:
             await admin.delete_group(group_id)
 
     run_async(work())
@@ -183,7 +184,7 @@ def delete(*, group_id: str, yes: bool, bootstrap: str) -> None:
 @click.option("--execute", is_flag=True, help="Move it; without this nothing is changed.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only show what would change (the default).")
 @click.option("--new", "may_be_new", is_flag=True, help="Make the group if there is none.")
-@bootstrap_option
+@broker_options
 @json_option
 def reset(
     *,
@@ -195,7 +196,7 @@ def reset(
     execute: bool,
     dry_run: bool,
     may_be_new: bool,
-    bootstrap: str,
+    broker: BrokerOptions,
     as_json: bool,
 ) -> None:
     """Move the positions of a group without members, for example back in time.
@@ -212,7 +213,7 @@ def reset(
     if target is None:
         raise click.UsageError("say where to: give one of --to-time, --to-earliest, --to-latest")
     moves = run_async(
-        _reset(bootstrap, group_id, topics, target, execute=execute, may_be_new=may_be_new)
+        _reset(broker, group_id, topics, target, execute=execute, may_be_new=may_be_new)
     )
     if as_json:
         names = ("topic", "partition", "from", "to")
@@ -230,7 +231,7 @@ def reset(
 
 
 async def _reset(
-    bootstrap: str,
+    broker: BrokerOptions,
     group_id: str,
     topics: tuple[str, ...],
     target: int,
@@ -238,7 +239,7 @@ async def _reset(
     execute: bool,
     may_be_new: bool,
 ) -> list[tuple[TopicPartition, int | None, int]]:
-    async with Admin(bootstrap) as admin:
+    async with Admin(**broker) as admin:
         await _check_empty(admin, group_id, may_be_new=may_be_new)
         committed = await admin.group_offsets(group_id)
         partitions = list(committed)

@@ -6,16 +6,17 @@ import click
 
 from cli.explanation import show_explanations
 from cli.options import (
+    BrokerOptions,
     TimeType,
-    bootstrap_option,
+    broker_options,
     check_contradiction,
     json_option,
     run_async,
 )
 from cli.output import RIGHT, print_json, print_table, time_fields
 from client.admin import Admin
+from client.core.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from client.errors import NotThere
-from client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from client.times import format_duration, format_time
 from client.types import OffsetAndTimestamp, TopicPartition
 
@@ -41,7 +42,7 @@ Hits = dict[TopicPartition, OffsetAndTimestamp | None]
     metavar="HOST:PORT",
     help="With --explain: the broker's metrics port, if it is not found by itself.",
 )
-@bootstrap_option
+@broker_options
 @json_option
 def command(
     *,
@@ -53,7 +54,7 @@ def command(
     partition: int | None,
     is_explained: bool,
     metrics_url: str | None,
-    bootstrap: str,
+    broker: BrokerOptions,
     as_json: bool,
 ) -> None:
     """Find offsets by time, or the ends of partitions (the default).
@@ -71,17 +72,17 @@ def command(
     if is_explained:
         if at_ms is None:
             raise click.UsageError("--explain needs --at: a lookup by time is what it explains")
-        found = run_async(_explain(bootstrap, topic, partition, at_ms, metrics_url))
+        found = run_async(_explain(broker, topic, partition, at_ms, metrics_url))
         if as_json:
             print_json({"topic": topic, "at_ms": at_ms, "partitions": found})
         else:
             show_explanations(found)
         return
     if at_ms is None and which is None:
-        _show_ends(run_async(_ends(bootstrap, topic, partition)), topic, as_json)
+        _show_ends(run_async(_ends(broker, topic, partition)), topic, as_json)
         return
     timestamp = at_ms if at_ms is not None else _special(which)
-    hits = run_async(_lookup(bootstrap, topic, partition, timestamp))
+    hits = run_async(_lookup(broker, topic, partition, timestamp))
     if as_json:
         print_json(_document(topic, at_ms, which, hits))
         return
@@ -94,24 +95,28 @@ def _special(which: str | None) -> int:
     return {"earliest": EARLIEST, "latest": LATEST, "max": MAX_TIMESTAMP}[which or ""]
 
 
-async def _lookup(bootstrap: str, topic: str, partition: int | None, timestamp: int) -> Hits:
-    async with Admin(bootstrap) as admin:
+async def _lookup(broker: BrokerOptions, topic: str, partition: int | None, timestamp: int) -> Hits:
+    async with Admin(**broker) as admin:
         partitions = await _partitions(admin, topic, partition)
         return await admin.first_records(dict.fromkeys(partitions, timestamp))
 
 
 async def _explain(
-    bootstrap: str, topic: str, partition: int | None, timestamp: int, metrics_url: str | None
+    broker: BrokerOptions,
+    topic: str,
+    partition: int | None,
+    timestamp: int,
+    metrics_url: str | None,
 ) -> list[dict[str, Any]]:
-    async with Admin(bootstrap) as admin:
+    async with Admin(**broker) as admin:
         return [
             await admin.explain_lookup(tp, timestamp, metrics_url=metrics_url)
             for tp in await _partitions(admin, topic, partition)
         ]
 
 
-async def _ends(bootstrap: str, topic: str, partition: int | None) -> tuple[Hits, Hits]:
-    async with Admin(bootstrap) as admin:
+async def _ends(broker: BrokerOptions, topic: str, partition: int | None) -> tuple[Hits, Hits]:
+    async with Admin(**broker) as admin:
         partitions = await _partitions(admin, topic, partition)
         return (
             await admin.list_offsets(dict.fromkeys(partitions, EARLIEST)),

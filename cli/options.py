@@ -3,13 +3,16 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
+from client.core.options import MECHANISMS, NOT_SECURED, BadFile, Security
 from client.errors import InvalidTime
 from client.times import parse_time
 
@@ -19,17 +22,102 @@ _Command = Callable[..., Any]
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 
 
-def bootstrap_option(function: _Command) -> _Command:
-    """``-b HOST:PORT``: where the broker is."""
-    return click.option(
-        "-b",
-        "--bootstrap",
-        metavar="HOST:PORT",
-        default="127.0.0.1:9092",
-        envvar=BOOTSTRAP_VARIABLE,
-        show_default=True,
-        help=f"Where the broker is; also ${BOOTSTRAP_VARIABLE}.",
-    )(function)
+class BrokerOptions(TypedDict):
+    """How to reach the broker, as keywords of the client's classes."""
+
+    bootstrap: str
+    security: Security
+
+
+_FILE_OPTIONS = {
+    "ca_file": ("--tls-ca", "Trust these authorities (PEM), not the system's; implies --tls."),
+    "certificate_file": ("--tls-cert", "This client's own certificate (PEM); implies --tls."),
+    "key_file": ("--tls-key", "The certificate's key (PEM), if it is not in its file."),
+}
+"""Fields of `Security` that are files, with their options."""
+
+
+def broker_options(function: _Command) -> _Command:
+    """``-b HOST:PORT``, TLS and the user; the command gets them as `broker`."""
+
+    @wraps(function)
+    def command(**options: Any) -> Any:
+        names = ("bootstrap", "tls", "user", "password_file", "sasl_mechanism", *_FILE_OPTIONS)
+        given = {name: options.pop(name) for name in names}
+        security = _security(**{name: given[name] for name in names[1:]})
+        broker = BrokerOptions(bootstrap=given["bootstrap"], security=security)
+        return function(broker=broker, **options)
+
+    decorators = [
+        click.option(
+            "-b",
+            "--bootstrap",
+            metavar="HOST:PORT",
+            default="127.0.0.1:9092",
+            envvar=BOOTSTRAP_VARIABLE,
+            show_default=True,
+            help=f"Where the broker is; also ${BOOTSTRAP_VARIABLE}.",
+        ),
+        click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
+        *(
+            click.option(option, field, metavar="FILE", default="", help=text)
+            for field, (option, text) in _FILE_OPTIONS.items()
+        ),
+        click.option("--user", metavar="NAME", default="", help="Authenticate as this user."),
+        click.option(
+            "--password-file", metavar="FILE", help="The user's password is its first line."
+        ),
+        click.option(
+            "--sasl-mechanism",
+            type=click.Choice(MECHANISMS),
+            default=MECHANISMS[0],
+            show_default=True,
+            help="How the user is authenticated; PLAIN hides the password only with TLS.",
+        ),
+    ]
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+def _security(
+    *, tls: bool, user: str, password_file: str | None, sasl_mechanism: str, **files: str
+) -> Security:
+    """The security that the options describe.
+
+    Raises:
+        click.UsageError: options that need each other, or a file that is no PEM.
+        OSError: a file cannot be read.
+    """
+    if files["key_file"] and not files["certificate_file"]:
+        raise click.UsageError("--tls-key needs --tls-cert: the certificate that the key is of")
+    if bool(user) != (password_file is not None):
+        raise click.UsageError("--user and --password-file need each other: give both")
+    tls = tls or any(files.values())
+    if not tls and not user:
+        return NOT_SECURED
+    password = ""
+    if password_file is not None:
+        with Path(password_file).open(encoding="utf-8") as stream:
+            password = stream.readline().rstrip("\r\n")
+    for path in filter(None, files.values()):
+        # Here, because missing files have an exit code of their own.
+        Path(path).open("rb").close()
+    mechanism = sasl_mechanism if user else ""
+    security = replace(
+        Security(tls=tls, mechanism=mechanism, username=user, password=password), **files
+    )
+    if tls:
+        from client.core.tls import tls_context
+
+        try:
+            tls_context(security)
+        except BadFile as error:
+            option = _FILE_OPTIONS[error.field][0]
+            raise click.UsageError(
+                f"{option} {error.path}: {error.problem}; give a PEM file"
+            ) from None
+    return security
 
 
 def json_option(function: _Command) -> _Command:

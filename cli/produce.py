@@ -11,7 +11,14 @@ from pathlib import Path
 import click
 
 from cli.failures import CommandFailed
-from cli.options import TimeType, bootstrap_option, check_contradiction, now_ms, run_async
+from cli.options import (
+    BrokerOptions,
+    TimeType,
+    broker_options,
+    check_contradiction,
+    now_ms,
+    run_async,
+)
 from cli.output import Progress, format_count, format_size, note
 from cli.record_format import Outgoing, field_of, from_json, read_time
 from client.admin import Admin
@@ -97,7 +104,7 @@ class LineRules:
 @click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="No summary, no progress bar.")
-@bootstrap_option
+@broker_options
 def command(
     *,
     topic: str,
@@ -112,7 +119,7 @@ def command(
     compression: str,
     acks: str,
     quiet: bool,
-    bootstrap: str,
+    broker: BrokerOptions,
 ) -> None:
     """Write each line of stdin, or of files, as a record.
 
@@ -141,17 +148,17 @@ def command(
     )
     if not files and sys.stdin.isatty() and not quiet:
         note("Reading records from the terminal, one on each line; Ctrl-D ends.")
-    producer = Producer(bootstrap, acks=acks, compression=compression, linger_ms=20)
+    producer = Producer(**broker, acks=acks, compression=compression, linger_ms=20)
     try:
         oldest_ms = run_async(_produce(producer, topic, files, rules, is_quiet=quiet))
     except BrokerRefused as error:
         setting = _LIMITS.get(error.code)
         if setting is None:
             raise
-        limit = run_async(_topic_config(bootstrap, topic, setting))
+        limit = run_async(_topic_config(broker, topic, setting))
         raise CommandFailed(f"{error} ({setting} of {topic} is {limit})") from None
     if oldest_ms is not None and not quiet:
-        run_async(_warn_of_retention(bootstrap, topic, oldest_ms))
+        run_async(_warn_of_retention(broker, topic, oldest_ms))
 
 
 def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
@@ -210,14 +217,14 @@ async def _produce(
     return oldest_ms
 
 
-async def _topic_config(bootstrap: str, topic: str, name: str) -> str | None:
-    async with Admin(bootstrap) as admin:
+async def _topic_config(broker: BrokerOptions, topic: str, name: str) -> str | None:
+    async with Admin(**broker) as admin:
         return (await admin.topic_configs(topic))[name].value
 
 
-async def _warn_of_retention(bootstrap: str, topic: str, oldest_ms: int) -> None:
+async def _warn_of_retention(broker: BrokerOptions, topic: str, oldest_ms: int) -> None:
     """Warn when records are old enough to be deleted: retention goes by their timestamps."""
-    async with Admin(bootstrap) as admin:
+    async with Admin(**broker) as admin:
         configs = await admin.topic_configs(topic)
     retention_ms = int(configs["retention.ms"].value or -1)
     is_deleting = "delete" in (configs["cleanup.policy"].value or "")

@@ -8,12 +8,12 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import bootstrap_option, json_option, parse_pairs, run_async
+from cli.options import BrokerOptions, broker_options, json_option, parse_pairs, run_async
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
 from client.admin import Admin
+from client.core.offsets import EARLIEST, LATEST
 from client.descriptions import ConfigEntry, ConfigSource
 from client.errors import BrokerRefused, UnsupportedByBroker
-from client.offsets import EARLIEST, LATEST
 from client.types import OffsetAndTimestamp, TopicPartition
 from protocol.error_codes import ErrorCode
 
@@ -28,14 +28,14 @@ def command() -> None:
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="Default: the broker's.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting; repeatable.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
-@bootstrap_option
+@broker_options
 def create(
     *,
     name: str,
     partitions: int | None,
     pairs: tuple[str, ...],
     if_not_exists: bool,
-    bootstrap: str,
+    broker: BrokerOptions,
 ) -> None:
     """Create a topic.
 
@@ -44,7 +44,7 @@ def create(
     configs = parse_pairs(pairs, "--set")
 
     async def work() -> str:
-        async with Admin(bootstrap) as admin:
+        async with Admin(**broker) as admin:
             try:
                 await admin.create_topic(name, partitions=partitions or -1, configs=configs)
             except BrokerRefused as error:
@@ -58,13 +58,13 @@ def create(
 
 @command.command("list")
 @click.option("--internal", is_flag=True, help="Also the broker's own topics.")
-@bootstrap_option
+@broker_options
 @json_option
-def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
+def list_topics(*, internal: bool, broker: BrokerOptions, as_json: bool) -> None:
     """List all topics."""
 
     async def work() -> dict[str, Any]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(**broker) as admin:
             return await admin.topics(internal=internal)
 
     topics = run_async(work())
@@ -89,11 +89,11 @@ def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
 
 @command.command()
 @click.argument("name")
-@bootstrap_option
+@broker_options
 @json_option
-def describe(*, name: str, bootstrap: str, as_json: bool) -> None:
+def describe(*, name: str, broker: BrokerOptions, as_json: bool) -> None:
     """Show partitions, what they hold, and settings."""
-    facts = run_async(_describe(bootstrap, name))
+    facts = run_async(_describe(broker, name))
     if as_json:
         print_json(facts)
         return
@@ -123,8 +123,8 @@ def describe(*, name: str, bootstrap: str, as_json: bool) -> None:
         print_table(["SETTING", "VALUE"], list(facts["configs"].items()))
 
 
-async def _describe(bootstrap: str, name: str) -> dict[str, Any]:
-    async with Admin(bootstrap) as admin:
+async def _describe(broker: BrokerOptions, name: str) -> dict[str, Any]:
+    async with Admin(**broker) as admin:
         info = await admin.describe_topic(name)
         partitions = [TopicPartition(name, number) for number in info.partitions]
         earliest = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -179,8 +179,10 @@ def _newest(hit: OffsetAndTimestamp | None) -> dict[str, Any]:
 @click.argument("name")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Change a setting.")
 @click.option("--unset", "names", metavar="KEY", multiple=True, help="Back to the default.")
-@bootstrap_option
-def alter(*, name: str, pairs: tuple[str, ...], names: tuple[str, ...], bootstrap: str) -> None:
+@broker_options
+def alter(
+    *, name: str, pairs: tuple[str, ...], names: tuple[str, ...], broker: BrokerOptions
+) -> None:
     """Change settings of a topic.
 
     All changes are made, or none if one is refused.
@@ -193,7 +195,7 @@ def alter(*, name: str, pairs: tuple[str, ...], names: tuple[str, ...], bootstra
         raise click.UsageError(f"--set and --unset of {min(both)} contradict each other")
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with Admin(**broker) as admin:
             # Brokers treat it as done, whatever the name.
             known = await admin.topic_configs(name) if names else {}
             for unset in names:
@@ -213,15 +215,15 @@ def alter(*, name: str, pairs: tuple[str, ...], names: tuple[str, ...], bootstra
 @command.command()
 @click.argument("name")
 @click.argument("total", type=click.IntRange(min=1))
-@bootstrap_option
-def partitions(*, name: str, total: int, bootstrap: str) -> None:
+@broker_options
+def partitions(*, name: str, total: int, broker: BrokerOptions) -> None:
     """Grow a topic to TOTAL partitions.
 
     Records with a key may go to another partition than before from then on.
     """
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with Admin(**broker) as admin:
             await admin.create_partitions(name, total)
 
     run_async(work())
@@ -231,8 +233,8 @@ def partitions(*, name: str, total: int, bootstrap: str) -> None:
 @command.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@bootstrap_option
-def delete(*, names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
+@broker_options
+def delete(*, names: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:
     """Delete topics with all their records."""
     if not yes:
         if not sys.stdin.isatty():
@@ -240,7 +242,7 @@ def delete(*, names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
         click.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with Admin(**broker) as admin:
             await admin.delete_topic(*names)
 
     run_async(work())

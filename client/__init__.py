@@ -1,5 +1,13 @@
-"""An asyncio client for any broker with Kafka's protocol: producer, consumer, admin.
+"""A client for any broker with Kafka's protocol: producer, consumer and admin for asyncio.
 
-Needs only `protocol`. Users import these names from the top-level package. Read next: `connection`
-(one socket), `cluster` (leaders and coordinators), then `producer`, `consumer`, `admin`.
+Owns the user's side of the protocol. `core` states once what a client does (versions, routing,
+retries, errors, TLS, authentication) and waits for nothing but connections and time; `aio` runs it
+in an event loop, `blocking` in a plain thread, for `pipeline`. The modules beside them are values,
+checks and pure functions, and the three asyncio classes that users import from the top-level
+package.
+
+Refuses to know the broker, its storage and its settings; needs only `protocol`. May be imported by
+`cli`, `tidelog` and, without what needs asyncio, `pipeline`.
+
+Read next: `core` (`connection`, `cluster`), then `producer`, `consumer`, `admin`.
 """

@@ -1,7 +1,7 @@
 """The admin client: topics, settings, offsets, groups, the cluster itself.
 
 Each call is one question or one change, answered when the broker has done it. Requests about
-offsets are `client.offsets`, about groups `client.group_admin`; both serve other users too.
+offsets are `client.core.offsets`, about groups `client.core.groups`.
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topic("flights", partitions=4)
@@ -13,22 +13,15 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from client import group_admin
+from client.aio.connection import open_cluster
+from client.aio.explain import SETTING as METRICS_SETTING
+from client.aio.explain import explain_lookup, metrics_address
+from client.aio.positions import to_timestamp
+from client.aio.record_times import first_records
 from client.checks import check_text
-from client.cluster import Cluster, ClusterOptions
-from client.descriptions import (
-    ClusterInfo,
-    ConfigEntry,
-    ConfigSource,
-    GroupInfo,
-    GroupListing,
-    NewTopic,
-    ResourceType,
-)
-from client.errors import BrokerRefused
-from client.explain import SETTING as METRICS_SETTING
-from client.explain import explain_lookup, metrics_address
-from client.offsets import (
+from client.core import groups
+from client.core.configs import check, describe_configs, describe_sizes
+from client.core.offsets import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
@@ -38,8 +31,15 @@ from client.offsets import (
     fetch_committed,
     list_offsets,
 )
-from client.positions import to_timestamp
-from client.record_times import first_records
+from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
+from client.descriptions import (
+    ClusterInfo,
+    ConfigEntry,
+    GroupInfo,
+    GroupListing,
+    NewTopic,
+    ResourceType,
+)
 from client.types import (
     Broker,
     OffsetAndMetadata,
@@ -55,14 +55,11 @@ from protocol.api.delete_records import (
     DeleteRecordsTopic,
 )
 from protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.api.describe_log_dirs import DescribeLogDirsRequest
 from protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.error_codes import ErrorCode
 
 _SET = 0
 _DELETE = 1
@@ -81,14 +78,24 @@ class Admin:
         request_timeout_ms: int = 30_000,
         timeout_ms: int = 60_000,
         client_id: str = "tidelog-admin",
+        security: Security = NOT_SECURED,
     ) -> None:
-        """Set up without connecting; `timeout_ms` is how long a call retries in all."""
+        """Set up without connecting; `timeout_ms` is how long a call retries in all.
+
+        `security` is TLS and the user of the connections; by default neither.
+
+        Raises:
+            InvalidUse: an address, a number or a file that cannot be meant.
+        """
         self._timeout_ms = request_timeout_ms
-        self._cluster = Cluster(
-            bootstrap,
+        self._cluster = open_cluster(
             ClusterOptions(
-                client_id=client_id, request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms
-            ),
+                bootstrap=parse_bootstrap(bootstrap),
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                timeout_ms=timeout_ms,
+                security=security,
+            )
         )
 
     async def __aenter__(self) -> Self:
@@ -197,7 +204,7 @@ class Admin:
             request, min_version=1 if validate_only else 0
         )
         for result in response.topics:
-            _check(f"creating topic {result.name}", result, address)
+            check(f"creating topic {result.name}", result, address)
 
     async def delete_topic(self, *names: str) -> None:
         """Delete topics with all their records.
@@ -214,7 +221,7 @@ class Admin:
         )
         response, address = await self._cluster.call_controller(request)
         for result in response.responses:
-            _check(f"deleting topic {result.name}", result, address)
+            check(f"deleting topic {result.name}", result, address)
         for name in names:
             self._cluster.forget_topic(name)
 
@@ -231,7 +238,7 @@ class Admin:
         )
         response, address = await self._cluster.call_controller(request)
         for result in response.results:
-            _check(f"adding partitions to {topic}", result, address)
+            check(f"adding partitions to {topic}", result, address)
         self._cluster.forget_topic(topic)
 
     # Settings.
@@ -265,30 +272,7 @@ class Admin:
         await self._alter_configs(ResourceType.BROKER, str(node_id), changes)
 
     async def _configs(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
-        request = DescribeConfigsRequest(
-            resources=[
-                DescribeConfigsResource(
-                    resource_type=kind, resource_name=name, configuration_keys=None
-                )
-            ],
-            include_documentation=True,
-        )
-        connection = await self._connection_for(kind, name)
-        response = await connection.call(request)
-        for result in response.results:
-            _check(f"reading the settings of {name}", result, connection.address)
-        return {
-            entry.name: ConfigEntry(
-                name=entry.name,
-                value=entry.value,
-                source=_source(entry),
-                is_read_only=entry.read_only,
-                is_sensitive=entry.is_sensitive,
-                documentation=entry.documentation,
-            )
-            for result in response.results
-            for entry in result.configs
-        }
+        return await describe_configs(await self._connection_for(kind, name), kind, name)
 
     async def _alter_configs(
         self, kind: ResourceType, name: str, changes: Mapping[str, str | None]
@@ -312,7 +296,7 @@ class Admin:
         connection = await self._connection_for(kind, name)
         response = await connection.call(request)
         for result in response.responses:
-            _check(f"changing the settings of {name}", result, connection.address)
+            check(f"changing the settings of {name}", result, connection.address)
 
     async def _connection_for(self, kind: ResourceType, name: str) -> Any:
         """A broker's settings come from that broker, a topic's from any."""
@@ -328,7 +312,7 @@ class Admin:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time in ms, or the ends (see `client.offsets`).
+        """The first record at or after each time in ms, or the ends (see `client.core.offsets`).
 
         Raises:
             BrokerRefused: an unknown partition.
@@ -341,7 +325,7 @@ class Admin:
         """The steps of the leader's lookup of a time: segments, index entries, bytes, neighbours.
 
         The leader's metrics port answers; the broker's settings name it unless `metrics_url`
-        (``host:port``) gives another address. Keys as of `client.explain.explain_lookup`.
+        (``host:port``) gives another address. Keys as of `client.aio.explain.explain_lookup`.
 
         Raises:
             BrokerRefused: the partition does not exist.
@@ -429,7 +413,7 @@ class Admin:
             for topic in response.topics:
                 for item in topic.partitions:
                     partition = TopicPartition(topic.name, item.partition_index)
-                    _check(f"deleting records of {partition}", item, connection.address)
+                    check(f"deleting records of {partition}", item, connection.address)
                     earliest[partition] = item.low_watermark
         return earliest
 
@@ -438,22 +422,14 @@ class Admin:
         sizes: dict[TopicPartition, int] = {}
         await self._cluster.refresh(())
         for node_id in list(self._cluster.brokers):
-            connection = await self._cluster.connection(node_id)
-            response = await connection.call(DescribeLogDirsRequest(topics=None))
-            for directory in response.results:
-                _check(f"reading sizes in {directory.log_dir}", directory, connection.address)
-                for topic in directory.topics:
-                    for item in topic.partitions:
-                        sizes[TopicPartition(topic.name, item.partition_index)] = (
-                            item.partition_size
-                        )
+            sizes |= await describe_sizes(await self._cluster.connection(node_id))
         return sizes
 
     # Groups.
 
     async def groups(self) -> list[GroupListing]:
         """All consumer groups, by name."""
-        return await group_admin.list_groups(self._cluster)
+        return await groups.list_groups(self._cluster)
 
     async def describe_group(self, group_id: str) -> GroupInfo:
         """One group and its members.
@@ -461,7 +437,7 @@ class Admin:
         Raises:
             BrokerRefused: GROUP_ID_NOT_FOUND if it does not exist.
         """
-        return await group_admin.describe_group(self._cluster, group_id)
+        return await groups.describe_group(self._cluster, group_id)
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its committed offsets.
@@ -469,7 +445,7 @@ class Admin:
         Raises:
             BrokerRefused: it has members, or does not exist.
         """
-        await group_admin.delete_group(self._cluster, group_id)
+        await groups.delete_group(self._cluster, group_id)
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """All committed positions of a group, in order of partition."""
@@ -486,18 +462,3 @@ class Admin:
         """
         positions = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
         await commit_offsets(self._cluster, Membership(group_id=group_id), positions)
-
-
-def _check(what: str, result: Any, address: str) -> None:
-    if result.error_code != ErrorCode.NONE:
-        detail = getattr(result, "error_message", None)
-        raise BrokerRefused(what, result.error_code, broker=address, detail=detail)
-
-
-def _source(entry: Any) -> ConfigSource:
-    if entry.is_default:
-        return ConfigSource.DEFAULT
-    try:
-        return ConfigSource(entry.config_source)
-    except ValueError:
-        return ConfigSource.UNKNOWN

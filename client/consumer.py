@@ -1,7 +1,8 @@
 """The consumer: records out, from an offset or a time, alone or as a member of a group.
 
-Owns the user's side of consuming: partitions, positions and commits. Fetching is `client.fetching`,
-membership is `client.group`, the requests about offsets `client.offsets`.
+Owns the user's side of consuming: partitions, positions and commits. Fetching is
+`client.aio.fetching`, membership `client.aio.group`, the requests about offsets
+`client.core.offsets`.
 
     async with Consumer("flights", start="-15m") as consumer:
         async for record in consumer: ...
@@ -13,6 +14,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+from client.aio.connection import open_cluster
+from client.aio.fetching import Fetcher, FetchOptions, PartitionReader
+from client.aio.group import GroupMember, GroupOptions
+from client.aio.positions import Positions, consumed_positions, start_timestamp, to_timestamp
+from client.aio.rebalance import Listener, Rebalance
+from client.aio.record_times import first_records
 from client.checks import (
     check_flags,
     check_numbers,
@@ -21,11 +28,7 @@ from client.checks import (
     partition_of,
     position_of,
 )
-from client.cluster import Cluster, ClusterOptions
-from client.errors import ClientError, InvalidUse
-from client.fetching import Fetcher, FetchOptions, PartitionReader
-from client.group import GroupMember, GroupOptions
-from client.offsets import (
+from client.core.offsets import (
     EARLIEST,
     LATEST,
     Isolation,
@@ -34,9 +37,8 @@ from client.offsets import (
     fetch_committed,
     list_offsets,
 )
-from client.positions import Positions, consumed_positions, start_timestamp, to_timestamp
-from client.rebalance import Listener, Rebalance
-from client.record_times import first_records
+from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
+from client.errors import ClientError, InvalidUse
 from client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
@@ -77,6 +79,7 @@ class Consumer:
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
         client_id: str = "tidelog-consumer",
+        security: Security = NOT_SECURED,
     ) -> None:
         """Set up without connecting.
 
@@ -105,6 +108,7 @@ class Consumer:
             on_assigned: gets this member's whole share after each rebalance.
             on_revoked: gets the partitions before they are revoked; time to finish and commit.
             client_id: how the broker's logs and metrics name this client.
+            security: TLS and the user of the connections; by default neither.
 
         Raises:
             InvalidUse: values that do not exist, are out of range or do not fit together.
@@ -115,14 +119,15 @@ class Consumer:
         self._topics = topics
         self._wait_for_topics = wait_for_topics
         self._isolation = Isolation.named(isolation)
-        self._cluster = Cluster(
-            bootstrap,
+        self._cluster = open_cluster(
             ClusterOptions(
+                bootstrap=parse_bootstrap(bootstrap),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 timeout_ms=timeout_ms,
                 metadata_max_age_ms=60_000,
-            ),
+                security=security,
+            )
         )
         self._fetch_options = FetchOptions(
             isolation=self._isolation,

@@ -67,7 +67,8 @@ class BadRecords(ClientError):
 class BrokerRefused(ClientError):
     """The broker answered with an error code.
 
-    `code` is the Kafka error; `detail` is the broker's own sentence, if it sent one.
+    `code` is the Kafka error; `detail` is the broker's own sentence, if it sent one. `is_final`
+    errors are facts that another attempt does not change, whatever their code usually means.
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class BrokerRefused(ClientError):
         *,
         broker: str | None = None,
         detail: str | None = None,
+        is_final: bool = False,
     ) -> None:
         """Build the sentence: the request, the code, the broker's message, the cure."""
+        self.is_final = is_final
         self.code = error_code_of(code)
         self.detail = detail or None
         where = f" (broker {broker})" if broker else ""
@@ -90,7 +93,7 @@ class BrokerRefused(ClientError):
     @property
     def retriable(self) -> bool:
         """Whether the same request may succeed later, by Kafka's own classification."""
-        return self.code.retriable
+        return self.code.retriable and not self.is_final
 
 
 def error_code_of(code: int) -> ErrorCode:
@@ -125,6 +128,9 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "all members of a group need an assignor in common",
     ErrorCode.PRODUCER_FENCED: "another producer uses the same transactional_id",
     ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the same transactional_id",
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: "choose a mechanism that the broker offers",
+    ErrorCode.ILLEGAL_SASL_STATE: "the listener expects no user: leave the mechanism out",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "check the user name and the password",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
     ErrorCode.INVALID_CONFIG: "correct the named setting",
     ErrorCode.KAFKA_STORAGE_ERROR: "look into the broker's log: its disk has failed",

@@ -1,8 +1,8 @@
 """The producer: records in, deliveries out.
 
 Owns the user's side of producing: choosing partitions, bounding memory, flushing, transactions.
-Sending is `client.sender`, queues are `client.batches`, the transaction's requests are
-`client.transactions`.
+Sending is `client.aio.sender`, queues are `client.aio.batches`, the transaction's requests are
+`client.aio.transactions`.
 
     async with Producer("localhost:9092") as producer:
         delivery = await producer.send("flights", b"took off", key=b"N14228")
@@ -17,7 +17,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from client.batches import RECORD_OVERHEAD_BYTES, Batch, Delivery
+from client.aio.batches import RECORD_OVERHEAD_BYTES, Batch, Delivery
+from client.aio.connection import open_cluster
+from client.aio.sender import Sender, SenderOptions
+from client.aio.transactions import Transactions
 from client.checks import (
     check_choice,
     check_flags,
@@ -30,7 +33,8 @@ from client.checks import (
     partition_of,
     position_of,
 )
-from client.cluster import Cluster, ClusterOptions
+from client.core.identity import ProducerIdentity
+from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -39,11 +43,8 @@ from client.errors import (
     InvalidUse,
     NotThere,
 )
-from client.identity import ProducerIdentity
 from client.partitioner import StickyPartitioner, partition_for_key
-from client.sender import Sender, SenderOptions
 from client.times import PLAIN_MS, TIMESTAMP_MS_MAX, to_ms
-from client.transactions import Transactions
 from client.types import Header, OffsetAndMetadata, RecordMetadata, TopicInfo, TopicPartition
 from protocol.records.layout import NO_TIMESTAMP, Codec
 from protocol.records.record import Record
@@ -78,6 +79,7 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         check_timestamps: bool = True,
         client_id: str = "tidelog-producer",
+        security: Security = NOT_SECURED,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """Set up without connecting.
@@ -99,6 +101,7 @@ class Producer:
                 waits for a topic's metadata or for room.
             check_timestamps: refuse timestamps that look like seconds, micros or nanos.
             client_id: how the broker's logs and metrics name this client.
+            security: TLS and the user of the connections; by default neither.
             clock_ms: the clock for records without a timestamp.
 
         Raises:
@@ -135,11 +138,14 @@ class Producer:
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=delivery_timeout_ms,
         )
-        self._cluster = Cluster(
-            bootstrap,
+        self._cluster = open_cluster(
             ClusterOptions(
-                client_id=client_id, request_timeout_ms=request_timeout_ms, create_topics=True
-            ),
+                bootstrap=parse_bootstrap(bootstrap),
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                create_topics=True,
+                security=security,
+            )
         )
         self._identity: ProducerIdentity | None = None
         if wants_identity or transactional_id is not None:
@@ -187,7 +193,7 @@ class Producer:
             raise
         self._sender = Sender(self._cluster, self._options, self._identity, self._batch_settled)
         if self._identity is not None and self._identity.transactional_id is not None:
-            self._transactions = Transactions(self._cluster, self._identity, self._sender)
+            self._transactions = Transactions(self._identity, self._sender)
         self._sender.start()
 
     async def close(self, *, flush: bool = True) -> None:

@@ -20,13 +20,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from client.errors import BrokerRefused, ClientError
 from demo.flight_data import DataMissing, Flight, load_flights
 from demo.stage import PARTITIONS, Disagreement, console, own_broker, step
 from pipeline.errors import PipelineError
 from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.jobs.restore import RestoreSettings, restore
 from pipeline.jobs.skew import SkewSettings, skew
-from pipeline.net.cluster import Cluster, check
+from pipeline.net.cluster import Cluster
 from pipeline.net.producing import TaskProducer
 from pipeline.options.options import parse_sink_options
 from pipeline.spark.session import session
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 flights = load_flights()[:: options.every]
                 done(f"{len(flights):,} flights")
             tell_story(spark, bootstrap, flights, folder)
-    except (DataMissing, Disagreement, PipelineError, RuntimeError) as problem:
+    except (DataMissing, Disagreement, PipelineError, ClientError, RuntimeError) as problem:
         console.print(f"[bold red]✗[/] {problem}")
         return 1
     console.print(f"\n[bold]Done in {time.perf_counter() - started:.1f} s.[/]")
@@ -140,8 +141,10 @@ def produce(options: dict[str, str], flights: Sequence[Flight]) -> None:
     ]
     with Cluster(parsed.connection) as cluster:
         request = CreateTopicsRequest(timeout_ms=20_000, topics=topics)
-        for answer in cluster.any_connection().call(request, 5).topics:
-            check(answer.error_code, f"topic {answer.name}", answer.error_message)
+        for answer in cluster.call(request).topics:
+            if answer.error_code:
+                detail = answer.error_message
+                raise BrokerRefused(f"topic {answer.name}", answer.error_code, detail=detail)
         producer = TaskProducer(cluster, parsed)
         for number, one in enumerate(flights):
             producer.add(ORIGIN, number % PARTITIONS, one.departed_ms, one.tail_number, one.value)

@@ -1,7 +1,8 @@
 """The errors of the pipeline; each message names the problem, the place and the cure.
 
 Spark turns an exception of a worker into text. Only the message reaches the user, so it contains
-all facts. Codes for the shell are in `jobs.outcome`.
+all facts. What brokers refuse, or do not answer, is in `client.errors`. Codes for the shell are in
+`jobs.outcome`.
 """
 
 from __future__ import annotations
@@ -24,23 +25,6 @@ class BadOptions(PipelineError):
         """Keep the problems; the message lists them."""
         self.problems = tuple(problems)
         super().__init__("; ".join(self.problems))
-
-
-class BrokerUnreachable(PipelineError):
-    """No broker answered at an address, or a connection broke."""
-
-
-class BrokerRefused(PipelineError):
-    """The broker answered with an error code that a retry does not cure.
-
-    Attributes:
-        code: the number of the error in Kafka's table.
-    """
-
-    def __init__(self, message: str, code: int) -> None:
-        """Keep the code besides the message."""
-        super().__init__(message)
-        self.code = code
 
 
 class NoOffsetMatched(PipelineError):

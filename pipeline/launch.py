@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from client.errors import InvalidTime
+from client.errors import ClientError, InvalidTime
 from pipeline.errors import BadOptions, PipelineError
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, code_of, silent
 from pipeline.options.options import time_of
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"tidelog spark {parsed.job}: {error.name} is not installed: {_CURE}", file=sys.stderr
         )
         return JobCode.USAGE
-    except PipelineError as error:
+    except (PipelineError, ClientError) as error:
         print(f"tidelog spark {parsed.job}: {_sentences(error)}", file=sys.stderr)
         return code_of(error)
     except Exception as error:
@@ -349,7 +349,7 @@ def _tell(sentence: str) -> None:
     print(f"... {sentence}", file=sys.stderr)
 
 
-def _sentences(error: PipelineError) -> str:
+def _sentences(error: Exception) -> str:
     problems = getattr(error, "problems", ())
     return "\n  ".join(problems) if len(problems) > 1 else str(error)
 
@@ -376,18 +376,20 @@ def _padded(line: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-_WORKER_ERROR: Final = re.compile(r"pipeline\.errors\.(\w+): (.*)")
+_WORKER_ERROR: Final = re.compile(r"(?:pipeline|client)\.errors\.(\w+): (.*)")
 
 
 def _code_of_worker(text: str) -> JobCode | None:
     """The code for an error of ours that comes back from a worker as text; None for others."""
+    from client import errors as client_errors
     from pipeline import errors
 
     match = _WORKER_ERROR.search(text)
-    kind = getattr(errors, match[1], None) if match else None
+    modules = (errors, client_errors)
+    kind = next((vars(one)[match[1]] for one in modules if match and match[1] in vars(one)), None)
     if match is None or kind is None:
         return None
-    return code_of(kind(match[2]) if kind is not errors.BrokerRefused else kind(match[2], 0))
+    return code_of(kind(match[2]) if kind is not client_errors.BrokerRefused else kind(match[2], 0))
 
 
 def _worker_sentence(text: str) -> str:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from client.admin import Admin
-    from client.batches import Delivery
+    from client.aio.batches import Delivery
     from client.consumer import Consumer
+    from client.core.options import Security
     from client.descriptions import NewTopic
     from client.errors import (
         BadRecords,
@@ -61,6 +62,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "Producer",
     "RecordMetadata",
+    "Security",
     "TimestampType",
     "TopicPartition",
     "UnsupportedByBroker",
@@ -74,7 +76,8 @@ def __getattr__(name: str) -> object:
 
         globals()[name] = version_of_package()
     elif name in __all__:
-        from client import admin, batches, consumer, descriptions, errors, producer, types
+        from client import admin, consumer, descriptions, errors, producer, types
+        from client.aio import batches
 
         for module in (admin, batches, consumer, descriptions, producer, types, errors):
             if name in vars(module):

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from client.times import MS_PER_DAY
+from client.types import OffsetAndTimestamp
 from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict, NotShared
 from pipeline.jobs.files import (
     WrittenFile,
@@ -50,7 +51,7 @@ from pipeline.jobs.lake import LAKES, Lake
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.plan import describe_plan
 from pipeline.jobs.spreading import run_tasks
-from pipeline.net.cluster import EARLIEST, Cluster, FoundOffset
+from pipeline.net.cluster import EARLIEST, Cluster
 from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
 from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import ReadPlan, plan_tasks, resolve, resolve_starts
@@ -328,7 +329,7 @@ def _first_starts(
 
 
 def _check_loss(
-    earliest: Mapping[TopicPartition, FoundOffset], reached: Mapping[TopicPartition, int]
+    earliest: Mapping[TopicPartition, OffsetAndTimestamp], reached: Mapping[TopicPartition, int]
 ) -> None:
     """Whether retention overtook the archive."""
     for (topic, index), end in reached.items():

@@ -21,17 +21,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from client.errors import BrokerRefused, BrokerUnreachable
 from pipeline.errors import (
     BadOptions,
-    BrokerRefused,
-    BrokerUnreachable,
     CorruptData,
     DataLoss,
     Fenced,
     JournalConflict,
     NoJava,
     NotShared,
-    PipelineError,
 )
 from protocol.error_codes import ErrorCode
 
@@ -68,9 +66,9 @@ def silent(_: str) -> None:
     """The progress of a job without an observer."""
 
 
-def code_of(error: PipelineError) -> JobCode:
+def code_of(error: Exception) -> JobCode:
     """The code for an error that ended a job."""
-    table: tuple[tuple[tuple[type[PipelineError], ...], JobCode], ...] = (
+    table: tuple[tuple[tuple[type[Exception], ...], JobCode], ...] = (
         ((BadOptions, NoJava, NotShared), JobCode.USAGE),
         ((BrokerUnreachable,), JobCode.UNREACHABLE),
         ((DataLoss, CorruptData), JobCode.DAMAGED),

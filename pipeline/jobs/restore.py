@@ -23,13 +23,12 @@ from client.times import UTC, format_time
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.files import WrittenFile, parse_file
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.net.cluster import Cluster, check
-from pipeline.net.marks import MARK_PREFIX, committed
+from pipeline.net.cluster import Cluster
+from pipeline.net.producing import MARK_PREFIX
 from pipeline.options.options import SinkOptions, TopicChoice, parse_sink_options
 from pipeline.options.reader import is_address, local_path, spark_path
 from pipeline.plan.journal import Journal
 from pipeline.spark.session import by_partition
-from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +93,7 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
         return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no record is in the window")
     oldest_ms = facts["oldest_ms"]
     with Cluster(options.connection) as cluster:
-        problems = find_spoilers(topic_settings(cluster, settings.topic), oldest_ms, _now_ms())
+        problems = find_spoilers(cluster.settings(settings.topic), oldest_ms, _now_ms())
         tasks = len(cluster.partitions(TopicChoice(names=(settings.topic,))))
     if problems and not settings.force:
         raise BadOptions([f"topic {settings.topic}: {one} (or --force)" for one in problems])
@@ -165,7 +164,7 @@ def _marks(options: SinkOptions, partitions: int) -> list[dict[str, Any]]:
         return []
     prefix = f"{options.transactional_id_prefix}-{options.topic}"
     with Cluster(options.connection) as cluster:
-        found = [committed(cluster, f"{prefix}-{index}") for index in range(partitions)]
+        found = [cluster.committed(f"{prefix}-{index}") for index in range(partitions)]
     texts = [mark.metadata for marks in found for mark in marks.values()]
     return [
         json.loads(text.removeprefix(MARK_PREFIX)) for text in texts if text.startswith(MARK_PREFIX)
@@ -257,17 +256,6 @@ def _committed_path(folder: Path, file: WrittenFile) -> Path:
             "(without the state directory whatever is there is restored)"
         )
     return path
-
-
-def topic_settings(cluster: Cluster, topic: str) -> dict[str, str]:
-    """The topic's settings as the broker describes them."""
-    request = DescribeConfigsRequest(
-        resources=[DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=topic)]
-    )
-    answer = cluster.retrying(lambda: cluster.any_connection().call(request, 4, 1))
-    result = answer.results[0]
-    check(result.error_code, f"the settings of topic {topic}", result.error_message)
-    return {entry.name: entry.value or "" for entry in result.configs}
 
 
 def find_spoilers(configs: Mapping[str, Any], oldest_ms: int, now_ms: int) -> list[str]:

@@ -9,7 +9,7 @@ other cluster's first record younger than its youngest, less the overlap.
 Refused: a target topic that stamps records itself, since its times mean something else; a partition
 whose next record has no time. The job commits only on request.
 
-Source: KIP-382 (MirrorMaker uses markers instead). Read next: `pipeline.net.marks`.
+Source: KIP-382 (MirrorMaker uses markers instead). Read next: `pipeline.net.cluster`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from client.core.options import ClusterOptions
 from client.times import UTC, format_time
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.jobs.restore import topic_settings
 from pipeline.net.cluster import EARLIEST, LATEST, Cluster
-from pipeline.net.marks import commit, committed
-from pipeline.options.options import ConnectionOptions, TopicPartition, parse_connection
+from pipeline.options.options import TopicPartition, parse_connection
 from pipeline.options.reader import OptionReader
 from pipeline.plan.by_time import first_bounds, youngest_ms
 from pipeline.plan.reading import RangeReader
@@ -62,12 +61,12 @@ def translate(settings: TranslateSettings, progress: Progress = silent) -> Outco
     ):
         for group in settings.groups:
             progress(f"translate {group}")
-            found = {tp: mark.offset for tp, mark in committed(origin, group).items()}
+            found = {tp: mark.offset for tp, mark in origin.committed(group).items()}
             _check_topics(target, found)
             times = {tp: _time_of(origin, tp, offset) for tp, offset in found.items()}
             places = _places(target, times, settings.overlap_ms)
             if settings.commit and places:
-                commit(target, group, places, "translated by time")
+                target.commit(group, places, "translated by time")
             rows += [_row(group, tp, found[tp], times[tp], places.get(tp)) for tp in sorted(found)]
     if not rows:
         return Outcome(code=JobCode.NOTHING_TO_DO, sentence="the groups have committed nothing")
@@ -81,7 +80,7 @@ def translate(settings: TranslateSettings, progress: Progress = silent) -> Outco
     )
 
 
-def _connection_of(options: Mapping[str, str]) -> ConnectionOptions:
+def _connection_of(options: Mapping[str, str]) -> ClusterOptions:
     reader = OptionReader(options)
     connection = parse_connection(reader)
     reader.raise_problems()
@@ -96,12 +95,12 @@ def _check_topics(target: Cluster, offsets: Mapping[TopicPartition, int]) -> Non
             problems.append(f"topic {topic} does not exist in the target cluster: create it")
             continue
         highest = max(index for name, index in offsets if name == topic)
-        if highest not in topics[topic].leaders:
+        if highest not in topics[topic].partitions:
             problems.append(
-                f"topic {topic} has {len(topics[topic].leaders)} partitions in the target and the "
-                f"group reads partition {highest}: records of a key would be elsewhere"
+                f"topic {topic} has {len(topics[topic].partitions)} partitions in the target and "
+                f"the group reads partition {highest}: records of a key would be elsewhere"
             )
-        if topic_settings(target, topic).get("message.timestamp.type") == "LogAppendTime":
+        if target.settings(topic).get("message.timestamp.type") == "LogAppendTime":
             problems.append(
                 f"topic {topic} has message.timestamp.type=LogAppendTime in the target: its times "
                 "are not those of the records"
@@ -131,7 +130,6 @@ def _timestamp_at(cluster: Cluster, tp: TopicPartition, offset: int, end: int) -
     )  # fmt: skip
     try:
         for batch in reader.batches():
-            cluster.close()
             return int(batch.column("timestamp").cast(pa.int64())[0].as_py()) // 1000
     except DataLoss:
         return None

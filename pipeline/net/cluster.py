@@ -1,13 +1,13 @@
-"""The cluster as the planner and the tasks see it: leaders, offsets, coordinators, fetches.
+"""The cluster as the planner and the tasks see it: which partitions, their offsets, one fetch.
 
-Owns the connections of one thread, the metadata, and the retries: while an error is transient, a
-request is sent again, to the leader that newer metadata names. It does not decide which offsets to
-read; `offsets` does.
+A blocking face of `client.core` with Spark's words: options that name topics, partitions as pairs,
+errors that name options. Routing, retries, versions and authentication are the core's. It does not
+decide which offsets to read; `plan.offsets` does.
 
 Invariant: an answer comes from a broker that considered itself the leader. A partition without an
 answer after all retries is an error that names it, never a silent gap.
 
-Source: Kafka `Metadata`, `NetworkClient`, `Fetcher`. Read next: `offsets`, `source`.
+Read next: `pipeline.plan.offsets`, `client.core.cluster`.
 """
 
 from __future__ import annotations
@@ -15,71 +15,39 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
-from pipeline.errors import BadOptions, BrokerRefused, BrokerUnreachable
-from pipeline.net.wire import Connection
-from pipeline.options.options import ConnectionOptions, TopicChoice, TopicPartition
-from protocol.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.api.find_coordinator import FindCoordinatorRequest
-from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from client.blocking import open_cluster, run
+from client.core.configs import describe_configs, describe_sizes
+from client.core.offsets import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    Isolation,
+    Membership,
+    commit_offsets,
+    fetch_committed,
+    list_offsets,
+)
+from client.core.options import BadFile, ClusterOptions
+from client.core.records import FETCH_VERSIONS, fetch_request
+from client.descriptions import ResourceType
+from client.errors import BrokerRefused, ClientError
+from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo
+from client.types import TopicPartition as Named
+from pipeline.errors import BadOptions
+from pipeline.options.options import TopicChoice, TopicPartition
+from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
+__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Cluster", "Fetched", "describe_partitions"]
 
-_T = TypeVar("_T")
-_ATTEMPTS: Final = 8
-_BACKOFF_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0)
-_RETRIED: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
+NO_MATCH: Final = OffsetAndTimestamp(-1, -1, -1)
+"""The answer of `list_offsets` where no record matched."""
 
-
-_UNKNOWN_TOPIC: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
-    """A topic as metadata describes it: its id (16 bytes, zero if unknown) and leaders."""
-
-    name: str
-    topic_id: bytes
-    is_internal: bool
-    leaders: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundOffset:
-    """The answer of ListOffsets; both are -1 where no record matched."""
-
-    offset: int
-    timestamp: int
+_OPTION_OF: Final = {"ca_file": "truststore", "certificate_file": "keystore"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +65,23 @@ class Fetched:
 class Cluster:
     """Connections to the brokers of one cluster. Belongs to one thread; close it after use."""
 
-    def __init__(self, options: ConnectionOptions) -> None:
-        """Prepare without connecting."""
-        self.options = options
-        self.cluster_id = ""
-        self._addresses: dict[int, tuple[str, int]] = {}
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._topics: dict[str, TopicInfo] = {}
+    def __init__(self, options: ClusterOptions) -> None:
+        """Prepare without connecting.
+
+        Raises:
+            BadOptions: a file of the options is missing or holds no PEM.
+        """
+        try:
+            self.core = open_cluster(options)
+        except BadFile as error:
+            name = f"kafka.ssl.{_OPTION_OF.get(error.field, error.field)}.location"
+            raise BadOptions(
+                [
+                    f"option {name}={error.path!r}: {error.problem}; give a PEM file that is at "
+                    "this path on the driver and on every executor, or the name of one that "
+                    "--files brings to both"
+                ]
+            ) from error
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -114,12 +92,23 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; may be called again."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        """Close all connections; the next request opens others."""
+        run(self.core.close())
 
-    # --- leaders -----------------------------------------------------------------------------
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id in the last metadata, empty before the first."""
+        return self.core.cluster_id or ""
+
+    def call(self, request: Any) -> Any:
+        """The answer to a request that any broker can answer; sent once."""
+
+        async def ask() -> Any:
+            return await (await self.core.any_connection()).call(request)
+
+        return run(ask())
+
+    # --- topics ------------------------------------------------------------------------------
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicInfo]:
         """The current metadata of `names`, or of all topics for None; without unknown topics.
@@ -128,31 +117,10 @@ class Cluster:
             BrokerUnreachable: no bootstrap address answered.
             BrokerRefused: a topic in `names` is denied.
         """
-        wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-
-        def ask() -> Any:
-            answer = self._any_connection().call(request, 12, 1)
-            for topic in answer.topics if wanted is not None else ():
-                if topic.error_code not in _UNKNOWN_TOPIC:
-                    check(topic.error_code, f"topic {topic.name}")
-            return answer
-
-        answer = self._retrying(ask)
-        self.cluster_id = answer.cluster_id or ""
-        self._addresses = {node.node_id: (node.host, node.port) for node in answer.brokers}
-        found = {}
-        for topic in answer.topics:
-            if topic.error_code or topic.name is None:
-                continue
-            found[topic.name] = TopicInfo(
-                name=topic.name,
-                topic_id=bytes(topic.topic_id),
-                is_internal=topic.is_internal,
-                leaders={part.partition_index: part.leader_id for part in topic.partitions},
-            )
-        self._topics.update(found)
-        return found
+        if names is None:
+            return dict(run(self.core.topics()))
+        wanted = list(names)
+        return run(self.core.retrying(lambda: self.core.find_topics(wanted)))
 
     def partitions(self, choice: TopicChoice) -> list[TopicPartition]:
         """The partitions that `choice` names and that exist, sorted.
@@ -167,24 +135,19 @@ class Cluster:
                 info for info in known.values()
                 if pattern.search(info.name) and not info.is_internal
             ]  # fmt: skip
-            return sorted((info.name, index) for info in chosen for index in info.leaders)
+            return sorted((info.name, index) for info in chosen for index in info.partitions)
         names = choice.names or sorted({topic for topic, _ in choice.assigned})
         known = self.topics(names)
         if missing := [name for name in names if name not in known]:
-            raise BrokerRefused(
-                f"topic {', '.join(missing)} does not exist at {self._where()}: create it, or "
-                "correct the option subscribe or assign",
-                int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            raise self._missing(
+                f"topic {', '.join(missing)}",
+                "create it, or correct the option subscribe or assign",
             )
-        everything = sorted((name, index) for name in names for index in known[name].leaders)
+        everything = sorted((name, index) for name in names for index in known[name].partitions)
         if not choice.assigned:
             return everything
         if absent := sorted(choice.assigned - set(everything)):
-            raise BrokerRefused(
-                f"{', '.join(f'{topic}-{index}' for topic, index in absent)} does not exist at "
-                f"{self._where()}: correct the option assign",
-                int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            )
+            raise self._missing(describe_partitions(absent), "correct the option assign")
         return sorted(choice.assigned)
 
     def count_partitions(self, topic: str) -> int:
@@ -193,13 +156,10 @@ class Cluster:
         Raises:
             BrokerRefused: the topic does not exist.
         """
-        info = self._topics.get(topic) or self.topics([topic]).get(topic)
+        info = self._info(topic)
         if info is None:
-            raise BrokerRefused(
-                f"topic {topic} does not exist at {self._where()}: create it before writing to it",
-                int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            )
-        return len(info.leaders)
+            raise self._missing(f"topic {topic}", "create it before writing to it")
+        return len(info.partitions)
 
     def check_partition(self, topic: str, partition: int) -> None:
         """Whether a row's partition is one of its topic's.
@@ -210,7 +170,7 @@ class Cluster:
         """
         if not 0 <= partition < self.count_partitions(topic):
             # It may have been made since.
-            self._topics.pop(topic, None)
+            self.topics([topic])
             count = self.count_partitions(topic)
             if not 0 <= partition < count:
                 raise BadOptions(
@@ -222,100 +182,86 @@ class Cluster:
                 )
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic already looked up, as hexadecimal text."""
-        info = self._topics.get(topic) or self.topics([topic]).get(topic)
+        """The id of a topic by the metadata last seen, as hexadecimal text."""
+        info = self._info(topic)
         return info.topic_id.hex() if info else ""
 
-    def leader(self, partition: TopicPartition) -> Connection:
-        """A connection to the leader of `partition`, by the metadata last seen.
+    def settings(self, topic: str) -> dict[str, str]:
+        """The topic's settings as the broker describes them; raises BrokerRefused."""
 
-        Raises:
-            BrokerUnreachable: the partition has no leader, or it does not answer.
-        """
-        topic, index = partition
-        info = self._topics.get(topic) or self.topics([topic]).get(topic)
-        node = info.leaders.get(index, -1) if info else -1
-        if node not in self._addresses:
-            self._topics.pop(topic, None)
-            raise BrokerUnreachable(f"{topic}-{index} has no leader at {self._where()}")
-        return self._connection(self._addresses[node])
+        async def attempt() -> dict[str, str]:
+            connection = await self.core.any_connection()
+            entries = await describe_configs(connection, ResourceType.TOPIC, topic)
+            return {name: entry.value or "" for name, entry in entries.items()}
 
-    def coordinator(self, key: str, kind: int) -> Connection:
-        """The coordinator of a group (`kind` 0) or of a transactional id (1)."""
+        return run(self.core.retrying(attempt))
 
-        def ask() -> tuple[str, int]:
-            answer = self._any_connection().call(
-                FindCoordinatorRequest(key=key, key_type=kind), 3, 1
-            )
-            check(answer.error_code, f"the coordinator of {key}")
-            return answer.host, answer.port
+    def _info(self, topic: str) -> TopicInfo | None:
+        return self.core.find_topic(topic) or self.topics([topic]).get(topic)
 
-        return self._connection(self._retrying(ask))
+    def _missing(self, what: str, cure: str) -> BrokerRefused:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        where = self.core.options.where
+        return BrokerRefused(f"{what} does not exist at {where}: {cure}", code, is_final=True)
 
     # --- offsets -----------------------------------------------------------------------------
 
     def list_offsets(
         self, questions: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, FoundOffset]:
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """For each partition the offset at a time (ms) or place (LATEST, EARLIEST, ...).
 
         Raises:
             BrokerRefused: a partition answers with an error that does not pass.
             BrokerUnreachable: no answer after all retries.
+            UnsupportedByBroker: the broker is older than MAX_TIMESTAMP.
         """
-        answers: dict[TopicPartition, FoundOffset] = {}
+        named = {Named(*tp): when for tp, when in questions.items()}
+        found = run(list_offsets(self.core, named, Isolation(int(read_committed))))
+        return {tp: hit or NO_MATCH for tp, hit in found.items()}
 
-        def ask() -> dict[TopicPartition, FoundOffset]:
-            left = {tp: when for tp, when in questions.items() if tp not in answers}
-            for connection, asked in self._by_leader(left).items():
-                request = ListOffsetsRequest(
-                    replica_id=-1,
-                    isolation_level=int(read_committed),
-                    topics=[
-                        ListOffsetsTopic(
-                            name=topic,
-                            partitions=[
-                                ListOffsetsPartition(partition_index=index, timestamp=left[topic, index])  # noqa: E501
-                                for index in indexes
-                            ],
-                        )
-                        for topic, indexes in asked.items()
-                    ],
-                )  # fmt: skip
-                lowest = 7 if MAX_TIMESTAMP in left.values() else 1
-                for topic in connection.call(request, 8, lowest).topics:
-                    for part in topic.partitions:
-                        where = f"{topic.name}-{part.partition_index}"
-                        check(part.error_code, where)
-                        answers[topic.name, part.partition_index] = FoundOffset(
-                            offset=part.offset, timestamp=part.timestamp
-                        )
-            return answers
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The commits of `group`, for `partitions` or for all; partitions without one are left out.
 
-        return self._retrying(ask) if questions else {}
+        The call waits for open transactions, so a restart would get the same answer.
+
+        Raises:
+            BrokerRefused: the coordinator denies it.
+        """
+        named = None if partitions is None else [Named(*tp) for tp in sorted(partitions)]
+        return dict(run(fetch_committed(self.core, group, named, require_stable=True)).items())
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+        """Commit `offsets` for `group`, which must have no members.
+
+        Raises:
+            BrokerRefused: the group has members, or the coordinator denies it.
+        """
+        positions = {
+            Named(*tp): OffsetAndMetadata(offset, metadata)
+            for tp, offset in sorted(offsets.items())
+        }
+        run(commit_offsets(self.core, Membership(group_id=group), positions))
 
     def sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Bytes of `partitions` as far as brokers report them; empty where they refuse."""
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, index in sorted(set(partitions)):
             by_topic[topic].append(index)
-        request = DescribeLogDirsRequest(
-            topics=[
-                DescribableLogDirTopic(topic=topic, partitions=indexes)
-                for topic, indexes in by_topic.items()
-            ]
-        )
+
+        async def of_broker(node_id: int) -> dict[Named, int]:
+            return await describe_sizes(await self.core.connection(node_id), by_topic)
+
         found: dict[TopicPartition, int] = {}
-        for address in list(self._addresses.values()):
+        for node_id in list(self.core.brokers):
             try:
-                answer = self._connection(address).call(request, 4)
-            except (BrokerUnreachable, BrokerRefused):
+                sizes = run(of_broker(node_id))
+            except ClientError:
                 continue
-            for directory in answer.results:
-                for described in directory.topics:
-                    for part in described.partitions:
-                        key = (described.name, part.partition_index)
-                        found[key] = max(found.get(key, 0), part.partition_size)
+            for partition, size in sizes.items():
+                found[partition] = max(found.get(partition, 0), size)
         return found
 
     # --- records -----------------------------------------------------------------------------
@@ -328,46 +274,39 @@ class Cluster:
         max_bytes: int,
         max_wait_ms: int,
         read_committed: bool,
-    ) -> Connection:
+    ) -> Awaitable[Any]:
         """Send the leader a fetch from `offset` on; `receive_fetch` reads the answer."""
-        connection = self.leader(partition)
-        topic, index = partition
-        connection.send(
-            FetchRequest(
-                replica_id=-1,
+        named = Named(*partition)
+
+        async def send() -> Awaitable[Any]:
+            connection = await self.core.connection(await self.core.leader(named))
+            request = fetch_request(
+                {named: offset},
+                isolation=Isolation(int(read_committed)),
                 max_wait_ms=max_wait_ms,
                 min_bytes=1,
                 max_bytes=max_bytes,
-                isolation_level=int(read_committed),
-                topics=[
-                    FetchTopic(
-                        topic=topic,
-                        partitions=[
-                            FetchPartition(
-                                partition=index, fetch_offset=offset, partition_max_bytes=max_bytes
-                            )
-                        ],
-                    )
-                ],
-            ),
-            12,
-            4,
-        )
-        return connection
+                partition_max_bytes=max_bytes,
+            )
+            version = connection.version_of(ApiKey.FETCH, **FETCH_VERSIONS)
+            return connection.send(request, ApiKey.FETCH, version)
+
+        return run(send())
 
     @staticmethod
-    def receive_fetch(connection: Connection) -> Fetched | None:
-        """The answer to the oldest fetch sent over `connection`; None if it must be sent again.
+    def receive_fetch(answer: Awaitable[Any]) -> Fetched | None:
+        """The answer to a fetch that was sent; None if it must be sent again.
 
         A broker with quotas answers without any partition and gives a throttle time; this method
         waits that long.
         """
-        answer = connection.receive()
-        check(answer.error_code, "the fetch")
-        if not answer.responses or not answer.responses[0].partitions:
-            time.sleep(max(answer.throttle_time_ms, 1) / 1000)
+        response = run(_value_of(answer))
+        if response.error_code:
+            raise BrokerRefused("the fetch", response.error_code)
+        if not response.responses or not response.responses[0].partitions:
+            time.sleep(max(response.throttle_time_ms, 1) / 1000)
             return None
-        part = answer.responses[0].partitions[0]
+        part = response.responses[0].partitions[0]
         aborted = tuple(
             (entry.producer_id, entry.first_offset) for entry in part.aborted_transactions or ()
         )
@@ -380,82 +319,42 @@ class Cluster:
             records=memoryview(part.records or b""),
         )
 
-    # --- connections and retries -------------------------------------------------------------
+    def fetch(
+        self, partition: TopicPartition, offset: int, *, max_bytes: int, read_committed: bool
+    ) -> Fetched:
+        """What is at `offset` now, without waiting for more.
+
+        Raises:
+            BrokerRefused: the partition answers with an error that does not pass.
+            BrokerUnreachable: no answer after all retries.
+        """
+
+        async def attempt() -> Fetched:
+            while True:
+                sent = self.send_fetch(
+                    partition, offset, max_bytes=max_bytes, max_wait_ms=0,
+                    read_committed=read_committed,
+                )  # fmt: skip
+                fetched = self.receive_fetch(sent)
+                if fetched is not None:
+                    check_code(fetched.error_code, partition)
+                    return fetched
+
+        return run(self.core.retrying_at_leaders((Named(*partition),), attempt))
 
     def forget(self, topic: str) -> None:
-        """Look up the leaders of `topic` again, over new connections."""
-        self._topics.pop(topic, None)
-        self.close()
-
-    def any_connection(self) -> Connection:
-        """A connection to whichever broker answers, for questions that any of them can answer."""
-        return self._any_connection()
-
-    def retrying(self, ask: Callable[[], _T]) -> _T:
-        """The result of `ask`, tried again while its error is transient."""
-        return self._retrying(ask)
-
-    def _where(self) -> str:
-        return ",".join(f"{host}:{port}" for host, port in self.options.bootstrap)
-
-    def _by_leader(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[Connection, dict[str, list[int]]]:
-        grouped: dict[Connection, dict[str, list[int]]] = {}
-        for topic, index in sorted(partitions):
-            connection = self.leader((topic, index))
-            by_topic = grouped.setdefault(connection, defaultdict(list))
-            by_topic[topic].append(index)
-        return grouped
-
-    def _any_connection(self) -> Connection:
-        failure: BrokerUnreachable | None = None
-        for address in dict.fromkeys((*self._addresses.values(), *self.options.bootstrap)):
-            try:
-                return self._connection(address)
-            except BrokerUnreachable as error:
-                failure = error
-        assert failure is not None, "options hold at least one address"
-        raise failure
-
-    def _connection(self, address: tuple[str, int]) -> Connection:
-        known = self._connections.get(address)
-        if known is None:
-            known = self._connections[address] = Connection(*address, self.options)
-        return known
-
-    def _retrying(self, ask: Callable[[], _T]) -> _T:
-        for attempt in range(_ATTEMPTS):
-            try:
-                return ask()
-            except (BrokerUnreachable, BrokerRefused) as error:
-                passes = isinstance(error, BrokerUnreachable) or error.code in _RETRIED
-                if not passes or attempt == _ATTEMPTS - 1:
-                    raise
-                self.close()
-                self._topics.clear()
-                time.sleep(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
-        raise AssertionError("the loop returns or raises")
+        """Look up the leaders of `topic` again."""
+        self.core.forget_topic(topic)
 
 
-def check(error_code: int, what: str, message: str | None = None) -> None:
-    """Accept code 0, refuse any other.
+async def _value_of(answer: Awaitable[Any]) -> Any:
+    return await answer
 
-    Raises:
-        BrokerRefused: the code is another.
-    """
+
+def check_code(error_code: int, partition: TopicPartition) -> None:
+    """Accept a partition's answer without an error; raises BrokerRefused."""
     if error_code:
-        name = _name_of(error_code)
-        raise BrokerRefused(
-            f"{what}: the broker answered {name}{': ' + message if message else ''}", error_code
-        )
-
-
-def _name_of(error_code: int) -> str:
-    try:
-        return ErrorCode(error_code).name
-    except ValueError:
-        return f"error {error_code}"
+        raise BrokerRefused(f"{partition[0]}-{partition[1]}", error_code)
 
 
 def describe_partitions(partitions: Iterable[Any]) -> str:

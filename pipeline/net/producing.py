@@ -16,32 +16,28 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+from client.blocking import run
+from client.core.identity import ProducerIdentity
+from client.core.options import ClusterOptions
+from client.core.records import PRODUCE_VERSIONS, produce_request
+from client.errors import BrokerRefused, BrokerUnreachable
 from client.partitioner import partition_for_key
-from pipeline.errors import BrokerRefused, BrokerUnreachable, Fenced
-from pipeline.net.cluster import Cluster, check
-from pipeline.options.options import ConnectionOptions, SinkOptions, TopicPartition
+from client.types import OffsetAndMetadata
+from client.types import TopicPartition as Named
+from pipeline.errors import Fenced
+from pipeline.net.cluster import Cluster
+from pipeline.options.options import SinkOptions, TopicPartition
 from pipeline.records import codecs
 from pipeline.records.encode import BatchBuilder, Headers
-from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from protocol.api.end_txn import EndTxnRequest
-from protocol.api.init_producer_id import InitProducerIdRequest
-from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.api.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from protocol.error_codes import ErrorCode
 
-_GROUP: Final = 0
-_TRANSACTION: Final = 1
-_ATTEMPTS: Final = 10
-_PAUSE_S: Final = 0.2
+MARK_PREFIX: Final = "tidelog-mark "
+"""The prefix of a mark's text; `broker.groups.offsets.lag` knows it too."""
+
 _PACE_S: Final = 0.1
 """How far ahead of its rate a producer may run before it sleeps."""
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -54,16 +50,17 @@ _FENCING: Final = frozenset(
     }
 )
 
-_T = TypeVar("_T")
-
-
-_IDLE: Final[dict[ConnectionOptions, tuple[int, int, dict[TopicPartition, int]]]] = {}
+_IDLE: Final[dict[ClusterOptions, tuple[int, int, dict[TopicPartition, int]]]] = {}
 """Identities whose every batch was acknowledged, with their next sequence numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The mark committed together with the records: a group's offset with a text."""
+    """The mark committed together with the records: a group's offset with a text.
+
+    It is no position in a topic. The text begins with `MARK_PREFIX`, so the broker's metrics leave
+    it out of the lag.
+    """
 
     group: str
     topic: str
@@ -87,29 +84,21 @@ class TaskProducer:
         self._options = options
         self._codec = codecs.NAMES[options.compression]
         self._transactional_id = transactional_id
+        self._identity = ProducerIdentity(
+            cluster.core,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+        )
         self._builders: dict[TopicPartition, BatchBuilder] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._in_transaction: set[TopicPartition] = set()
-        self._producer_id: int
-        self._epoch: int
         self._round = itertools.count()
         self._started_s = time.monotonic()
         self.records_count = 0
         if transactional_id is None and (idle := _IDLE.pop(options.connection, None)) is not None:
-            self._producer_id, self._epoch, self._sequences = idle
+            self._identity.producer_id, self._identity.producer_epoch, self._sequences = idle
             return
-        answer = self._persist(
-            "InitProducerId",
-            lambda: self._coordinated(
-                InitProducerIdRequest(
-                    transactional_id=transactional_id,
-                    transaction_timeout_ms=options.transaction_timeout_ms,
-                ),
-                4,
-            ),
-        )
-        self._producer_id = answer.producer_id
-        self._epoch = answer.producer_epoch
+        self._run("InitProducerId", self._identity.acquire())
 
     def add(
         self,
@@ -144,7 +133,8 @@ class TaskProducer:
         """Flush, and leave the identity to the next task of this process, if it has no name."""
         self.flush()
         if self._transactional_id is None:
-            _IDLE[self._options.connection] = (self._producer_id, self._epoch, self._sequences)
+            one = self._identity
+            _IDLE[self._options.connection] = (one.producer_id, one.producer_epoch, self._sequences)
 
     def commit(self, mark: Mark) -> None:
         """Flush, and commit the records and `mark` together.
@@ -153,19 +143,9 @@ class TaskProducer:
             Fenced: another producer has taken the name; none of our records is visible.
         """
         self.flush()
-        self._persist(
-            "AddOffsetsToTxn",
-            lambda: self._coordinated(
-                AddOffsetsToTxnRequest(
-                    transactional_id=self._transactional_id or "",
-                    producer_id=self._producer_id,
-                    producer_epoch=self._epoch,
-                    group_id=mark.group,
-                ),
-                3,
-            ),
-        )
-        self._persist("TxnOffsetCommit", lambda: self._commit_mark(mark))
+        self._run("AddOffsetsToTxn", self._identity.add_group(mark.group))
+        position = {Named(mark.topic, 0): OffsetAndMetadata(mark.offset, mark.metadata)}
+        self._run("TxnOffsetCommit", self._identity.commit_offsets(mark.group, position))
         self._end(committed=True)
 
     def abort(self) -> None:
@@ -196,137 +176,64 @@ class TaskProducer:
         """Send the batches, each until it is acknowledged; they are built once."""
         if not builders:
             return
-        if self._transactional_id is not None:
-            self._join_transaction(set(builders) - self._in_transaction)
-        built: dict[TopicPartition, bytes] = {}
+        new = set(builders) - self._in_transaction
+        if self._transactional_id is not None and new:
+            named = [Named(*tp) for tp in new]
+            self._run("AddPartitionsToTxn", self._identity.add_partitions(named))
+            self._in_transaction |= new
+        built: dict[Named, bytes] = {}
         for tp, builder in builders.items():
             sequence = self._sequences.get(tp, 0)
-            built[tp] = builder.build(
+            built[Named(*tp)] = builder.build(
                 self._codec,
-                producer_id=self._producer_id,
-                producer_epoch=self._epoch,
+                producer_id=self._identity.producer_id,
+                producer_epoch=self._identity.producer_epoch,
                 base_sequence=sequence,
                 is_transactional=self._transactional_id is not None,
             )
             self._sequences[tp] = sequence + builder.records_count & _SEQUENCE_MASK
-        self._persist("Produce", lambda: self._produce(built))
+        core = self._cluster.core
+        work = core.retrying_at_leaders(list(built), lambda: self._produce(built))
+        self._run("Produce", work)
 
-    def _produce(self, built: dict[TopicPartition, bytes]) -> None:
+    async def _produce(self, built: dict[Named, bytes]) -> None:
         """One attempt for the batches in `built`; acknowledged ones are taken out."""
-        for (topic, index), batch in list(built.items()):
-            request = ProduceRequest(
+        core = self._cluster.core
+        for partition, batch in list(built.items()):
+            request = produce_request(
+                {partition: batch},
                 transactional_id=self._transactional_id,
                 acks=self._options.acks,
-                timeout_ms=self._options.connection.request_timeout_ms,
-                topic_data=[
-                    TopicProduceData(
-                        name=topic,
-                        partition_data=[PartitionProduceData(index=index, records=batch)],
-                    )
-                ],
+                timeout_ms=core.options.request_timeout_ms,
             )
-            answer = self._cluster.leader((topic, index)).call(request, 9, 3)
+            connection = await core.connection(await core.leader(partition))
+            answer = await connection.call(request, **PRODUCE_VERSIONS)
             part = answer.responses[0].partition_responses[0]
-            if part.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                check(part.error_code, f"{topic}-{index}", part.error_message)
-            del built[topic, index]
-
-    def _join_transaction(self, partitions: set[TopicPartition]) -> None:
-        if not partitions:
-            return
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in sorted(partitions):
-            by_topic.setdefault(topic, []).append(index)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._transactional_id or "",
-            v3_and_below_producer_id=self._producer_id,
-            v3_and_below_producer_epoch=self._epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=topic, partitions=indexes)
-                for topic, indexes in by_topic.items()
-            ],
-        )
-
-        def ask() -> None:
-            answer = self._coordinator().call(request, 3)
-            for topic in answer.results_by_topic_v3_and_below:
-                for part in topic.results_by_partition:
-                    check(part.partition_error_code, f"{topic.name}-{part.partition_index}")
-
-        self._persist("AddPartitionsToTxn", ask)
-        self._in_transaction |= partitions
-
-    def _commit_mark(self, mark: Mark) -> None:
-        request = TxnOffsetCommitRequest(
-            transactional_id=self._transactional_id or "",
-            group_id=mark.group,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            topics=[
-                TxnOffsetCommitRequestTopic(
-                    name=mark.topic,
-                    partitions=[
-                        TxnOffsetCommitRequestPartition(
-                            partition_index=0,
-                            committed_offset=mark.offset,
-                            committed_metadata=mark.metadata,
-                        )
-                    ],
+            if part.error_code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                raise BrokerRefused(
+                    f"producing to {partition}",
+                    part.error_code,
+                    broker=connection.address,
+                    detail=part.error_message,
                 )
-            ],
-        )
-        answer = self._cluster.coordinator(mark.group, _GROUP).call(request, 3)
-        check(answer.topics[0].partitions[0].error_code, f"group {mark.group}")
+            del built[partition]
 
     def _end(self, *, committed: bool) -> None:
-        self._persist(
-            "EndTxn",
-            lambda: self._coordinated(
-                EndTxnRequest(
-                    transactional_id=self._transactional_id or "",
-                    producer_id=self._producer_id,
-                    producer_epoch=self._epoch,
-                    committed=committed,
-                ),
-                3,
-            ),
-        )
+        self._run("EndTxn", self._identity.end(committed=committed))
         self._in_transaction.clear()
 
-    # --- asking ------------------------------------------------------------------------------
-
-    def _coordinator(self) -> Any:
-        if self._transactional_id is None:
-            return self._cluster.any_connection()
-        return self._cluster.coordinator(self._transactional_id, _TRANSACTION)
-
-    def _coordinated(self, request: Any, wanted: int) -> Any:
-        answer = self._coordinator().call(request, wanted)
-        check(answer.error_code, f"producer {self._transactional_id or ''}".strip())
-        return answer
-
-    def _persist(self, what: str, ask: Callable[[], _T]) -> _T:
-        """The result of `ask`, called again while the error is transient.
+    def _run(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        """Carry out requests, with the core's retries.
 
         Raises:
             Fenced: the identity is no longer ours.
         """
-        for attempt in range(_ATTEMPTS):
-            try:
-                return ask()
-            except BrokerRefused as error:
-                if error.code in _FENCING:
-                    raise Fenced(self._explain_fencing(what)) from error
-                if not ErrorCode(error.code).retriable or attempt == _ATTEMPTS - 1:
-                    raise
-                if error.code != ErrorCode.CONCURRENT_TRANSACTIONS:
-                    self._cluster.close()
-            except BrokerUnreachable:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                self._cluster.close()
-            time.sleep(_PAUSE_S * (attempt + 1))
-        raise AssertionError("the loop returns or raises")
+        try:
+            run(work)
+        except BrokerRefused as error:
+            if error.code in _FENCING:
+                raise Fenced(self._explain_fencing(what)) from error
+            raise
 
     def _explain_fencing(self, what: str) -> str:
         timeout_ms = self._options.transaction_timeout_ms

@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from client.errors import InvalidTime
+from client.core.options import MECHANISMS, ClusterOptions, Security
+from client.errors import InvalidTime, InvalidUse
 from client.times import UTC, parse_time
 from pipeline.options.reader import OptionReader
 from protocol.records.layout import NO_TIMESTAMP
@@ -32,25 +33,9 @@ TopicPartition = tuple[str, int]
 
 _T = TypeVar("_T")
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_TIMEOUT_MS: Final = 15_000
+"""How long a request is sent again: Spark repeats a failed task itself."""
 _MIB: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionOptions:
-    """How to reach and convince a broker. Paths are PEM files; empty text means none."""
-
-    bootstrap: tuple[tuple[str, int], ...]
-    client_id: str = "tidelog-spark"
-    request_timeout_ms: int = 30_000
-    security_protocol: str = "PLAINTEXT"
-    ssl_ca_file: str = ""
-    ssl_certificate_file: str = ""
-    ssl_key_password: str = field(default="", repr=False)
-    ssl_check_hostname: bool = True
-    sasl_mechanism: str = "PLAIN"
-    sasl_username: str = ""
-    sasl_password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +77,7 @@ class Boundary:
 class SourceOptions:
     """All settings of a reader. Sizes in bytes, times in ms."""
 
-    connection: ConnectionOptions
+    connection: ClusterOptions
     choice: TopicChoice
     starting: Boundary
     ending: Boundary
@@ -127,7 +112,7 @@ class SourceOptions:
 class SinkOptions:
     """All settings of a writer."""
 
-    connection: ConnectionOptions
+    connection: ClusterOptions
     topic: str = ""
     delivery: str = "at-least-once"
     transactional_id_prefix: str = ""
@@ -259,10 +244,10 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return parsed
 
 
-def parse_connection(reader: OptionReader) -> ConnectionOptions:
+def parse_connection(reader: OptionReader) -> ClusterOptions:
     """The `kafka.*` options of the connection; problems go into `reader`."""
     protocol = reader.choice("kafka.security.protocol", _SECURITY_PROTOCOLS, "PLAINTEXT")
-    mechanism = reader.choice("kafka.sasl.mechanism", _MECHANISMS, "PLAIN")
+    mechanism = reader.choice("kafka.sasl.mechanism", MECHANISMS, "PLAIN")
     username, password = _credentials(reader, protocol)
     for side in ("truststore", "keystore"):
         kind = reader.text(f"kafka.ssl.{side}.type", "PEM")
@@ -273,20 +258,32 @@ def parse_connection(reader: OptionReader) -> ConnectionOptions:
                 "give a PEM file; Java key stores cannot be read here (convert one with "
                 "keytool -exportcert -rfc, or openssl pkcs12 -in STORE -out FILE.pem -nodes)",
             )
-    return ConnectionOptions(
-        bootstrap=_bootstrap(reader),
-        client_id=reader.text("kafka.client.id", "tidelog-spark"),
-        request_timeout_ms=reader.number("kafka.request.timeout.ms", 30_000),
-        security_protocol=protocol,
-        ssl_ca_file=reader.text("kafka.ssl.truststore.location"),
-        ssl_certificate_file=reader.text("kafka.ssl.keystore.location"),
-        ssl_key_password=reader.text("kafka.ssl.key.password"),
-        ssl_check_hostname=reader.text("kafka.ssl.endpoint.identification.algorithm", "https")
-        != "",
-        sasl_mechanism=mechanism,
-        sasl_username=username,
-        sasl_password=password,
-    )
+    is_tls, is_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
+    bootstrap = _bootstrap(reader)
+    try:
+        security = Security(
+            tls=is_tls,
+            ca_file=reader.text("kafka.ssl.truststore.location") if is_tls else "",
+            certificate_file=reader.text("kafka.ssl.keystore.location") if is_tls else "",
+            key_password=reader.text("kafka.ssl.key.password"),
+            check_hostname=reader.text("kafka.ssl.endpoint.identification.algorithm", "https")
+            != "",
+            mechanism=mechanism if is_sasl else "",
+            username=username,
+            password=password,
+        )
+        return ClusterOptions(
+            bootstrap=bootstrap,
+            client_id=reader.text("kafka.client.id", "tidelog-spark"),
+            request_timeout_ms=reader.number("kafka.request.timeout.ms", 30_000),
+            timeout_ms=_TIMEOUT_MS,
+            security=security,
+            software="tidelog-spark",
+        )
+    except InvalidUse as error:
+        if not reader.problems:
+            reader.problems.append(f"options kafka.*: {error}")
+        return ClusterOptions(bootstrap=())
 
 
 def _bootstrap(reader: OptionReader) -> tuple[tuple[str, int], ...]:

@@ -27,7 +27,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import BrokerRefused
+from client.errors import BrokerRefused
 from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster
 from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.pruning import prune
@@ -116,7 +116,7 @@ def youngest_ms(cluster: Cluster, tp: TopicPartition, start: int, end: int) -> i
     """
     found = cluster.list_offsets({tp: MAX_TIMESTAMP})[tp]
     if found.offset < 0 or is_record(cluster, tp, found.offset):
-        return found.timestamp if found.offset >= 0 else None
+        return found.timestamp_ms if found.offset >= 0 else None
     rules = DecodeRules(columns=("timestamp",), on_malformed="clamp", verify_checksums=False)
     reader = RangeReader(
         cluster, OffsetRange(*tp, start, end), rules, fetch_bytes=8 << 20, fail_on_data_loss=False
@@ -137,8 +137,6 @@ def _search(cluster: Cluster, options: SourceOptions, one: OffsetRange, when_ms:
     # Statistics rule out segments that cannot be young enough.
     for piece in sorted(prune(options, [one], when_ms, INT64_MAX)[0]):
         for batch in read_range(cluster, options, piece, rules):
-            # The next fetch is under way already: its answer must not be mistaken for another one.
-            cluster.close()
             return int(batch.column("offset")[0].as_py())
     return NOTHING
 
@@ -183,28 +181,18 @@ def _rules(options: SourceOptions, when_ms: int) -> DecodeRules:
 
 
 def _first_row(cluster: Cluster, one: OffsetRange, rules: DecodeRules) -> int | None:
-    def ask() -> int | None:
-        connection = cluster.send_fetch(
+    try:
+        fetched = cluster.fetch(
             one.topic_partition,
             one.start,
             max_bytes=_PROBE_BYTES,
-            max_wait_ms=0,
             read_committed=rules.read_committed,
         )
-        fetched = cluster.receive_fetch(connection)
-        if fetched is None:
-            return ask()
-        if fetched.error_code:
-            where = f"{one.topic}-{one.partition}"
-            raise BrokerRefused(f"{where}: error {fetched.error_code}", fetched.error_code)
-        decoder = PartitionDecoder(one.topic, one.partition, one.start, one.end, rules)
-        for batch in decoder.feed(fetched.records, fetched.aborted):
-            return int(batch.column("offset")[0].as_py())
-        return None
-
-    try:
-        return cluster.retrying(ask)
     except BrokerRefused as error:
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return None
         raise
+    decoder = PartitionDecoder(one.topic, one.partition, one.start, one.end, rules)
+    for batch in decoder.feed(fetched.records, fetched.aborted):
+        return int(batch.column("offset")[0].as_py())
+    return None

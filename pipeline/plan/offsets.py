@@ -27,8 +27,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from client.errors import UnsupportedByBroker
 from client.times import UTC, format_time
-from pipeline.errors import BadOptions, BrokerRefused, DataLoss, NoOffsetMatched
+from pipeline.errors import BadOptions, DataLoss, NoOffsetMatched
 from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster, describe_partitions
 from pipeline.options.options import (
     EARLIEST_OFFSET,
@@ -303,7 +304,7 @@ def _explain_unmatched(
     """The sentence for the error strategy: every partition, and how young its youngest is."""
     try:
         youngest = cluster.list_offsets(dict.fromkeys(unmatched, MAX_TIMESTAMP))
-    except BrokerRefused:  # A broker older than this question.
+    except UnsupportedByBroker:
         youngest = {}
     parts = []
     for topic, index in unmatched:
@@ -312,7 +313,7 @@ def _explain_unmatched(
         if answer is not None and answer.offset >= 0:
             what = "no record is that young"
             if is_record(cluster, (topic, index), answer.offset):
-                what = f"its youngest record is of {format_time(answer.timestamp, UTC)}"
+                what = f"its youngest record is of {format_time(answer.timestamp_ms, UTC)}"
         parts.append(f"{topic}-{index} from {format_time(times[topic, index], UTC)} on ({what})")
     side = "starting" if option.startswith("starting") else "ending"
     return (

@@ -10,14 +10,15 @@ Source: Kafka `Fetcher`; Spark `KafkaDataConsumer` (data loss). Read next: `sour
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Awaitable, Iterator
+from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.errors import BrokerRefused, BrokerUnreachable, DataLoss
-from pipeline.net.cluster import EARLIEST, Cluster, Fetched, check
-from pipeline.net.wire import Connection
+from client.core.retry import is_retriable
+from client.errors import BrokerRefused, BrokerUnreachable, ClientError
+from pipeline.errors import DataLoss
+from pipeline.net.cluster import EARLIEST, Cluster, Fetched, check_code
 from pipeline.plan.splits import OffsetRange
 from pipeline.records.batches import DecodeRules, PartitionDecoder, iter_headers
 from protocol.error_codes import ErrorCode
@@ -62,12 +63,12 @@ class RangeReader:
             BrokerUnreachable: no answer after all retries.
         """
         decoder = self._decoder
-        pending: Connection | None = None
+        pending: Awaitable[Any] | None = None
         while not decoder.is_done:
             try:
-                connection = pending or self._send(decoder.next_offset)
+                answer = pending or self._send(decoder.next_offset)
                 pending = None
-                fetched = self._cluster.receive_fetch(connection)
+                fetched = self._cluster.receive_fetch(answer)
                 if fetched is None or not self._is_usable(fetched):
                     continue
                 following = _offset_behind(fetched.records)
@@ -80,7 +81,7 @@ class RangeReader:
             yield from decoder.feed(fetched.records, fetched.aborted)
             self._failures = 0
 
-    def _send(self, offset: int) -> Connection:
+    def _send(self, offset: int) -> Awaitable[Any]:
         return self._cluster.send_fetch(
             self._wanted.topic_partition,
             offset,
@@ -94,7 +95,7 @@ class RangeReader:
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip_lost()
             return False
-        check(fetched.error_code, f"{self._wanted.topic}-{self._wanted.partition}")
+        check_code(fetched.error_code, self._wanted.topic_partition)
         if fetched.records:
             self._empty = 0
             return True
@@ -125,9 +126,8 @@ class RangeReader:
         )
 
     def _recover(self, error: BrokerUnreachable | BrokerRefused) -> None:
-        passes = isinstance(error, BrokerUnreachable) or _is_passing(error.code)
         self._failures += 1
-        if not passes or self._failures >= _FAILURES_MAX:
+        if not is_retriable(error) or self._failures >= _FAILURES_MAX:
             if self._fail or not self._is_gone():
                 raise error
             self._decoder.next_offset = self._wanted.end
@@ -139,7 +139,7 @@ class RangeReader:
         """Whether the topic was deleted, as far as the cluster reports it."""
         try:
             return not self._cluster.topics([self._wanted.topic])
-        except (BrokerUnreachable, BrokerRefused):
+        except ClientError:
             return False
 
 
@@ -149,10 +149,3 @@ def _offset_behind(records: memoryview) -> int | None:
     for found in iter_headers(records):
         fields = found
     return None if fields is None else fields[0] + fields[6] + 1
-
-
-def _is_passing(code: int) -> bool:
-    try:
-        return ErrorCode(code).retriable
-    except ValueError:
-        return False

@@ -26,7 +26,7 @@ different rows are an error, not silently dropped (`verifyRepeats`).
 Outside streams the batch number is 0 and the query is the prefix: a prefix names one write, and
 repeating it adds nothing.
 
-Source: KIP-98; Spark `KafkaWriter` (columns). Read next: `producing`, `marks`.
+Source: KIP-98; Spark `KafkaWriter` (columns). Read next: `pipeline.net.producing`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ from pyspark.sql.types import StructType
 
 from pipeline.errors import BadOptions, Fenced, JournalConflict
 from pipeline.net.cluster import Cluster
-from pipeline.net.marks import MARK_PREFIX, committed
-from pipeline.net.producing import Mark, TaskProducer
+from pipeline.net.producing import MARK_PREFIX, Mark, TaskProducer
 from pipeline.options.options import SinkOptions
 from pipeline.records.encode import Headers
 
@@ -298,7 +297,7 @@ def _open(
     cluster.check_partition(options.topic, partition)
     partitions = cluster.count_partitions(options.topic)
     producer = TaskProducer(cluster, options, transactional_id=name)
-    found = committed(cluster, name, [(options.topic, 0)]).get((options.topic, 0))
+    found = cluster.committed(name, [(options.topic, 0)]).get((options.topic, 0))
     if found is None:
         return producer, Tally(partitions=partitions)
     prefix = options.transactional_id_prefix

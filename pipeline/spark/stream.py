@@ -34,7 +34,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pipeline.errors import BadOptions, BrokerRefused, DataLoss, JournalConflict
+from client.errors import BrokerRefused
+from pipeline.errors import BadOptions, DataLoss, JournalConflict
 from pipeline.net.cluster import LATEST, Cluster, describe_partitions
 from pipeline.options.options import SourceOptions, TopicPartition, time_of
 from pipeline.plan.journal import Journal
@@ -274,7 +275,9 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             # Topic by topic: a deleted one must not fail the others.
             there = cluster.topics(choice.names or sorted({topic for topic, _ in choice.assigned}))
-            all_ = sorted((name, index) for name, info in there.items() for index in info.leaders)
+            all_ = sorted(
+                (name, index) for name, info in there.items() for index in info.partitions
+            )
             partitions = [tp for tp in all_ if not choice.assigned or tp in choice.assigned]
         found = cluster.list_offsets(
             dict.fromkeys(partitions, LATEST), read_committed=self._options.read_committed

@@ -23,7 +23,7 @@ from protocol.api.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.api.delete_topics import DeleteTopicsRequest
+from protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +69,7 @@ class Broker:
         name = name or f"t{uuid.uuid4().hex[:10]}"
         configs = {"retention.ms": "-1", **{k.replace("_", "."): v for k, v in settings.items()}}
         with self.cluster() as cluster:
-            answer = cluster.any_connection().call(
+            answer = cluster.call(
                 CreateTopicsRequest(
                     timeout_ms=10_000,
                     topics=[
@@ -80,8 +80,7 @@ class Broker:
                             configs=[TopicConfigEntry(name=k, value=v) for k, v in configs.items()],
                         )
                     ],
-                ),
-                5,
+                )
             )
         assert not answer.topics[0].error_code, answer
         return name
@@ -107,21 +106,19 @@ class Broker:
     def add_partitions(self, topic: str, count: int) -> None:
         """Have `topic` have `count` partitions."""
         with self.cluster() as cluster:
-            answer = cluster.any_connection().call(
+            answer = cluster.call(
                 CreatePartitionsRequest(
                     topics=[CreatePartitionsTopic(name=topic, count=count, assignments=None)],
                     timeout_ms=10_000,
-                ),
-                1,
+                )
             )
         assert not answer.results[0].error_code, answer
 
     def delete_topic(self, topic: str) -> None:
         """Delete `topic`, and return when the broker no longer knows it."""
         with self.cluster() as cluster:
-            cluster.any_connection().call(
-                DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 3
-            )
+            names, states = [topic], [DeleteTopicState(name=topic)]
+            cluster.call(DeleteTopicsRequest(topic_names=names, topics=states, timeout_ms=10_000))
             deadline = time.monotonic() + 20
             while cluster.topics([topic]):
                 assert time.monotonic() < deadline, f"{topic} is still there"
@@ -131,12 +128,10 @@ class Broker:
         """Remove the records below `offset`, as retention would."""
         part = DeleteRecordsPartition(partition_index=partition, offset=offset)
         with self.cluster() as cluster:
-            cluster.topics([topic])
-            cluster.leader((topic, partition)).call(
+            cluster.call(
                 DeleteRecordsRequest(
                     topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000
-                ),
-                2,
+                )
             )
 
     def produce(

@@ -68,9 +68,7 @@ def test_the_jobs_of_the_page_run_as_written(
     other = Broker(tmp_path / "other")
     try:
         with flights.cluster() as cluster:
-            from pipeline.net.marks import commit
-
-            commit(cluster, "g", {("flights", 0): 10})
+            cluster.commit("g", {("flights", 0): 10})
         other.topic(2, "flights")
         other.produce("flights", 0, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
         monkeypatch.chdir(tmp_path)

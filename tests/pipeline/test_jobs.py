@@ -19,7 +19,6 @@ from pipeline.jobs.restore import RestoreSettings, read_archive, restore
 from pipeline.jobs.skew import SkewSettings, skew
 from pipeline.jobs.translate import TranslateSettings, translate
 from pipeline.launch import main
-from pipeline.net.marks import commit, committed
 from pipeline.plan.journal import Journal
 from pipeline.spark.session import by_partition
 from tests.pipeline.conftest import START_MS, Broker, expected, values
@@ -426,13 +425,13 @@ def test_offsets_are_translated_by_time(broker: Broker) -> None:
     broker.produce(topic, 0, 100)
     group = f"g-{topic}"
     with broker.cluster() as cluster:
-        commit(cluster, group, {(topic, 0): 50})
+        cluster.commit(group, {(topic, 0): 50})
         settings = TranslateSettings(
             options=broker.options, target_options=broker.options, groups=[group],
             overlap_ms=10_000, commit=True,
         )  # fmt: skip
         assert translate(settings).rows[0]["target_offset"] == 40
-        assert committed(cluster, group)[topic, 0].offset == 40
+        assert cluster.committed(group)[topic, 0].offset == 40
 
 
 @pytest.mark.core

@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.errors import BadOptions, Fenced, JournalConflict
-from pipeline.net.marks import MARK_PREFIX, committed
-from pipeline.net.producing import Mark, TaskProducer
+from pipeline.net.producing import MARK_PREFIX, Mark, TaskProducer
 from pipeline.options.options import parse_sink_options
 from pipeline.spark.session import by_partition
 from pipeline.spark.sink import Batch, _write_once
@@ -182,7 +181,7 @@ def test_marks_are_no_lag(broker: Broker) -> None:
     write_task(broker, topic, "only", 0, *range(50))
     group = f"{topic}-{topic}-0"
     with broker.cluster() as cluster:
-        assert list(committed(cluster, group)) == [(topic, 0)]
+        assert list(cluster.committed(group)) == [(topic, 0)]
     with urllib.request.urlopen(f"http://{broker.metrics}/metrics") as answer:
         assert group not in answer.read().decode()
 

@@ -15,7 +15,7 @@ BOUNDARIES = {  # where anything may arrive: of a request, a job, a command, a l
     "broker/requests/turns.py",
     "broker/jobs/schedule.py",
     "cli/main.py",
-    "client/rebalance.py",
+    "client/aio/rebalance.py",
     "pipeline/launch.py",
     "storage/recovery/unusable_log.py",
 }

@@ -189,7 +189,7 @@ def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> 
         (["consume", "t", "--format", "{x}"], ExitCode.USAGE, "no field {x}"),
         (["topic", "create", "a b"], ExitCode.FAILED, "INVALID_TOPIC"),
         (["group", "describe", "nope"], ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND"),
-        (["topic", "list", "-b", "127.0.0.1:1"], ExitCode.UNREACHABLE, "nobody listens"),
+        (["topic", "list", "-b", "127.0.0.1:1"], ExitCode.UNREACHABLE, "nothing listens"),
         (["topic", "list", "-b", "h:x"], ExitCode.USAGE, "write host:port"),
     ],
 )

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from client import sender as sender_module
 from client.admin import Admin
+from client.aio import sender as sender_module
 from client.consumer import Consumer
 from client.errors import (
     BrokerRefused,

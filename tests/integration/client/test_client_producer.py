@@ -134,7 +134,7 @@ async def test_a_bad_partition_is_refused_with_the_range(broker: RunningBroker) 
 
 
 async def test_nobody_listening_is_said_at_once() -> None:
-    with pytest.raises(BrokerUnreachable, match=r"127.0.0.1:1: nobody listens there"):
+    with pytest.raises(BrokerUnreachable, match=r"127.0.0.1:1: nothing listens there"):
         async with Producer("127.0.0.1:1"):
             pass
 

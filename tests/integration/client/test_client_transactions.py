@@ -6,8 +6,8 @@ import pytest
 
 from client.admin import Admin
 from client.consumer import Consumer
+from client.core.offsets import Isolation
 from client.errors import BrokerRefused, InvalidUse
-from client.offsets import Isolation
 from client.producer import Producer
 from client.types import OffsetAndTimestamp, TopicPartition
 from protocol.error_codes import ErrorCode

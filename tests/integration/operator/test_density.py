@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from client.admin import Admin
-from client.explain import explain_lookup
+from client.aio.explain import explain_lookup
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, produce
 

@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from cli import group
+from cli.options import BrokerOptions
+from client.core.offsets import EARLIEST
+from client.core.options import NOT_SECURED, Security
 from client.descriptions import GroupInfo
-from client.offsets import EARLIEST
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition
 
+BROKER = BrokerOptions(bootstrap="h:1", security=NOT_SECURED)
 STAYS, GOES = TopicPartition("stays", 0), TopicPartition("goes", 0)
 
 
@@ -17,8 +20,8 @@ class FakeAdmin:
 
     moved: dict[TopicPartition, int] | None = None
 
-    def __init__(self, bootstrap: str) -> None:
-        assert bootstrap == "h:1"
+    def __init__(self, bootstrap: str, security: Security) -> None:
+        assert (bootstrap, security) == ("h:1", NOT_SECURED)
 
     async def __aenter__(self) -> "FakeAdmin":
         return self
@@ -55,7 +58,7 @@ async def test_positions_in_a_deleted_topic_are_left_and_named(
 ) -> None:
     monkeypatch.setattr(group, "Admin", FakeAdmin)
     options: dict[str, Any] = {"execute": True, "may_be_new": False}
-    moves = await group._reset("h:1", "g", (), EARLIEST, **options)
+    moves = await group._reset(BROKER, "g", (), EARLIEST, **options)
     assert moves == [(STAYS, 5, 0)]
     assert FakeAdmin.moved == {STAYS: 0}
     assert "they do not exist any more: goes-0" in capsys.readouterr().err

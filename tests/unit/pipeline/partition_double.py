@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster, Fetched, FoundOffset
+from client.types import OffsetAndTimestamp
+from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster, Fetched
 from pipeline.options.options import TopicPartition
 from protocol.records.builder import build_batch, build_end_txn_marker
 from protocol.records.record import Record
@@ -89,12 +90,12 @@ class PartitionDouble:
 
     def list_offsets(
         self, questions: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, FoundOffset]:
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         return {tp: self._found(when) for tp, when in questions.items()}
 
-    def _found(self, when: int) -> FoundOffset:
+    def _found(self, when: int) -> OffsetAndTimestamp:
         if when in (LATEST, EARLIEST):
-            return FoundOffset(offset=self.end if when == LATEST else 0, timestamp=-1)
+            return OffsetAndTimestamp(self.end if when == LATEST else 0, -1, -1)
         entries = [
             (one.first + number, time)
             for one in self.batches
@@ -102,10 +103,10 @@ class PartitionDouble:
         ]
         if when == MAX_TIMESTAMP:
             offset, time = max(entries, key=lambda entry: entry[1], default=(-1, -1))
-            return FoundOffset(offset=offset, timestamp=time)
+            return OffsetAndTimestamp(offset, time, -1)
         assert when >= 0, f"a broker gives {when} another meaning"
         offset, time = next((entry for entry in entries if entry[1] >= when), (-1, -1))
-        return FoundOffset(offset=offset, timestamp=time)
+        return OffsetAndTimestamp(offset, time, -1)
 
     def send_fetch(self, _: TopicPartition, offset: int, *, max_bytes: int, **__: Any) -> Any:
         return offset, max_bytes
@@ -128,8 +129,8 @@ class PartitionDouble:
             log_start_offset=0, aborted=aborted, records=memoryview(data),
         )  # fmt: skip
 
-    def retrying(self, ask: Callable[[], Any]) -> Any:
-        return ask()
+    def fetch(self, _: TopicPartition, offset: int, *, max_bytes: int, **__: Any) -> Fetched:
+        return self.receive_fetch((offset, max_bytes))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -25,9 +25,10 @@ sys.path.insert(0, bundle)
 from pipeline.records import arrow_loops
 from pipeline.records.batches import DecodeRules, PartitionDecoder
 from pipeline.options.options import parse_source_options
-from pipeline.net.wire import Connection
+from pipeline.net.producing import TaskProducer
 from protocol import registry
 from protocol.api.fetch import FetchRequest
+assert not {"asyncio", "ssl"} & sys.modules.keys(), "imports cost executors time"
 assert bundle in arrow_loops.__file__ and not arrow_loops.COMPILED
 assert bundle in registry.__file__
 from tidelog import spark

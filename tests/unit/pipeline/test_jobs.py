@@ -11,11 +11,11 @@ pa = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq  # noqa: E402
 
+from client.errors import BrokerRefused, BrokerUnreachable  # noqa: E402
+from client.types import OffsetAndTimestamp  # noqa: E402
 from pipeline import launch  # noqa: E402
 from pipeline.errors import (  # noqa: E402
     BadOptions,
-    BrokerRefused,
-    BrokerUnreachable,
     CorruptData,
     Fenced,
     NoJava,
@@ -36,7 +36,7 @@ from pipeline.jobs.outcome import JobCode, code_of  # noqa: E402
 from pipeline.jobs.restore import find_spoilers  # noqa: E402
 from pipeline.jobs.skew import judge, quantile  # noqa: E402
 from pipeline.launch import duration_ms, main  # noqa: E402
-from pipeline.net.cluster import Cluster, FoundOffset  # noqa: E402
+from pipeline.net.cluster import Cluster  # noqa: E402
 from pipeline.options.options import TopicChoice, TopicPartition, parse_source_options  # noqa: E402
 from pipeline.options.reader import spark_path  # noqa: E402
 from pipeline.plan.journal import Journal  # noqa: E402
@@ -194,16 +194,14 @@ class Log:
 
     def list_offsets(
         self, questions: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, FoundOffset]:
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         def find(tp: TopicPartition, when: int) -> int:
             times = self.times[tp]
             places = {-1: len(times), -2: 0}
             later = (offset for offset, time_ms in enumerate(times) if time_ms >= when)
             return places[when] if when in places else next(later, -1)
 
-        return {
-            tp: FoundOffset(offset=find(tp, when), timestamp=-1) for tp, when in questions.items()
-        }
+        return {tp: OffsetAndTimestamp(find(tp, when), -1, -1) for tp, when in questions.items()}
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_settings_of_the_java_client_pass_unused() -> None:
 def test_secrets_are_in_no_message_and_in_no_repr() -> None:
     jaas = 'org.apache.kafka.X required username="u" password="hush";'
     parsed = parse(kafka__security__protocol="SASL_PLAINTEXT", kafka__sasl__jaas__config=jaas)
-    assert parsed.connection.sasl_password == "hush"
+    assert parsed.connection.security.password == "hush"
     assert "hush" not in repr(parsed)
     broken = problems(
         kafka__security__protocol="SASL_SSL", kafka__sasl__jaas__config='password="hush"'
@@ -202,4 +202,4 @@ def test_a_sinks_option_is_named_as_it_was_given(options: dict[str, str], expect
 def test_users_and_passwords_are_read_as_java_reads_them(text: str) -> None:
     named = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.jaas.config": text}
     connection = parse_source_options({**BASE, **named}, is_stream=False).connection
-    assert (connection.sasl_username, connection.sasl_password) == ('a"b', "c\\d")
+    assert (connection.security.username, connection.security.password) == ('a"b', "c\\d")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
+from client.types import OffsetAndTimestamp
 from pipeline.jobs.plan import describe_plan
-from pipeline.net.cluster import FoundOffset
 from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
 from pipeline.plan.offsets import NO_UPPER_TIME, ReadPlan, _end_by_lateness, resolve
 from pipeline.plan.pruning import MANIFEST, from_manifest, parse_segments, prune
@@ -243,7 +243,7 @@ def test_the_end_is_asked_before_the_time(named: dict[str, str]) -> None:
     class Asked(PartitionDouble):
         def list_offsets(
             self, questions: Mapping[TopicPartition, int], *, read_committed: bool = False
-        ) -> dict[TopicPartition, FoundOffset]:
+        ) -> dict[TopicPartition, OffsetAndTimestamp]:
             asked.extend(questions.values())
             return super().list_offsets(questions, read_committed=read_committed)
 

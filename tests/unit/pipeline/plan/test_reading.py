@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from pipeline.errors import BrokerUnreachable
+from client.errors import BrokerUnreachable
 from pipeline.net.cluster import Cluster, Fetched
 from pipeline.plan.reading import RangeReader
 from pipeline.plan.splits import OffsetRange
@@ -96,11 +96,10 @@ def test_a_topic_that_was_deleted_amid_a_task_is_loss_or_the_end(
 def test_a_throttled_fetch_waits_as_long_as_the_broker_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Connection:
-        def receive(self) -> FetchResponse:
-            return FetchResponse(throttle_time_ms=250, responses=[])
+    async def answer() -> FetchResponse:
+        return FetchResponse(throttle_time_ms=250, responses=[])
 
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
-    assert Cluster.receive_fetch(cast("Any", Connection())) is None
+    assert Cluster.receive_fetch(answer()) is None
     assert waited == [0.25]

@@ -1,0 +1,74 @@
+"""A rebalance as one consumer sees it: partitions revoked and assigned, and its listeners.
+
+The bridge between `group`, which knows when, and `fetching` and `positions`, which know the
+partitions and their offsets. A user's listener that fails is reported; the partitions still go to
+their new member.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+
+from client.aio.fetching import Fetcher
+from client.aio.positions import Positions
+from client.errors import ListenerFailed
+from client.types import TopicPartition
+
+Listener = Callable[[frozenset[TopicPartition]], Awaitable[None] | None]
+"""A user's listener for assignments, a function or a coroutine function."""
+
+
+class Rebalance:
+    """Made for one start of a consumer; its two methods are what a `GroupMember` calls."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        positions: Positions,
+        *,
+        on_assigned: Listener | None,
+        on_revoked: Listener | None,
+        is_auto_commit: bool,
+    ) -> None:
+        """`is_auto_commit`: processed offsets are committed before partitions are revoked."""
+        self._fetcher = fetcher
+        self._positions = positions
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._is_auto_commit = is_auto_commit
+
+    async def revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Commit and stop reading these.
+
+        Raises:
+            ListenerFailed: `on_revoked` raised; the partitions are revoked all the same.
+        """
+        fetcher = self._fetcher
+        readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]
+        try:
+            await _tell("on_revoked", self._on_revoked, partitions)
+        finally:
+            if self._is_auto_commit:
+                await self._positions.commit_consumed(readers)
+            fetcher.set_partitions(fetcher.readers.keys() - partitions)
+
+    async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Read exactly these.
+
+        Raises:
+            ListenerFailed: `on_assigned` raised; the partitions are read all the same.
+        """
+        self._fetcher.set_partitions(partitions)
+        await _tell("on_assigned", self._on_assigned, partitions)
+
+
+async def _tell(
+    name: str, listener: Listener | None, partitions: frozenset[TopicPartition]
+) -> None:
+    if listener is None:
+        return
+    try:
+        answer = listener(partitions)
+        if inspect.isawaitable(answer):
+            await answer
+    except Exception as error:
+        raise ListenerFailed(f"{name} raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,412 @@
+"""The cluster as one client sees it: brokers, leaders, coordinators, and connections to them.
+
+Owns the metadata cache and decides which connection serves a request: at most one per broker and
+role, so that a fetch that waits for data never delays a produce or a heartbeat. It finds the broker
+that serves a partition or a key, and drops cache entries that proved wrong. Its callers decide what
+to request.
+
+Invariant: no cache entry is trusted for ever. Metadata is requested again when it is older than
+`metadata_max_age_ms` and whenever a caller reports that a leader or coordinator was wrong.
+
+Source: Kafka ``Metadata``, ``NetworkClient``. Read next: `offsets`, `identity`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from client.checks import check_text
+from client.core.connection import Connection
+from client.core.options import ClusterOptions
+from client.core.retry import Clock, retrying
+from client.errors import BrokerRefused, BrokerUnreachable, ClientError
+from client.types import Broker, PartitionInfo, TopicInfo, TopicPartition, format_address
+from protocol.api.find_coordinator import FindCoordinatorRequest
+from protocol.api.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from protocol.error_codes import ErrorCode
+
+_T = TypeVar("_T")
+
+NO_LEADER = -1
+
+_CREATION_TIMEOUT_MS = 5000
+
+# Version 12 is the last in which a request can name a topic without its id.
+_METADATA_VERSION = 12
+
+_NO_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class Role(Enum):
+    """The purpose of a connection; each role has its own socket to a broker."""
+
+    MAIN = "main"
+    FETCH = "fetch"
+    GROUP = "group"
+    JOIN = "join"
+
+
+class CoordinatorType(Enum):
+    """Whose coordinator is looked for, with its number on the wire."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Pool(Clock, Protocol):
+    """What a cluster waits for: connections, and time. One for event loops, one for threads."""
+
+    async def open(self, host: str, port: int, role: Role) -> Connection:
+        """The connection to an address for a role, opened if need be; raises ClientError."""
+        ...
+
+    def find_open(self) -> Connection | None:
+        """A connection for requests that any broker answers, if one is open."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection; calls under way fail."""
+        ...
+
+
+@dataclass(slots=True)
+class _Metadata:
+    """The cache, with the time of each topic's last answer (the pool's, seconds)."""
+
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    topics: dict[str, TopicInfo] = field(default_factory=dict)
+    heard_at: dict[str, float] = field(default_factory=dict)
+    controller_id: int = -1
+    cluster_id: str | None = None
+
+
+class Cluster:
+    """Shared by the parts of one client; `close` ends it."""
+
+    def __init__(self, options: ClusterOptions, pool: Pool) -> None:
+        """Keep the options; no connection is opened before the first call."""
+        self.options = options
+        self._pool = pool
+        self._metadata = _Metadata()
+        self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """The brokers of the last metadata, by node id."""
+        return self._metadata.brokers
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id in the last metadata, None before the first."""
+        return self._metadata.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        """The node that takes administrative changes, -1 while unknown."""
+        return self._metadata.controller_id
+
+    async def close(self) -> None:
+        """Close every connection; calls under way fail."""
+        await self._pool.close()
+
+    # Connections.
+
+    async def connection(self, node_id: int, role: Role = Role.MAIN) -> Connection:
+        """The connection to a broker for a role, opened if need be.
+
+        Raises:
+            BrokerUnreachable: no connection, or no such broker is known.
+        """
+        broker = self._metadata.brokers.get(node_id)
+        if broker is None:
+            await self.refresh(())
+            broker = self._metadata.brokers.get(node_id)
+        if broker is None:
+            raise BrokerUnreachable(f"broker {node_id} is not part of the cluster at present")
+        return await self._pool.open(broker.host, broker.port, role)
+
+    async def any_connection(self) -> Connection:
+        """A connection to some broker: one that is open, else a known one, else bootstrap.
+
+        Raises:
+            BrokerUnreachable: none of them can be reached; the message lists every attempt.
+        """
+        if (connection := self._pool.find_open()) is not None:
+            return connection
+        known = [(broker.host, broker.port) for broker in self._metadata.brokers.values()]
+        failures: list[str] = []
+        for host, port in dict.fromkeys([*known, *self.options.bootstrap]):
+            try:
+                return await self._pool.open(host, port, Role.MAIN)
+            except BrokerUnreachable as error:
+                failures.append(str(error))
+        first = format_address(*self.options.bootstrap[0])
+        raise BrokerUnreachable("; ".join(failures), broker=first)
+
+    # Metadata.
+
+    async def refresh(self, topics: Iterable[str] | None) -> None:
+        """Request brokers and the given topics now; None requests all topics.
+
+        Topics that do not exist leave the cache; they raise no error here.
+
+        Raises:
+            BrokerUnreachable: no broker could be reached.
+        """
+        await self._request_metadata(topics)
+
+    async def find_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those of the topics that exist now, from one request.
+
+        Raises:
+            BrokerRefused: a topic cannot be described: it is denied, or its name is not allowed.
+            BrokerUnreachable: no broker could be reached.
+        """
+        response, address = await self._request_metadata(names)
+        for topic in response.topics:
+            if topic.error_code not in (ErrorCode.NONE, *_NO_TOPIC):
+                raise BrokerRefused(f"topic {topic.name}", topic.error_code, broker=address)
+        found = [topic.name for topic in response.topics if topic.error_code == ErrorCode.NONE]
+        return {name: self._metadata.topics[name] for name in found}
+
+    async def _request_metadata(self, names: Iterable[str] | None) -> tuple[Any, str]:
+        """The answer, after the cache has taken it, and the broker's address."""
+        connection = await self.any_connection()
+        request = MetadataRequest(
+            topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=self.options.create_topics,
+        )
+        # Version 0 cannot request "no topics"; it gets all of them, which does no harm.
+        response = await connection.call(request, max_version=_METADATA_VERSION)
+        self._take(response, replace=names is None)
+        return response, connection.address
+
+    async def topic(self, name: str) -> TopicInfo:
+        """The topic from the cache, requested again if unknown or too old.
+
+        Raises:
+            BrokerRefused: the topic does not exist and was not created, or has a bad name.
+            InvalidUse: the name is not text that can be sent.
+        """
+        if type(name) is not str or not name:
+            check_text("topic", name)
+        known = self._metadata.topics.get(name)
+        max_age_s = self.options.metadata_max_age_ms / 1000
+        if known is not None and self._pool.now() - self._metadata.heard_at[name] < max_age_s:
+            return known
+        # Kafka creates it after its first answer, which says that there is no such topic.
+        timeout_ms = self.options.timeout_ms
+        if self.options.create_topics:
+            timeout_ms = min(timeout_ms, _CREATION_TIMEOUT_MS)
+        return await retrying(self._pool, lambda: self._ask_topic(name), timeout_ms=timeout_ms)
+
+    async def _ask_topic(self, name: str) -> TopicInfo:
+        found = await self.find_topics((name,))
+        if name not in found:
+            raise self._missing(f"topic {name}")
+        return found[name]
+
+    def _missing(self, what: str) -> BrokerRefused:
+        """The error for what current metadata does not name."""
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return BrokerRefused(what, code, is_final=not self.options.create_topics)
+
+    async def topics(self) -> Mapping[str, TopicInfo]:
+        """All topics, from a fresh request."""
+        await self.retrying(lambda: self.refresh(None))
+        return dict(self._metadata.topics)
+
+    def find_topic(self, name: str) -> TopicInfo | None:
+        """The topic if it is in the cache, whatever its age."""
+        return self._metadata.topics.get(name)
+
+    async def leader(self, partition: TopicPartition) -> int:
+        """The node id that leads a partition, from the cache or one request.
+
+        Raises:
+            BrokerRefused: the partition does not exist, or has no leader at present.
+        """
+        topic = await self.topic(partition.topic)
+        info = topic.partitions.get(partition.partition)
+        if info is None:
+            # Partitions may have been added since the topic was described.
+            topic = await self._ask_topic(partition.topic)
+            info = topic.partitions.get(partition.partition)
+        if info is None:
+            count = len(topic.partitions)
+            raise self._missing(
+                f"{partition} does not exist ({partition.topic} has {count} partitions)"
+            )
+        if info.leader == NO_LEADER:
+            self.forget_topic(partition.topic)
+            raise BrokerRefused(f"{partition} has no leader", ErrorCode.LEADER_NOT_AVAILABLE)
+        return info.leader
+
+    async def by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[int, list[TopicPartition]]:
+        """The partitions grouped by the node that leads them.
+
+        Raises:
+            BrokerRefused: as `leader`.
+        """
+        groups: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            groups.setdefault(await self.leader(partition), []).append(partition)
+        return groups
+
+    def forget_topic(self, name: str) -> None:
+        """The cached leaders of a topic proved wrong; they are requested before the next use."""
+        self._metadata.heard_at[name] = float("-inf")
+
+    def _take(self, response: MetadataResponse, *, replace: bool) -> None:
+        metadata = self._metadata
+        if response.brokers:
+            metadata.brokers = {
+                broker.node_id: Broker(
+                    node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+                )
+                for broker in response.brokers
+            }
+        metadata.cluster_id = response.cluster_id
+        metadata.controller_id = response.controller_id
+        if replace:
+            metadata.topics.clear()
+            metadata.heard_at.clear()
+        now = self._pool.now()
+        for topic in response.topics:
+            name = topic.name or ""
+            if topic.error_code == ErrorCode.NONE:
+                metadata.topics[name] = _topic_info(name, topic)
+                metadata.heard_at[name] = now
+            elif topic.error_code in _NO_TOPIC:
+                metadata.topics.pop(name, None)
+                metadata.heard_at.pop(name, None)
+
+    # Coordinators.
+
+    async def coordinator(self, kind: CoordinatorType, key: str) -> int:
+        """The node id that coordinates a group or a transactional id; cached.
+
+        Raises:
+            BrokerRefused: the broker does not know yet; retriable.
+        """
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+        connection = await self.any_connection()
+        request = FindCoordinatorRequest(key=key, key_type=kind.value, coordinator_keys=[key])
+        response = await connection.call(
+            request, min_version=1 if kind is CoordinatorType.TRANSACTION else 0, max_version=5
+        )
+        answer = response.coordinators[0] if response.coordinators else response
+        if answer.error_code != ErrorCode.NONE:
+            raise BrokerRefused(
+                f"looking for the coordinator of {kind.name.lower()} {key}",
+                answer.error_code,
+                broker=connection.address,
+                detail=answer.error_message,
+            )
+        self._metadata.brokers.setdefault(
+            answer.node_id, Broker(node_id=answer.node_id, host=answer.host, port=answer.port)
+        )
+        self._coordinators[kind, key] = answer.node_id
+        return int(answer.node_id)
+
+    def forget_coordinator(self, kind: CoordinatorType, key: str) -> None:
+        """The cached coordinator proved wrong; it is looked for before the next use."""
+        self._coordinators.pop((kind, key), None)
+
+    async def call_coordinator(
+        self,
+        kind: CoordinatorType,
+        key: str,
+        request: Any,
+        *,
+        role: Role = Role.GROUP,
+        max_version: int | None = None,
+        min_version: int = 0,
+        timeout_ms: int | None = None,
+    ) -> tuple[Any, str]:
+        """One request to the coordinator of `key`: its answer, and its address for messages.
+
+        Versions and timeout are those of `Connection.call`. A lost connection drops the cached
+        coordinator. A request that waits for others (joining a group) takes a `role` of its own,
+        because answers come in order.
+        """
+        node_id = await self.coordinator(kind, key)
+        try:
+            connection = await self.connection(node_id, role)
+            response = await connection.call(
+                request, max_version=max_version, min_version=min_version, timeout_ms=timeout_ms
+            )
+        except BrokerUnreachable:
+            self.forget_coordinator(kind, key)
+            raise
+        return response, connection.address
+
+    async def call_controller(
+        self, request: Any, *, max_version: int | None = None, min_version: int = 0
+    ) -> tuple[Any, str]:
+        """One request to the controller: its answer, and its address for messages."""
+        if self._metadata.controller_id not in self._metadata.brokers:
+            await self.refresh(())
+        connection = (
+            await self.connection(self._metadata.controller_id)
+            if self._metadata.controller_id in self._metadata.brokers
+            else await self.any_connection()
+        )
+        response = await connection.call(request, max_version=max_version, min_version=min_version)
+        return response, connection.address
+
+    # Retries.
+
+    async def retrying(
+        self,
+        attempt: Callable[[], Awaitable[_T]],
+        on_failure: Callable[[ClientError], None] | None = None,
+    ) -> _T:
+        """The result of the first attempt that succeeds within the client's timeout."""
+        timeout_ms = self.options.timeout_ms
+        return await retrying(self._pool, attempt, timeout_ms=timeout_ms, on_failure=on_failure)
+
+    async def retrying_at_leaders(
+        self, partitions: Iterable[TopicPartition], attempt: Callable[[], Awaitable[_T]]
+    ) -> _T:
+        """As `retrying`; each failure drops the cached leaders of `partitions`."""
+
+        def forget(_: ClientError) -> None:
+            for partition in partitions:
+                self.forget_topic(partition.topic)
+
+        return await self.retrying(attempt, forget)
+
+    async def retrying_at_coordinator(
+        self, kind: CoordinatorType, key: str, attempt: Callable[[], Awaitable[_T]]
+    ) -> _T:
+        """As `retrying`; each failure drops the cached coordinator of `key`."""
+        return await self.retrying(attempt, lambda _: self.forget_coordinator(kind, key))
+
+
+def _topic_info(name: str, topic: MetadataResponseTopic) -> TopicInfo:
+    return TopicInfo(
+        name=name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions={
+            partition.partition_index: PartitionInfo(
+                partition=partition.partition_index,
+                leader=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+                replicas=tuple(partition.replica_nodes),
+                in_sync=tuple(partition.isr_nodes),
+            )
+            for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+        },
+    )

@@ -1,0 +1,151 @@
+"""Queries about consumer groups, and an operator's changes to them from outside.
+
+The coordinator of a group answers for it; the list of groups is the union of all brokers'
+lists. Used through `client.admin`.
+"""
+
+from collections.abc import Iterable
+
+from client.core.cluster import Cluster, CoordinatorType
+from client.descriptions import GroupInfo, GroupListing, GroupMemberInfo
+from client.errors import BrokerRefused, ClientError, UnsupportedByBroker
+from client.subscription import PROTOCOL_TYPE, decode_assignment
+from client.types import TopicPartition
+from protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.api.delete_groups import DeleteGroupsRequest
+from protocol.api.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+)
+from protocol.api.list_groups import ListGroupsRequest
+from protocol.error_codes import ErrorCode
+
+
+async def list_groups(cluster: Cluster) -> list[GroupListing]:
+    """All groups of all brokers, by name.
+
+    Raises:
+        BrokerRefused: a broker does not know yet.
+    """
+    await cluster.refresh(())
+    found: dict[str, GroupListing] = {}
+    for node_id in list(cluster.brokers):
+        connection = await cluster.connection(node_id)
+        response = await connection.call(ListGroupsRequest())
+        if response.error_code != ErrorCode.NONE:
+            raise BrokerRefused("listing groups", response.error_code, broker=connection.address)
+        for group in response.groups:
+            found[group.group_id] = GroupListing(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                state=group.group_state,
+                group_type=group.group_type,
+            )
+    return sorted(found.values(), key=lambda group: group.group_id)
+
+
+async def describe_group(cluster: Cluster, group_id: str) -> GroupInfo:
+    """One group and its members.
+
+    Raises:
+        BrokerRefused: GROUP_ID_NOT_FOUND for a group that does not exist.
+    """
+
+    async def attempt() -> GroupInfo:
+        response, address = await cluster.call_coordinator(
+            CoordinatorType.GROUP, group_id, DescribeGroupsRequest(groups=[group_id])
+        )
+        group = response.groups[0]
+        code = group.error_code
+        if code == ErrorCode.NONE and group.group_state == "Dead":
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        if code == ErrorCode.GROUP_ID_NOT_FOUND:
+            consumers = await _describe_consumers(cluster, group_id)
+            if consumers is not None:
+                return consumers
+        if code != ErrorCode.NONE:
+            raise BrokerRefused(f"describing group {group_id}", code, broker=address)
+        return _group_info(group)
+
+    return await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+
+
+async def delete_group(cluster: Cluster, group_id: str) -> None:
+    """Delete a group without members, with its committed offsets.
+
+    Raises:
+        BrokerRefused: it has members, or does not exist.
+    """
+
+    async def attempt() -> None:
+        response, address = await cluster.call_coordinator(
+            CoordinatorType.GROUP, group_id, DeleteGroupsRequest(groups_names=[group_id])
+        )
+        code = response.results[0].error_code
+        if code != ErrorCode.NONE:
+            raise BrokerRefused(f"deleting group {group_id}", code, broker=address)
+
+    await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+
+
+async def _describe_consumers(cluster: Cluster, group_id: str) -> GroupInfo | None:
+    """A group of the consumer protocol (KIP-848); None when it is none, or the broker has none."""
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+    try:
+        response, _ = await cluster.call_coordinator(CoordinatorType.GROUP, group_id, request)
+    except UnsupportedByBroker:
+        return None
+    group = response.groups[0]
+    if group.error_code != ErrorCode.NONE:
+        return None
+    return GroupInfo(
+        group_id=group.group_id,
+        state=group.group_state,
+        protocol_type=PROTOCOL_TYPE,
+        assignor=group.assignor_name,
+        members=tuple(
+            GroupMemberInfo(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                partitions=tuple(
+                    TopicPartition(topic.topic_name, index)
+                    for topic in member.assignment.topic_partitions
+                    for index in topic.partitions
+                ),
+            )
+            for member in group.members
+        ),
+    )
+
+
+def _group_info(group: DescribedGroup) -> GroupInfo:
+    return GroupInfo(
+        group_id=group.group_id,
+        state=group.group_state,
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        members=tuple(_member_info(member, group.protocol_type) for member in group.members),
+    )
+
+
+def _member_info(member: DescribedGroupMember, protocol_type: str) -> GroupMemberInfo:
+    return GroupMemberInfo(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        partitions=tuple(_share_of(member.member_assignment, protocol_type)),
+    )
+
+
+def _share_of(assignment: bytes, protocol_type: str) -> Iterable[TopicPartition]:
+    """The partitions in an assignment; those of other protocols than ours stay opaque."""
+    if protocol_type != PROTOCOL_TYPE:
+        return ()
+    try:
+        return decode_assignment(assignment)
+    except ClientError:
+        return ()

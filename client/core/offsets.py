@@ -1,0 +1,252 @@
+"""Offsets from brokers: by time, at the ends, and the positions that groups have committed.
+
+Requests and their answers only; consumer, admin and Spark's planner decide when to send them. Every
+call retries within the cluster's timeout and drops cached leaders or coordinators that proved
+wrong.
+
+Source: KIP-79 (ListOffsets by time), KIP-734 (the largest timestamp), KIP-709 (batched
+OffsetFetch).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from client.checks import check_choice
+from client.core.cluster import Cluster, CoordinatorType
+from client.errors import BrokerRefused
+from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import NO_OFFSET
+
+EARLIEST = -2
+LATEST = -1
+MAX_TIMESTAMP = -3
+"""Special timestamps of `list_offsets`: the ends, and the newest record by time."""
+
+NO_GENERATION = -1
+
+# The last versions in which topics go by name.
+_OFFSET_COMMIT_VERSION = 9
+_OFFSET_FETCH_VERSION = 9
+
+_MAX_TIMESTAMP_SINCE = 7
+
+
+class Isolation(IntEnum):
+    """Whether records of unfinished and aborted transactions count."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+    @classmethod
+    def named(cls, name: str) -> "Isolation":
+        """The level that users call ``read_uncommitted`` or ``read_committed``.
+
+        Raises:
+            InvalidUse: the level does not exist.
+        """
+        check_choice("isolation", name, [level.name.lower() for level in cls])
+        return cls[name.upper()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """The member that commits a group's offsets; by default none, a commit from outside."""
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+async def list_offsets(
+    cluster: Cluster,
+    timestamps: Mapping[TopicPartition, int],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """The first record at or after each time; None where a partition has none.
+
+    A timestamp may be `EARLIEST`, `LATEST` (the end, which is one past the last record) or
+    `MAX_TIMESTAMP`; for the first two the answer's own timestamp is -1.
+
+    Raises:
+        BrokerRefused: an unknown partition, or no leader within the timeout.
+    """
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+
+    async def attempt() -> None:
+        rest = [partition for partition in timestamps if partition not in found]
+        for node_id, partitions in (await cluster.by_leader(rest)).items():
+            wanted = {partition: timestamps[partition] for partition in partitions}
+            found.update(await _list_at(cluster, node_id, wanted, isolation))
+
+    await cluster.retrying_at_leaders(timestamps, attempt)
+    return found
+
+
+async def _list_at(
+    cluster: Cluster, node_id: int, wanted: Mapping[TopicPartition, int], isolation: Isolation
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for partition, timestamp in wanted.items():
+        topics.setdefault(partition.topic, []).append(
+            ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+        )
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[ListOffsetsTopic(name=name, partitions=items) for name, items in topics.items()],
+        timeout_ms=cluster.options.request_timeout_ms,
+    )
+    connection = await cluster.connection(node_id)
+    needs_max = MAX_TIMESTAMP in wanted.values()
+    response = await connection.call(request, min_version=_MAX_TIMESTAMP_SINCE if needs_max else 1)
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    for topic in response.topics:
+        for item in topic.partitions:
+            partition = TopicPartition(topic.name, item.partition_index)
+            if item.error_code != ErrorCode.NONE:
+                raise BrokerRefused(
+                    f"looking up offsets of {partition}",
+                    item.error_code,
+                    broker=connection.address,
+                )
+            found[partition] = (
+                None
+                if item.offset == NO_OFFSET
+                else OffsetAndTimestamp(item.offset, item.timestamp, item.leader_epoch)
+            )
+    return found
+
+
+async def fetch_committed(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The committed positions of a group; None means all. Partitions without one are left out.
+
+    Raises:
+        BrokerRefused: the group's coordinator is not found, or refuses.
+    """
+    topics: dict[str, list[int]] | None = None
+    if partitions is not None:
+        topics = {}
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+    request = _offset_fetch_request(group_id, topics, require_stable)
+
+    async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
+        response, address = await cluster.call_coordinator(
+            CoordinatorType.GROUP,
+            group_id,
+            request,
+            max_version=_OFFSET_FETCH_VERSION,
+            min_version=1 if topics is not None else 2,
+        )
+        answer = response.groups[0] if response.groups else response
+        what = f"reading the committed offsets of group {group_id}"
+        if answer.error_code != ErrorCode.NONE:
+            raise BrokerRefused(what, answer.error_code, broker=address)
+        committed = {}
+        for topic in answer.topics:
+            for item in topic.partitions:
+                if item.error_code != ErrorCode.NONE:
+                    raise BrokerRefused(what, item.error_code, broker=address)
+                if item.committed_offset != NO_OFFSET:
+                    committed[TopicPartition(topic.name, item.partition_index)] = OffsetAndMetadata(
+                        item.committed_offset, item.metadata or "", item.committed_leader_epoch
+                    )
+        return committed
+
+    return await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+
+
+def _offset_fetch_request(
+    group_id: str, topics: dict[str, list[int]] | None, require_stable: bool
+) -> OffsetFetchRequest:
+    """Both shapes at once: for one group up to version 7, for a list of groups from 8."""
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+    old_topics: list[OffsetFetchRequestTopic] | None = None
+    if topics is not None:
+        group.topics = [
+            OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+            for name, numbers in topics.items()
+        ]
+        old_topics = [
+            OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+            for name, numbers in topics.items()
+        ]
+    return OffsetFetchRequest(
+        group_id=group_id, topics=old_topics, groups=[group], require_stable=require_stable
+    )
+
+
+async def commit_offsets(
+    cluster: Cluster, membership: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Store positions of a group, durably.
+
+    Raises:
+        BrokerRefused: the group has moved on without this member, or is in use by others.
+    """
+    if not offsets:
+        return
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for partition, position in offsets.items():
+        topics.setdefault(partition.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=position.offset,
+                committed_leader_epoch=position.leader_epoch,
+                committed_metadata=position.metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=membership.group_id,
+        generation_id_or_member_epoch=membership.generation,
+        member_id=membership.member_id,
+        group_instance_id=membership.instance_id,
+        topics=[
+            OffsetCommitRequestTopic(name=name, partitions=items) for name, items in topics.items()
+        ],
+    )
+
+    async def attempt() -> None:
+        response, address = await cluster.call_coordinator(
+            CoordinatorType.GROUP,
+            membership.group_id,
+            request,
+            max_version=_OFFSET_COMMIT_VERSION,
+            min_version=2,
+        )
+        _check_commit(response, membership.group_id, address)
+
+    await cluster.retrying_at_coordinator(CoordinatorType.GROUP, membership.group_id, attempt)
+
+
+def _check_commit(response: Any, group_id: str, address: str) -> None:
+    for topic in response.topics:
+        for item in topic.partitions:
+            if item.error_code != ErrorCode.NONE:
+                raise BrokerRefused(
+                    f"committing {topic.name}-{item.partition_index} for group {group_id}",
+                    item.error_code,
+                    broker=address,
+                )

@@ -1,0 +1,157 @@
+"""How to reach a cluster: addresses, time limits, and how a connection is secured.
+
+Values with their checks. What a field does is in `connection`, `tls`, `sasl` and `cluster`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from client.checks import check_choice, check_flags, check_numbers, check_text
+from client.errors import InvalidType, InvalidUse
+
+DEFAULT_PORT = 9092
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""The ways of SASL to prove a user name; Kafka's names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """How connections are secured: by TLS, by a user name, by both or (the default) not at all.
+
+    Attributes:
+        tls: encrypt, and check that the broker's certificate is of its host name.
+        ca_file: PEM file of the authorities to trust; empty: those of the system.
+        certificate_file: PEM file of this client's own certificate, for brokers that require one.
+        key_file: PEM file of the certificate's private key; empty: it is in `certificate_file`.
+        key_password: of an encrypted private key.
+        check_hostname: False accepts a certificate of any host name that an authority signed.
+        mechanism: how to authenticate, one of `MECHANISMS`; empty: not at all. PLAIN sends the
+            password as it is, so use it with `tls`.
+        username: the user's name.
+        password: the user's password.
+    """
+
+    tls: bool = False
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    key_password: str = field(default="", repr=False)
+    check_hostname: bool = True
+    mechanism: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse fields that contradict each other.
+
+        Raises:
+            InvalidUse: with the field, its value and the cure.
+        """
+        check_flags(tls=self.tls, check_hostname=self.check_hostname)
+        for name in ("ca_file", "certificate_file", "key_file"):
+            path = getattr(self, name)
+            if not isinstance(path, str):
+                raise InvalidType(f"{name}={path!r} is no text: give the path as a str")
+            if path and not self.tls:
+                raise InvalidUse(f"{name}={path!r} has no effect without TLS: give tls=True too")
+        if self.key_file and not self.certificate_file:
+            raise InvalidUse(
+                f"key_file={self.key_file!r} belongs to no certificate: give certificate_file too"
+            )
+        if self.mechanism:
+            check_choice("mechanism", self.mechanism, MECHANISMS)
+            check_text("username", self.username)
+        elif self.username or self.password:
+            raise InvalidUse(
+                f"username={self.username!r} is sent by no mechanism: give mechanism, one of "
+                f"{', '.join(MECHANISMS)}"
+            )
+
+    @property
+    def protocol(self) -> str:
+        """Kafka's name of the combination, as in listeners: ``SASL_SSL`` and others."""
+        below = "SSL" if self.tls else "PLAINTEXT"
+        return f"SASL_{below}" if self.mechanism else below
+
+
+NOT_SECURED = Security()
+
+
+class BadFile(InvalidUse):
+    """A file of `Security` that cannot be used; `field` is its field's name."""
+
+    def __init__(self, field: str, path: str, problem: object) -> None:
+        """Keep the field besides the sentence."""
+        self.field, self.path, self.problem = field, path, problem
+        super().__init__(f"{field}={path!r}: {problem}; give a PEM file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """How to reach and follow a cluster; all times in milliseconds.
+
+    `timeout_ms` is how long a call may retry in all. `create_topics` lets the broker create a
+    missing topic on request, if it is configured to do so. `software` is the name that the broker
+    counts this client under.
+    """
+
+    bootstrap: tuple[tuple[str, int], ...]
+    client_id: str = "tidelog"
+    connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000
+    timeout_ms: int = 60_000
+    metadata_max_age_ms: int = 300_000
+    create_topics: bool = False
+    security: Security = NOT_SECURED
+    software: str = "tidelog-client"
+
+    def __post_init__(self) -> None:
+        """Refuse invalid values; raises InvalidUse."""
+        check_text("client_id", self.client_id)
+        check_numbers(1, request_timeout_ms=self.request_timeout_ms)
+        check_numbers(0, timeout_ms=self.timeout_ms)
+        if not isinstance(self.security, Security):
+            raise InvalidType(f"security={self.security!r} is no Security: write Security(...)")
+
+    @property
+    def where(self) -> str:
+        """The bootstrap addresses, for messages."""
+        return ",".join(f"{host}:{port}" for host, port in self.bootstrap)
+
+
+def parse_bootstrap(bootstrap: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """(host, port) pairs of ``host[:port]`` texts, which may also be one text with commas.
+
+    Raises:
+        InvalidType: neither a text nor texts.
+        InvalidUse: no address given, or an invalid port.
+    """
+    given: object = bootstrap
+    if isinstance(given, str):
+        texts: list[object] = [*given.split(",")]
+    else:
+        texts = list(given) if isinstance(given, Iterable) else [given]
+    names = [text for text in texts if isinstance(text, str)]
+    if len(names) < len(texts):
+        raise InvalidType(f"bootstrap={bootstrap!r} is no broker address: write 'host:port'")
+    addresses = tuple(_parse_address(text.strip()) for text in names if text.strip())
+    if not addresses:
+        raise InvalidUse("no broker address given: write host:port")
+    return addresses
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    _, _, text = text.rpartition("://")
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif text.count(":") > 1:
+        host, port = text, ""
+    else:
+        host, _, port = text.partition(":")
+    if not port:
+        return host or "127.0.0.1", DEFAULT_PORT
+    if not port.isdigit() or not 0 < int(port) < 65_536:
+        raise InvalidUse(f"'{text}' is no broker address: write host:port with a port below 65536")
+    return host or "127.0.0.1", int(port)

@@ -1,0 +1,67 @@
+"""Broker addresses as people write them, and security that fits together."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.core.options import ClusterOptions, Security, parse_bootstrap
+from client.errors import InvalidUse
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("localhost:9092", [("localhost", 9092)]),
+        ("localhost", [("localhost", 9092)]),
+        (":19092", [("127.0.0.1", 19092)]),
+        ("a:1, b:2,", [("a", 1), ("b", 2)]),
+        ("[::1]:9093", [("::1", 9093)]),
+        ("::1", [("::1", 9092)]),
+        ("PLAINTEXT://h:5", [("h", 5)]),
+    ],
+)
+def test_addresses_are_understood(text: str, expected: list[tuple[str, int]]) -> None:
+    assert list(parse_bootstrap(text)) == expected
+
+
+@pytest.mark.parametrize("text", ["", " , ", "h:port", "h:0", "h:65536"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(InvalidUse, match="host:port"):
+        parse_bootstrap(text)
+
+
+def test_several_addresses_may_come_as_a_list() -> None:
+    assert parse_bootstrap(["a:1", "b"]) == (("a", 1), ("b", 9092))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"ca_file": "ca.pem"}, "ca_file='ca.pem' has no effect without TLS: give tls=True"),
+        ({"tls": True, "key_file": "k"}, "key_file='k' belongs to no certificate"),
+        ({"tls": 1}, "tls=1 is neither True nor False"),
+        ({"tls": True, "ca_file": Path("x")}, "give the path as a str"),
+        ({"mechanism": "GSSAPI", "username": "ann"}, "choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ({"mechanism": "PLAIN"}, "username is empty"),
+        ({"username": "ann"}, "username='ann' is sent by no mechanism"),
+    ],
+)
+def test_security_that_contradicts_itself_is_refused(fields: Any, message: str) -> None:
+    with pytest.raises(InvalidUse, match=message):
+        Security(**fields)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("mechanism", ["", "PLAIN"])
+def test_the_protocol_is_named_as_listeners_are(tls: bool, mechanism: str) -> None:
+    security = Security(tls=tls, mechanism=mechanism, username="ann" if mechanism else "")
+    sasl, below = "SASL_" if mechanism else "", "SSL" if tls else "PLAINTEXT"
+    assert security.protocol == sasl + below
+
+
+def test_secrets_are_in_no_repr() -> None:
+    security = Security(
+        tls=True, key_password="hush", mechanism="PLAIN", username="ann", password="hush"
+    )
+    assert "hush" not in repr(ClusterOptions(bootstrap=(("h", 1),), security=security))
