@@ -29,6 +29,9 @@ from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
 
+_OF_CLIENTS = frozenset({"TIDELOG_USER", "TIDELOG_PASSWORD_FILE"})
+"""Variables that clients read, and that a broker beside them ignores."""
+
 _SPECIAL = ("log.dirs", "listeners", "advertised.listeners", "listener.security.protocol.map")
 
 
@@ -138,7 +141,7 @@ def _read_environment(
         _environment_name(name): name for name in (*BROKER_KEYS, *BROKER_ALIASES, *NOT_APPLICABLE)
     }
     for variable, text in environment.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OF_CLIENTS:
             continue
         name = known.get(variable)
         if name is None:

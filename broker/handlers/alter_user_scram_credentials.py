@@ -8,8 +8,8 @@ Source: KIP-554; Kafka `ScramControlManager.alterCredentials`.
 
 from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
-from broker.security.acls import Operation
 from broker.security.credentials import Deletion, Outcome, Upsertion
+from protocol.acl import Operation
 from protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,

@@ -9,7 +9,8 @@ from broker.handlers.describe_acls import filter_of
 from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
-from broker.security.acls import Acl, Operation
+from broker.security.acls import Acl
+from protocol.acl import Operation
 from protocol.api.delete_acls import (
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,

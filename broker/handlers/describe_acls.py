@@ -11,7 +11,8 @@ Source: Kafka `AclApis.handleDescribeAcls`; KIP-140, KIP-290.
 from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
-from broker.security.acls import AclFilter, Operation
+from broker.security.acls import AclFilter
+from protocol.acl import Operation
 from protocol.api.delete_acls import DeleteAclsFilter
 from protocol.api.describe_acls import (
     AclDescription,

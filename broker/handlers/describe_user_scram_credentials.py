@@ -13,7 +13,7 @@ from collections import Counter
 
 from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
-from broker.security.acls import Operation
+from protocol.acl import Operation
 from protocol.api.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,

@@ -7,7 +7,7 @@ Source: Kafka `AuthHelper`. Read next: `broker.security.acls`, `broker.rights`.
 """
 
 from broker.requests.context import Context, RequestContext
-from broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 
 
 class Check:

@@ -22,7 +22,7 @@ from broker.rights.guards import (
     then,
 )
 from broker.rights.topics import cluster_bits
-from broker.security.acls import Operation
+from protocol.acl import Operation
 from protocol.api import (
     alter_client_quotas,
     alter_configs,

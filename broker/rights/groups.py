@@ -18,7 +18,7 @@ from broker.rights.guards import (
     parted,
     then,
 )
-from broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import (
     consumer_group_describe,
     consumer_group_heartbeat,

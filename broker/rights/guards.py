@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from broker.requests.access import Check
 from broker.requests.context import Context, Handler, Reply, RequestContext
 from broker.requests.pending import Pending
-from broker.security.acls import Operation
+from protocol.acl import Operation
 from protocol.error_codes import ErrorCode
 
 Guard: TypeAlias = Callable[[Context, RequestContext, Any, Handler], Reply]

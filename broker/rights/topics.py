@@ -17,7 +17,7 @@ from broker.rights.guards import (
     parted,
     then,
 )
-from broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import (
     create_partitions,
     create_topics,

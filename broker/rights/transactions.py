@@ -16,8 +16,8 @@ from broker.rights.guards import (
     parted,
     then,
 )
-from broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from broker.topics.registry import is_internal
+from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import (
     add_offsets_to_txn,
     add_partitions_to_txn,

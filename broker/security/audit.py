@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.security.acls import Operation, ResourceType
 from broker.security.session import Session
+from protocol.acl import Operation, ResourceType
 from protocol.api_keys import ApiKey
 
 logger = logging.getLogger("tidelog.audit")

@@ -5,20 +5,9 @@ import random
 
 import pytest
 
-from broker.security.acls import (
-    CLUSTER_NAME,
-    Access,
-    Acl,
-    AclFilter,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-    complaint_about,
-    format_acl,
-    parse_acl,
-)
+from broker.security.acls import Access, Acl, AclFilter, complaint_about, format_acl, parse_acl
 from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
+from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 
 TOPIC = ResourceType.TOPIC
 ALICE, BOB = user("alice"), user("bob")
