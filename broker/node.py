@@ -49,6 +49,7 @@ from broker.operator.http import MetricsServer
 from broker.operator.segments import list_segments
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
+from broker.security.tls import TlsUnusable
 from broker.space import SpaceGuard
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
@@ -131,6 +132,7 @@ class Broker:
         Settings made through the protocol still win. The log names the settings that need a
         restart. It also names unacceptable ones; then nothing changes.
         """
+        self._reload_certificates()
         plan = plan_reload(self.topics.broker_config, self._given, fresh)
         if plan.needs_restart:
             logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
@@ -141,6 +143,20 @@ class Broker:
             return
         changed = ", ".join(plan.changed) or "no setting has changed"
         logger.info("the configuration is reloaded: %s", changed)
+
+    def _reload_certificates(self) -> None:
+        """Read the keys and certificates of all listeners again; new connections use them."""
+        for guard in self._guards.values():
+            if guard.tls is None:
+                continue
+            try:
+                guard.tls.reload()
+            except TlsUnusable as error:
+                logger.error(
+                    "listener %s keeps its certificate: %s (docs/security.md)", guard.name, error
+                )
+            else:
+                logger.info("listener %s: key and certificate are read again", guard.name)
 
     async def stop(self) -> None:
         """Finish the requests, sync, and leave a directory that needs no recovery."""

@@ -289,6 +289,16 @@ def _complaints(
                     "set ssl.truststore.location to the authority that signs them",
                 )
             )
+    if (
+        security.protocol == "PLAINTEXT" and not listener.is_loopback and not config.insecure_allow
+    ):
+        found.append(
+            (
+                "everyone who reaches this address could read and write everything",
+                "use SSL or SASL_SSL (docs/security.md), listen on 127.0.0.1, or say "
+                "--insecure (insecure.allow=true) where the network itself is trusted",
+            )
+        )
     if security.protocol.startswith("SASL_") and not security.mechanisms:
         found.append(("a SASL listener without mechanisms", "set sasl.enabled.mechanisms"))
     if (

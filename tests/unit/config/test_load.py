@@ -109,6 +109,7 @@ def test_kafka_settings_without_meaning_are_notices() -> None:
     ("name", "text", "complaint"),
     [
         ("listeners", "SSL://h:1", "set ssl.keystore.location to a PEM file"),
+        ("listeners", "PLAINTEXT://0.0.0.0:9092", "--insecure"),
         ("ssl.key.password", "open sesame", "write file:/PATH or env:NAME"),
         ("sasl.jaas.config", "x", "remove this one"),
         ("listeners", "A://h:1,A://h:2", "protocol A"),
@@ -136,6 +137,7 @@ def test_named_listeners_map_to_plaintext() -> None:
     config = load(
         command_line={
             "listeners": "IN://0.0.0.0:9092,OUT://0.0.0.0:9093",
+            "insecure.allow": "true",
             "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
             "advertised.listeners": "IN://broker:9092,OUT://localhost:9093",
         }
