@@ -46,6 +46,14 @@ class NotLeader(BrokerError):
         super().__init__(f"Partition {topic}-{partition} is led by broker {leader_id}.")
 
 
+class TopicDenied(BrokerError):
+    """The client may not do this to the topic, or may not even know whether there is one."""
+
+    def __init__(self) -> None:
+        """Name nothing: the client may not know."""
+        super().__init__("Topic authorization failed.")
+
+
 class NotReplica(BrokerError):
     """A broker that has no replica of the partition fetches it as a follower."""
 

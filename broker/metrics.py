@@ -109,6 +109,8 @@ class Metrics:
         self.appends_rejected: Counter[str] = Counter()
         self.segments_deleted: Counter[str] = Counter()
         self.job_failures: Counter[str] = Counter()
+        self.authentications: Counter[tuple[str, str, str]] = Counter()
+        """By listener, mechanism and result: ok or failed."""
         self.loop_lag_ns = latency_distribution()
         self.loop_lag_max_ns = 0
         self.wall_clock_jumps = 0

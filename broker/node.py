@@ -38,6 +38,7 @@ from broker.groups.offsets.lag import GroupLag
 from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
+from broker.net.acceptor import TlsAcceptor
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
@@ -45,6 +46,8 @@ from broker.operator.exporter import BrokerCollector, render
 from broker.operator.http import MetricsServer
 from broker.operator.segments import list_segments
 from broker.requests.context import Context, Endpoint
+from broker.security.service import ListenerGuard, Security
+from broker.security.tls import TlsUnusable
 from broker.space import SpaceGuard
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
@@ -93,7 +96,8 @@ class Broker:
         self._files = files or RealFiles()
         self._random = source or random.Random()
         self._stack = contextlib.AsyncExitStack()
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsAcceptor] = []
+        self._guards: dict[str, ListenerGuard] = {}
         self._dispatchers: list[Dispatcher] = []
         self._is_ready = False
         self._threads = Threads()
@@ -109,6 +113,7 @@ class Broker:
         self.topics: TopicRegistry
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
+        self.security: Security
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -128,6 +133,7 @@ class Broker:
         Settings made through the protocol still win. The log names the settings that need a
         restart. It also names unacceptable ones; then nothing changes.
         """
+        self._reload_certificates()
         plan = plan_reload(self.topics.broker_config, self._given, fresh)
         if plan.needs_restart:
             logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
@@ -138,6 +144,20 @@ class Broker:
             return
         changed = ", ".join(plan.changed) or "no setting has changed"
         logger.info("the configuration is reloaded: %s", changed)
+
+    def _reload_certificates(self) -> None:
+        """Read the keys and certificates of all listeners again; new connections use them."""
+        for guard in self._guards.values():
+            if guard.tls is None:
+                continue
+            try:
+                guard.tls.reload()
+            except TlsUnusable as error:
+                logger.error(
+                    "listener %s keeps its certificate: %s (docs/security.md)", guard.name, error
+                )
+            else:
+                logger.info("listener %s: key and certificate are read again", guard.name)
 
     async def stop(self) -> None:
         """Finish the requests, sync, and leave a directory that needs no recovery."""
@@ -151,6 +171,12 @@ class Broker:
         metrics_socket = self._bind_metrics()
         self._stack.callback(self._threads.close)
         self._open_data_dir()
+        self.security = Security(self.config, self.data_dir, monotonic_ms=self.clock.monotonic_ms)
+        self._guards = {
+            listener.name: self.security.guard(self.config, listener)
+            for listener in self.config.listeners
+            if listener.protocol != "PLAINTEXT"
+        }
         self._stack.push_async_callback(self.group_commit.drain)
         services = CoordinatorServices(
             config=self.config,
@@ -256,6 +282,7 @@ class Broker:
             metrics=self.metrics,
             groups=self.groups,
             transactions=self.transactions,
+            security=self.security,
         )
 
     def _endpoint(self, listener: Listener, bound: socket.socket) -> Endpoint:
@@ -287,12 +314,21 @@ class Broker:
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
         dispatcher = Dispatcher(own)
         self._dispatchers.append(dispatcher)
+        guard = self._guards.get(listener.name)
+        backlog = self.config.socket_listen_backlog_size
+
+        def connection() -> Connection:
+            return Connection(dispatcher, self.connections, guard)
+
+        server: asyncio.Server | TlsAcceptor
         try:
-            server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(dispatcher, self.connections),
-                sock=bound,
-                backlog=self.config.socket_listen_backlog_size,
-            )
+            if guard is not None and guard.tls is not None:
+                bound.listen(backlog)
+                server = TlsAcceptor(bound, guard.tls, self.connections, connection)
+            else:
+                server = await asyncio.get_running_loop().create_server(
+                    connection, sock=bound, backlog=backlog
+                )
         except OSError as error:  # another process bound it too and listened first
             raise _address_error(listener, error) from error
         self._servers.append(server)

@@ -26,6 +26,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "consume": ("consume", "Read records, from an offset or a time, once or following."),
     "offsets": ("offsets", "Find offsets by time, or the ends of partitions."),
     "group": ("group", "List, describe, delete consumer groups; move them in time."),
+    "user": ("user", "Add, list and remove users, change passwords."),
+    "acl": ("acl", "Give, list, take and explain rights."),
     "dump-segment": ("dump_segment", "Show and check what a segment or index file holds."),
     "fsck": ("fsck", "Audit a data directory that no broker has open."),
     "export-kraft": ("export_kraft", "Make a directory that Apache Kafka starts on."),

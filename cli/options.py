@@ -12,7 +12,7 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from client.core.options import MECHANISMS, NOT_SECURED, BadFile, Security
+from client.core.options import NOT_SECURED, BadFile, Security
 from client.core.tls import tls_context
 from client.errors import InvalidTime
 from client.times import parse_time
@@ -21,6 +21,8 @@ _T = TypeVar("_T")
 _Command = Callable[..., Any]
 
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+USER_VARIABLE = "TIDELOG_USER"
+PASSWORD_VARIABLE = "TIDELOG_PASSWORD_FILE"
 
 
 class BrokerOptions(TypedDict):
@@ -40,15 +42,24 @@ _FILE_OPTIONS = {
 
 def broker_options(function: _Command) -> _Command:
     """``-b HOST:PORT``, TLS and the user; the command gets them as `broker`."""
+    return _broker_options(function, "")
 
+
+def login_options(function: _Command) -> _Command:
+    """As `broker_options`, for commands about users: ``--login-user`` is who gives the command."""
+    return _broker_options(function, "login-")
+
+
+def _broker_options(function: _Command, prefix: str) -> _Command:
     @wraps(function)
     def command(**options: Any) -> Any:
-        names = ("bootstrap", "tls", "user", "password_file", "sasl_mechanism", *_FILE_OPTIONS)
+        names = ("bootstrap", "tls", "login", "login_file", "sasl_mechanism", *_FILE_OPTIONS)
         given = {name: options.pop(name) for name in names}
-        security = _security(**{name: given[name] for name in names[1:]})
+        security = _security(**{name: given[name] for name in names[1:]}, prefix=prefix)
         broker = BrokerOptions(bootstrap=given["bootstrap"], security=security)
         return function(broker=broker, **options)
 
+    mechanisms = click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
     decorators = [
         click.option(
             "-b",
@@ -64,25 +75,43 @@ def broker_options(function: _Command) -> _Command:
             click.option(option, field, metavar="FILE", default="", help=text)
             for field, (option, text) in _FILE_OPTIONS.items()
         ),
-        click.option("--user", metavar="NAME", default="", help="Authenticate as this user."),
         click.option(
-            "--password-file", metavar="FILE", help="The user's password is its first line."
+            f"--{prefix}user",
+            "login",
+            metavar="NAME",
+            default="",
+            envvar=USER_VARIABLE,
+            help=f"Authenticate as this user; also ${USER_VARIABLE}.",
+        ),
+        click.option(
+            f"--{prefix}password-file",
+            "login_file",
+            metavar="FILE",
+            envvar=PASSWORD_VARIABLE,
+            help=f"The password of that user is its first line; also ${PASSWORD_VARIABLE}.",
         ),
         click.option(
             "--sasl-mechanism",
-            type=click.Choice(MECHANISMS),
-            default=MECHANISMS[0],
+            type=mechanisms,
+            default="SCRAM-SHA-512",
             show_default=True,
             help="How the user is authenticated; PLAIN hides the password only with TLS.",
         ),
     ]
     for decorator in reversed(decorators):
-        command = decorator(command)
+        function_with = decorator(command)
+        command = function_with
     return command
 
 
 def _security(
-    *, tls: bool, user: str, password_file: str | None, sasl_mechanism: str, **files: str
+    *,
+    tls: bool,
+    login: str,
+    login_file: str | None,
+    sasl_mechanism: str,
+    prefix: str,
+    **files: str,
 ) -> Security:
     """The security that the options describe.
 
@@ -92,14 +121,16 @@ def _security(
     """
     if files["key_file"] and not files["certificate_file"]:
         raise click.UsageError("--tls-key needs --tls-cert: the certificate that the key is of")
-    if bool(user) != (password_file is not None):
-        raise click.UsageError("--user and --password-file need each other: give both")
+    if bool(login) != (login_file is not None):
+        raise click.UsageError(
+            f"--{prefix}user and --{prefix}password-file need each other: give both"
+        )
     tls = tls or any(files.values())
-    if not tls and not user:
+    if not tls and not login:
         return NOT_SECURED
     password = ""
-    if password_file is not None:
-        with Path(password_file).open(encoding="utf-8") as stream:
+    if login_file is not None:
+        with Path(login_file).open(encoding="utf-8") as stream:
             password = stream.readline().rstrip("\r\n")
     for path in filter(None, files.values()):
         # Here, because missing files have an exit code of their own.
@@ -109,8 +140,8 @@ def _security(
         ca_file=files["ca_file"],
         certificate_file=files["certificate_file"],
         key_file=files["key_file"],
-        mechanism=sasl_mechanism if user else "",
-        username=user,
+        mechanism=sasl_mechanism if login else "",
+        username=login,
         password=password,
     )
     try:

@@ -39,6 +39,11 @@ Stop with Ctrl-C."""
 @click.option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 picks one.")
 @click.option("--config", "config_file", metavar="FILE", help="A .properties or .toml file.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One setting; repeatable.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Let other machines reach listeners without TLS and users: only in a trusted network.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the ready line as JSON.")
 @click.option(
     "--log-level",
@@ -63,6 +68,7 @@ def command(
     listen: str | None,
     config_file: str | None,
     pairs: tuple[str, ...],
+    insecure: bool,
     as_json: bool,
     log_level: str,
     log_format: str,
@@ -79,6 +85,8 @@ def command(
 
     set_up(level=log_level, form=log_format, file=log_file)
     settings = command_line_settings(data_dir, listen, pairs)
+    if insecure:
+        settings["insecure.allow"] = "true"
 
     def read() -> "BrokerConfig":
         return load(

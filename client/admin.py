@@ -20,6 +20,7 @@ from client.aio.positions import to_timestamp
 from client.aio.record_times import first_records
 from client.checks import check_text
 from client.core import groups
+from client.core import security as security_requests
 from client.core.configs import describe_configs, describe_sizes
 from client.core.offsets import (
     EARLIEST,
@@ -34,6 +35,8 @@ from client.core.offsets import (
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.core.parts import by_topic, check
 from client.descriptions import (
+    AccessRule,
+    AccessRuleFilter,
     ClusterInfo,
     ConfigEntry,
     GroupInfo,
@@ -460,3 +463,60 @@ class Admin:
         """
         positions = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
         await commit_offsets(self._cluster, Membership(group_id=group_id), positions)
+
+    # Users and access rules.
+
+    async def set_user(
+        self,
+        name: str,
+        password: str,
+        *,
+        mechanism: str = "SCRAM-SHA-512",
+        iterations: int = security_requests.ITERATIONS,
+    ) -> None:
+        """Create a user or change the password; the password itself is not sent.
+
+        Raises:
+            InvalidUse: the mechanism is not SCRAM-SHA-256 or SCRAM-SHA-512.
+            BrokerRefused: the name or the number of iterations (4096 to 16384) is not accepted.
+        """
+        check_text("name", name)
+        check_text("password", password)
+        await security_requests.set_user(self._cluster, name, password, mechanism, iterations)
+
+    async def remove_user(self, name: str) -> None:
+        """Remove all credentials of a user; connections that are open stay.
+
+        Raises:
+            BrokerRefused: there is no such user.
+        """
+        check_text("name", name)
+        await security_requests.remove_user(self._cluster, name)
+
+    async def users(self) -> dict[str, list[tuple[str, int]]]:
+        """The mechanisms of every user, with their iterations."""
+        return await security_requests.users(self._cluster)
+
+    async def add_rules(self, rules: Iterable[AccessRule]) -> None:
+        """Put access rules in force.
+
+        Raises:
+            BrokerRefused: the first refusal; the other rules are in force.
+        """
+        await security_requests.add_rules(self._cluster, rules)
+
+    async def rules(self, chosen: AccessRuleFilter | None = None) -> list[AccessRule]:
+        """The access rules that a filter selects, by default all.
+
+        Raises:
+            BrokerRefused: the cluster has no authorizer.
+        """
+        return await security_requests.rules(self._cluster, chosen or AccessRuleFilter())
+
+    async def remove_rules(self, chosen: AccessRuleFilter) -> list[AccessRule]:
+        """Take the selected access rules out of force; the rules that were.
+
+        Raises:
+            BrokerRefused: the cluster has no authorizer.
+        """
+        return await security_requests.remove_rules(self._cluster, chosen)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from client.types import TopicPartition
+from protocol.acl import Operation, PatternType, Permission
+from protocol.acl import ResourceType as RuleResourceType
 
 
 class ResourceType(IntEnum):
@@ -90,3 +92,46 @@ class ClusterInfo:
 
     cluster_id: str | None
     controller_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRule:
+    """One access rule; the numbers are those of `protocol.acl`."""
+
+    resource_type: int
+    name: str
+    pattern: int = PatternType.LITERAL
+    principal: str
+    host: str = "*"
+    operation: int
+    permission: int = Permission.ALLOW
+
+    def __str__(self) -> str:
+        """The rule as one phrase."""
+        kind = _name(Permission, self.permission)
+        resource = _name(RuleResourceType, self.resource_type).lower().replace("_", "-")
+        star = "*" if self.pattern == PatternType.PREFIXED else ""
+        host = "" if self.host == "*" else f" from {self.host}"
+        operation = _name(Operation, self.operation)
+        return f"{kind} {self.principal}{host} to {operation} {resource} {self.name}{star}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRuleFilter:
+    """A selection of access rules; None and ANY select everything."""
+
+    resource_type: int = RuleResourceType.ANY
+    name: str | None = None
+    pattern: int = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = Operation.ANY
+    permission: int = Permission.ANY
+
+
+def _name(kind: type[IntEnum], number: int) -> str:
+    """The name of a code, or the number itself if a newer broker has more codes."""
+    try:
+        return kind(number).name
+    except ValueError:
+        return str(number)

@@ -10,6 +10,7 @@ them.
 from types import MappingProxyType
 
 from config.rows import flag, number
+from config.security_keys import SECURITY_KEYS
 from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
 from config.values import INT32_MAX, Key, Value, ValueType
 
@@ -105,8 +106,13 @@ _NETWORK = (
     Key(
         name="listener.security.protocol.map",
         type=ValueType.LIST,
-        default=("PLAINTEXT:PLAINTEXT",),
-        doc="Security protocol of each listener name. Only PLAINTEXT today.",
+        default=(
+            "PLAINTEXT:PLAINTEXT",
+            "SSL:SSL",
+            "SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "SASL_SSL:SASL_SSL",
+        ),
+        doc="Security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     ),
     number("socket.request.max.bytes", 104_857_600, "The largest request accepted.", low=64),
     number("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", low=1),
@@ -401,7 +407,18 @@ _GROUPS = (
 )
 
 BROKER_KEYS = MappingProxyType(
-    {key.name: key for key in (*_IDENTITY, *_NETWORK, *_TOPICS, *_LOG, *_synonym_keys(), *_GROUPS)}
+    {
+        key.name: key
+        for key in (
+            *_IDENTITY,
+            *_NETWORK,
+            *SECURITY_KEYS.values(),
+            *_TOPICS,
+            *_LOG,
+            *_synonym_keys(),
+            *_GROUPS,
+        )
+    }
 )
 """Every broker setting by its name."""
 
@@ -414,7 +431,8 @@ _ONE_NODE = "one process is broker and controller; there is no quorum to configu
 _NO_REPLICAS = "one node has no replicas"
 _NO_THREADS = "one event loop serves all; there are no thread pools to size"
 _NO_ZOOKEEPER = "there is no ZooKeeper"
-_NO_AUTHORIZER = "there is no authorizer; every client that can connect may do everything"
+_NO_CLIENT = "the broker logs in nowhere"
+_NO_JVM = "there is no JVM to plug into"
 _ONE_CLEANER = "the cleaner paces itself"
 
 NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
@@ -445,8 +463,15 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "offsets.topic.compression.codec": "offsets are stored uncompressed",
         "offsets.commit.timeout.ms": "a commit is answered once it is on disk",
         "offsets.load.buffer.size": "offsets are loaded at start",
-        "super.users": _NO_AUTHORIZER,
-        "allow.everyone.if.no.acl.found": _NO_AUTHORIZER,
+        "ssl.endpoint.identification.algorithm": _NO_CLIENT,
+        "ssl.protocol": "use ssl.enabled.protocols",
+        "ssl.secure.random.implementation": _NO_JVM,
+        "ssl.keymanager.algorithm": _NO_JVM,
+        "ssl.trustmanager.algorithm": _NO_JVM,
+        "ssl.provider": _NO_JVM,
+        "security.providers": _NO_JVM,
+        "sasl.mechanism.inter.broker.protocol": _NO_REPLICAS,
+        "early.start.listeners": _NO_REPLICAS,
         "advertised.host.name": "use advertised.listeners",
         "advertised.port": "use advertised.listeners",
         "host.name": "use listeners",
@@ -466,8 +491,8 @@ NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
         "streams.": "streams groups are not served",
         "group.streams.": "streams groups are not served",
         "group.coordinator.": "the coordinator runs on the one event loop",
-        "ssl.": "only PLAINTEXT is served",
-        "sasl.": "only PLAINTEXT is served",
+        "sasl.login.": _NO_CLIENT,
+        "sasl.kerberos.": "GSSAPI is not served",
         "metric.": "metrics are Prometheus's; see metrics.listener",
         "metrics.num.": "metrics are Prometheus's; see metrics.listener",
         "metrics.sample.": "metrics are Prometheus's; see metrics.listener",
@@ -477,15 +502,17 @@ NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
 )
 """Families of such settings, by the prefix of their names."""
 
-REFUSED: MappingProxyType[str, tuple[str, str]] = MappingProxyType(
+REFUSED_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
     {
-        "authorizer.class.name": (
-            "there is no authorizer, so nothing would be protected",
-            "remove it, and let only trusted clients reach the listeners",
-        ),
+        "ssl.": "docs/security.md lists the TLS settings that are served; remove this one",
+        "sasl.": "docs/security.md lists the SASL settings that are served; remove this one",
+        "listener.name.": "docs/security.md lists the settings that a listener may have",
+        "delegation.token.": "delegation tokens are not served; remove it",
+        "principal.builder.": "no class is loaded; ssl.principal.mapping.rules maps names",
+        "config.providers": "write file:/PATH or env:NAME as the value of a secret",
     }
 )
-"""Settings whose protection would silently be missing: (why refused, the cure)."""
+"""Families of settings whose protection would silently be missing, with the cure."""
 
 
 def reason_not_applicable(name: str) -> str | None:

@@ -14,7 +14,7 @@ _LISTENER = re.compile(
     r"^(?P<name>[A-Za-z][A-Za-z0-9_.-]*)://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)$"
 )
 _ADDRESS = re.compile(r"^(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)$")
-_SERVED_PROTOCOL = "PLAINTEXT"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def parse_protocol_map(value: Value) -> tuple[tuple[str, str], ...]:
@@ -45,15 +45,21 @@ def parse_listeners(value: Value, protocols: Mapping[str, str]) -> tuple[Listene
         if match is None:
             raise InvalidValue(f"{item!r} is not NAME://HOST:PORT")
         name = match["name"].upper()
-        if protocols.get(name, name) != _SERVED_PROTOCOL:
+        protocol = protocols.get(name, name)
+        if protocol not in PROTOCOLS:
             raise InvalidValue(
-                f"listener {name} has protocol {protocols.get(name, name)}, only "
-                f"{_SERVED_PROTOCOL} is served"
+                f"listener {name} has the protocol {protocol}; map its name to one of "
+                f"{', '.join(PROTOCOLS)} in listener.security.protocol.map"
             )
         if any(name == other.name for other in listeners):
             raise InvalidValue(f"listener name {name} stands twice")
         listeners.append(
-            Listener(name=name, host=match["host"].strip("[]"), port=_port(match["port"]))
+            Listener(
+                name=name,
+                host=match["host"].strip("[]"),
+                port=_port(match["port"]),
+                protocol=protocol,
+            )
         )
     return tuple(listeners)
 

@@ -16,17 +16,21 @@ from config.broker_keys import (
     BROKER_ALIASES,
     BROKER_KEYS,
     NOT_APPLICABLE,
-    REFUSED,
+    REFUSED_PREFIXES,
     reason_not_applicable,
 )
 from config.errors import ConfigErrors, Problem
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
+from config.security_keys import scoped_key, security_problems
 from config.suggest import nearest
 from config.topic_keys import TOPIC_KEYS
-from config.values import InvalidValue, Key, Value
+from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
+
+_OF_CLIENTS = frozenset({"TIDELOG_USER", "TIDELOG_PASSWORD_FILE"})
+"""Variables that clients read, and that a broker beside them ignores."""
 
 _SPECIAL = ("log.dirs", "listeners", "advertised.listeners", "listener.security.protocol.map")
 
@@ -51,6 +55,7 @@ def load(
     """
     problems: list[Problem] = []
     notices: list[str] = []
+    secrets: dict[str, Secret] = {}
     given: list[tuple[str, Setting]] = []
     if file_text is not None:
         given += _read_file(file_text, file_name, problems)
@@ -59,9 +64,11 @@ def load(
         given.append((name, Setting(text=text, origin="command line")))
     settings: dict[str, Setting] = {}
     for name, setting in given:
-        _accept(name, setting, settings, problems, notices)
+        _accept(name, setting, settings, secrets, problems, notices)
     notices += _replication_notices(settings)
-    config = _build(settings, {}, problems, notices)
+    config = _build(settings, secrets, {}, problems, notices)
+    if config is not None:
+        problems += security_problems(config)
     if problems or config is None:
         raise ConfigErrors(problems)
     return config
@@ -86,7 +93,7 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
             )
             cure = "see docs/configuration.md" if key is None else "set it at start"
             problems.append(Problem(key=name, value=text, origin="", reason=reason, cure=cure))
-    built = _build(config.settings, dynamic, problems, list(config.notices))
+    built = _build(config.settings, config.secrets, dynamic, problems, list(config.notices))
     if problems or built is None:
         raise ConfigErrors(problems)
     return built
@@ -134,7 +141,7 @@ def _read_environment(
         _environment_name(name): name for name in (*BROKER_KEYS, *BROKER_ALIASES, *NOT_APPLICABLE)
     }
     for variable, text in environment.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OF_CLIENTS:
             continue
         name = known.get(variable)
         if name is None:
@@ -152,17 +159,38 @@ def _accept(
     given: str,
     setting: Setting,
     settings: dict[str, Setting],
+    secrets: dict[str, Secret],
     problems: list[Problem],
     notices: list[str],
 ) -> None:
     name = BROKER_ALIASES.get(given, given)
     reason = reason_not_applicable(name)
-    if name in BROKER_KEYS:
+    key = BROKER_KEYS.get(name) or scoped_key(name.lower())
+    if key is not None and key.type is ValueType.PASSWORD:
+        secrets[name] = Secret(setting.text)
+        settings[name] = replace(setting, text=HIDDEN)
+        if setting.origin == "command line" and secrets[name].is_literal:
+            problems.append(
+                _problem(
+                    given,
+                    HIDDEN,
+                    setting.origin,
+                    "every user of this machine sees it",
+                    "write file:/PATH or env:NAME",
+                )
+            )
+    elif key is not None and name not in BROKER_KEYS:
+        settings[name.lower()] = setting
+        _parse(key, replace(setting, written_as=given), problems)
+    elif name in BROKER_KEYS:
         settings[name] = replace(setting, written_as="" if given == name else given)
-    elif name in REFUSED:
-        problems.append(_problem(given, setting.text, setting.origin, *REFUSED[name]))
     elif reason is not None:
         notices.append(f"{given} ({setting.origin}) does not apply: {reason}")
+    elif cure := next(
+        (cure for prefix, cure in REFUSED_PREFIXES.items() if name.startswith(prefix)), None
+    ):
+        # The value may be a secret of a setting that this program does not know.
+        problems.append(_problem(given, HIDDEN, setting.origin, "not served", cure))
     else:
         problems.append(
             _problem(
@@ -184,6 +212,7 @@ def _cure_for_unknown(name: str) -> str:
 
 def _build(
     settings: Mapping[str, Setting],
+    secrets: Mapping[str, Secret],
     dynamic: Mapping[str, str],
     problems: list[Problem],
     notices: list[str],
@@ -205,6 +234,7 @@ def _build(
         return None
     return BrokerConfig(
         **fields,
+        secrets=MappingProxyType(dict(secrets)),
         settings=MappingProxyType(dict(settings)),
         dynamic=MappingProxyType(dict(dynamic)),
         notices=tuple(notices),

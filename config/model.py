@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from config.values import Secret
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -30,6 +32,12 @@ class Listener:
     name: str
     host: str
     port: int
+    protocol: str = "PLAINTEXT"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it; host names other than localhost may not be."""
+        return self.host == "localhost" or self.host == "::1" or self.host.startswith("127.")
 
     def __str__(self) -> str:
         """The listener as written in the configuration."""
@@ -94,7 +102,8 @@ class TopicConfig:
 class BrokerConfig:
     """Every effective setting of the broker, and the explicit ones.
 
-    `settings` keeps the text and origin of each explicit broker setting under its canonical name.
+    `settings` keeps the text and origin of each explicit broker setting under its canonical name;
+    of secrets it has the name and the origin only, the values are in `secrets`.
     `dynamic` keeps those set through the protocol at run time, which win. `config.topic` resolves
     topic defaults from both. `notices` are sentences for the operator about settings that do not
     apply.
@@ -152,6 +161,13 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
+    sasl_server_max_receive_size: int
+    connection_failed_authentication_delay_ms: int
+    authorizer_class_name: str
+    super_users: str
+    allow_everyone_if_no_acl_found: bool
+    insecure_allow: bool
+    secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     dynamic: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notices: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ wire: Kafka's `ConfigDef.Type` and `DescribeConfigsResponse.ConfigType`.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 INT32_MAX = 2**31 - 1
@@ -28,6 +28,49 @@ class ValueType(enum.IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
+
+
+HIDDEN = "[hidden]"
+"""What stands for a secret wherever a value is shown."""
+
+
+class Secret:
+    """A secret from a configuration; no text form of it shows its value.
+
+    The value is literal, or `file:/path` or `env:NAME`, which the broker reads when it starts.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        """Keep `text`."""
+        self._text = text
+
+    def __repr__(self) -> str:
+        """Never the value."""
+        return HIDDEN
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the secret itself was written into the configuration."""
+        return not self._text.startswith(("file:", "env:"))
+
+    def reveal(self, read_file: Callable[[str], str], environment: Mapping[str, str]) -> str:
+        """The secret; a file's last line break is no part of it.
+
+        Raises:
+            OSError: the file cannot be read.
+            InvalidValue: the environment does not have the variable.
+        """
+        form, _, rest = self._text.partition(":")
+        if form == "file":
+            return read_file(rest).removesuffix("\n").removesuffix("\r")
+        if form == "env":
+            if rest not in environment:
+                raise InvalidValue(f"the environment has no variable {rest}")
+            return environment[rest]
+        return self._text
 
 
 class InvalidValue(ValueError):
@@ -76,6 +119,8 @@ class Key:
             return f"a list of: {words}" if self.type is ValueType.LIST else f"one of: {words}"
         if self.type is ValueType.BOOLEAN:
             return "true or false"
+        if self.type is ValueType.PASSWORD:
+            return "a secret: file:/PATH, env:NAME, or the text itself"
         if self.type in (ValueType.STRING, ValueType.LIST):
             return "text" if self.type is ValueType.STRING else "a comma-separated list"
         kind = "a number" if self.type is ValueType.DOUBLE else "a whole number"
@@ -163,4 +208,5 @@ _PARSERS: dict[ValueType, Callable[[str], Value]] = {
     ValueType.LONG: _parse_int(64),
     ValueType.DOUBLE: _parse_float,
     ValueType.LIST: _parse_list,
+    ValueType.PASSWORD: str,
 }

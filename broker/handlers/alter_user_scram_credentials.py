@@ -1,47 +1,55 @@
-"""AlterUserScramCredentials (key 51, version 0): refused, no listener would check a password.
+"""AlterUserScramCredentials (key 51, version 0): set and remove users' SCRAM credentials.
 
-Deleting an unknown credential is RESOURCE_NOT_FOUND, as in Kafka; setting one is
-UNSUPPORTED_SASL_MECHANISM.
+Users are independent of one another; one user's changes are made whole or not at all. They are on
+disk when the answer leaves.
 
 Source: KIP-554; Kafka `ScramControlManager.alterCredentials`.
 """
 
+from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
+from broker.security.credentials import Deletion, Outcome, Upsertion
+from protocol.acl import Operation
 from protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
-    ScramCredentialDeletion,
 )
 from protocol.error_codes import ErrorCode
 
-_MECHANISMS = (1, 2)
 
-
-def handle(
+async def handle(
     context: Context, request: RequestContext, message: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """The outcome for every user, each once."""
-    outcomes = {deletion.name: _deleted(deletion) for deletion in message.deletions}
-    for upsertion in message.upsertions:
-        outcomes[upsertion.name] = (
-            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-            "No listener of this broker uses SCRAM.",
-        )
+    if Check(context, request).cluster(Operation.ALTER):
+        outcomes = await context.topics.alone(lambda: _alter(context, message))
+    else:
+        names = dict.fromkeys(change.name for change in message.deletions)
+        names.update(dict.fromkeys(change.name for change in message.upsertions))
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        outcomes = [Outcome(name=name, code=code, message=None) for name in names]
     return AlterUserScramCredentialsResponse(
         results=[
-            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=text)
-            for user, (code, text) in outcomes.items()
+            AlterUserScramCredentialsResult(
+                user=outcome.name, error_code=outcome.code, error_message=outcome.message
+            )
+            for outcome in outcomes
         ]
     )
 
 
-def _deleted(deletion: ScramCredentialDeletion) -> tuple[ErrorCode, str]:
-    if not deletion.name:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "A user has a name."
-    if deletion.mechanism not in _MECHANISMS:
-        return (
-            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-            f"Mechanism {deletion.mechanism} is unknown; 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512.",
-        )
-    return ErrorCode.RESOURCE_NOT_FOUND, f"User {deletion.name!r} has no SCRAM credentials."
+def _alter(context: Context, message: AlterUserScramCredentialsRequest) -> list[Outcome]:
+    return context.security.alter_users(
+        [Deletion(name=change.name, mechanism=change.mechanism) for change in message.deletions],
+        [
+            Upsertion(
+                name=change.name,
+                mechanism=change.mechanism,
+                iterations=change.iterations,
+                salt=bytes(change.salt),
+                salted_password=bytes(change.salted_password),
+            )
+            for change in message.upsertions
+        ],
+    )

@@ -1,23 +1,73 @@
-"""DeleteAcls (key 31, versions 0-3): refused, there is no authorizer and so no rule to delete.
+"""DeleteAcls (key 31, versions 0-3): take the access rules out of force that filters select.
 
-Source: Kafka `AclApis.handleDeleteAcls` without an authorizer; KIP-140.
+A rule that two filters select stands in the result of both.
+
+Source: Kafka `AclControlManager.deleteAcls`; KIP-140.
 """
 
+from broker.handlers.describe_acls import filter_of
+from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
-from protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from broker.security.acls import Acl
+from protocol.acl import Operation
+from protocol.api.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 from protocol.error_codes import ErrorCode
 
 
-def handle(
+async def handle(
     context: Context, request: RequestContext, message: DeleteAclsRequest
 ) -> DeleteAclsResponse:
-    """Refuse every filter; the answer has one result for each."""
+    """The rules that each filter removed, in order of the filters."""
+    if context.security.access is None:
+        return _refused(message, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    if not Check(context, request).cluster(Operation.ALTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return _refused(message, code, "Cluster authorization failed.")
+    return await context.topics.alone(lambda: _delete(context, message))
+
+
+def _delete(context: Context, message: DeleteAclsRequest) -> DeleteAclsResponse:
+    access = context.security.access
+    assert access is not None
+    results, gone = [], []
+    for each in message.filters:
+        chosen = filter_of(each)
+        complaint = chosen.complaint()
+        if complaint is not None:
+            results.append(
+                DeleteAclsFilterResult(
+                    error_code=ErrorCode.INVALID_REQUEST, error_message=complaint
+                )
+            )
+            continue
+        selected = access.select(chosen)
+        gone += selected
+        results.append(DeleteAclsFilterResult(matching_acls=[_matching(acl) for acl in selected]))
+    context.security.remove_acls(gone)
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _refused(message: DeleteAclsRequest, code: ErrorCode, text: str) -> DeleteAclsResponse:
     return DeleteAclsResponse(
         filter_results=[
-            DeleteAclsFilterResult(
-                error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
-            )
-            for _ in message.filters
+            DeleteAclsFilterResult(error_code=code, error_message=text) for _ in message.filters
         ]
     )

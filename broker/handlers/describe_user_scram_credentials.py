@@ -1,15 +1,21 @@
-"""DescribeUserScramCredentials (key 50, version 0): no user has credentials here.
+"""DescribeUserScramCredentials (key 50, version 0): users and their mechanisms, never a secret.
 
-A request for all users (null or empty) gets an empty answer. A named user is RESOURCE_NOT_FOUND,
-and one who is named twice DUPLICATE_RESOURCE.
+Null or no names at all ask for every user. A named user without credentials is RESOURCE_NOT_FOUND,
+one who is named twice DUPLICATE_RESOURCE.
+
+Differs from Kafka: a client that may not describe the cluster and asks for all users gets an
+answer; Kafka never answers it.
 
 Source: KIP-554; Kafka `ScramPublisher`, `KafkaApis.handleDescribeUserScramCredentialsRequest`.
 """
 
 from collections import Counter
 
+from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
+from protocol.acl import Operation
 from protocol.api.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -21,21 +27,33 @@ def handle(
     context: Context, request: RequestContext, message: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """The outcome for every named user, each once."""
-    counts = Counter(user.name for user in message.users or ())
-    return DescribeUserScramCredentialsResponse(
-        error_message="",
-        results=[
-            DescribeUserScramCredentialsResult(
-                user=name,
-                error_code=(
-                    ErrorCode.RESOURCE_NOT_FOUND if count == 1 else ErrorCode.DUPLICATE_RESOURCE
-                ),
-                error_message=(
-                    f"User {name!r} has no SCRAM credentials."
-                    if count == 1
-                    else f"User {name!r} stands in the request more than once."
-                ),
+    asked = Counter(user.name for user in message.users or ())
+    if not Check(context, request).cluster(Operation.DESCRIBE):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeUserScramCredentialsResponse(
+            error_code=code,
+            error_message="Cluster authorization failed.",
+            results=[DescribeUserScramCredentialsResult(error_code=code) for _ in asked],
+        )
+    known = context.security.credentials.users()
+    results = []
+    for name in asked or known:
+        result = DescribeUserScramCredentialsResult(user=name)
+        if asked[name] > 1:
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE
+            result.error_message = (
+                "Cannot describe SCRAM credentials for the same user twice in a single request: "
+                f"{name}"
             )
-            for name, count in counts.items()
-        ],
-    )
+        elif name not in known:
+            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+            result.error_message = (
+                "Attempt to describe a user credential that does not exist: " + name
+            )
+        else:
+            result.credential_infos = [
+                CredentialInfo(mechanism=mechanism, iterations=iterations)
+                for mechanism, iterations in known[name]
+            ]
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(error_message="", results=results)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from broker.errors import BrokerError
 from broker.fetch.sessions import FetchPlan, FetchTarget
 from broker.fetch.waiters import FetchWaiter
+from broker.requests.access import Check
 from broker.requests.by_topic import STEP, by_topic
 from broker.requests.commit_wait import CommitWait
 from broker.requests.context import Context, RequestContext
@@ -115,6 +116,7 @@ class _Fetch:
 
     __slots__ = (
         "_awaited",
+        "_check",
         "_commit_wait",
         "_context",
         "_deadline_ms",
@@ -133,6 +135,7 @@ class _Fetch:
     ) -> None:
         self._context = context
         self._message = message
+        self._check = None if context.security.access is None else Check(context, request)
         self._plan = plan
         self._version = request.api_version
         self._min_bytes = min(message.min_bytes, message.max_bytes, context.config.fetch_max_bytes)
@@ -209,6 +212,7 @@ class _Fetch:
             partition_max_bytes=partition_max_bytes,
             replica_id=_replica_id(self._message),
             needs_one=needs_one,
+            check=self._check,
         )
         parts: list[_Part] = []
         spent_bytes = 0
@@ -239,14 +243,22 @@ class _Fetch:
     def _is_enough(self, parts: list[_Part], bytes_read: int) -> bool:
         if bytes_read >= self._min_bytes or not parts:
             return True
-        return any(
-            data.error_code != ErrorCode.NONE or data.diverging_epoch is not None
+        # A forbidden partition waits with the others, and its refusal comes with their answer.
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return all(data.error_code == denied for _, data in parts) or any(
+            data.error_code not in (ErrorCode.NONE, denied) or data.diverging_epoch is not None
             for _, data in parts
         )
 
     def _park(self, parts: list[_Part], bytes_read: int, max_wait_ms: int) -> bool:
         """Wait for more; False when more has come by now: reading many partitions takes turns."""
-        reader = FetchReader(self._context, version=self._version, isolation_level=0, max_bytes=0)
+        reader = FetchReader(
+            self._context,
+            version=self._version,
+            isolation_level=0,
+            max_bytes=0,
+            check=self._check,
+        )
         logs = []
         for target, data in parts:
             try:

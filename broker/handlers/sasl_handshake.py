@@ -1,18 +1,35 @@
-"""SaslHandshake (key 17, versions 0-1) on a listener without authentication.
+"""SaslHandshake (key 17, versions 0-1): the client chooses a SASL mechanism.
 
 Kafka advertises it on every listener and answers ILLEGAL_SASL_STATE where there is nothing to
 authenticate.
 
-Source: KIP-43, KIP-152; Kafka `KafkaApis.handleSaslHandshakeRequest`.
+Source: KIP-43, KIP-152; Kafka `SaslServerAuthenticator.handleHandshakeRequest`,
+`KafkaApis.handleSaslHandshakeRequest`.
 """
 
+from typing import Any
+
+from broker.errors import ConnectionMustClose
+from broker.requests.authentication import refuse
 from broker.requests.context import Context, RequestContext
+from broker.security.mechanism import AuthenticationFailed
 from protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol.error_codes import ErrorCode
 
 
-def handle(
-    context: Context, request: RequestContext, message: SaslHandshakeRequest
-) -> SaslHandshakeResponse:
-    """Refuse: there is no mechanism to choose."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+def handle(context: Context, request: RequestContext, message: SaslHandshakeRequest) -> Any:
+    """Begin an exchange with the mechanism, or refuse it and name those on offer."""
+    session = request.session
+    if session.sasl is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    try:
+        code = session.sasl.handshake(
+            message.mechanism, request.api_version, context.clock.monotonic_ms()
+        )
+    except AuthenticationFailed as error:
+        must_close = ConnectionMustClose(f"authentication failed: {error.reason}")
+        return refuse(context, session, error, must_close)
+    answer = SaslHandshakeResponse(error_code=code, mechanisms=session.sasl.mechanisms)
+    if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        return refuse(context, session, AuthenticationFailed("unknown-mechanism"), answer)
+    return answer

@@ -49,10 +49,13 @@ from broker.errors import ConnectionMustClose
 from broker.net.receive import FIRST_STEP_BYTES, FrameReceiver, recycle
 from broker.requests.answers import AnswerMemory
 from broker.requests.turns import Turns
+from broker.security.distinguished_name import MalformedName
+from broker.security.session import Session
 from protocol.errors import MalformedFrame, ProtocolError
 
 if TYPE_CHECKING:
     from broker.net.dispatch import Dispatcher, Exchange
+    from broker.security.service import ListenerGuard
     from broker.threads import Pool
     from config import BrokerConfig
     from protocol.declare.primitives import Buffer
@@ -74,6 +77,9 @@ WRITE_AT_ONCE_BYTES = 64 * 1024
 PROGRESS_WINDOW_TICKS = 10
 PROGRESS_MIN_BYTES = 1024
 """A started frame must grow by this much in each window, or the peer is a slow loris."""
+
+AUTHENTICATION_TICKS = 10
+"""Seconds a client has to authenticate."""
 
 STALL_TICKS = 60
 """Seconds a peer may leave its answers unread before the connection is cut."""
@@ -100,9 +106,20 @@ class _Answered:
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket; lives until `connection_lost`."""
 
-    def __init__(self, dispatcher: "Dispatcher", connections: "Connections") -> None:
-        """Join `connections` once connected; serve requests with `dispatcher`."""
+    def __init__(
+        self,
+        dispatcher: "Dispatcher",
+        connections: "Connections",
+        guard: "ListenerGuard | None" = None,
+    ) -> None:
+        """Join `connections` once connected; serve requests with `dispatcher`.
+
+        A `guard` makes the session of the client; without one it is anonymous.
+        """
         self._dispatcher = dispatcher
+        self._dispatch = dispatcher.dispatch
+        self._guard = guard
+        self.session = Session()
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
@@ -132,6 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stalled_tick = -1
         self._stalled_bytes = 0
         self._starved_tick = -1
+        self._authenticate_by_tick = -1
 
     # --- called by the transport ----------------------------------------------------------------
 
@@ -144,9 +162,41 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         refusal = self._connections.admit(self)
+        if refusal is None and self._guard is not None:
+            refusal = self._open_session(self._guard, transport)
         if refusal is not None:
             self._close_reason = refusal
             transport.abort()
+
+    def _open_session(self, guard: "ListenerGuard", transport: asyncio.Transport) -> str | None:
+        """Begin the session, or return why the client's certificate is refused.
+
+        On a SASL listener a gate stands before the dispatcher.
+        """
+        certificate = None
+        ssl_object = transport.get_extra_info("ssl_object")
+        if ssl_object is not None:
+            certificate = ssl_object.getpeercert(binary_form=True)
+        try:
+            self.session = session = guard.session(self.peer_host, certificate)
+        except MalformedName as error:
+            return str(error)
+        if session.sasl is None:
+            return None
+        self._dispatch = self._dispatcher.gate(session).dispatch
+        self._receiver.max_frame_bytes = self._connections.max_unauthenticated_frame_bytes
+        self._authenticate_by_tick = self._connections.tick + AUTHENTICATION_TICKS
+        session.on_authenticated = self._authenticated
+        session.on_failed = self.finish
+        return None
+
+    def _authenticated(self) -> None:
+        """SASL has ended well: serve every request, and later ones without the gate if possible."""
+        self._authenticate_by_tick = -1
+        self._receiver.max_frame_bytes = self._connections.max_frame_bytes
+        assert self.session.sasl is not None
+        if not self.session.sasl.has_lifetime:
+            self._dispatch = self._dispatcher.dispatch
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes of the transport."""
@@ -290,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start(self, frame: bytearray | memoryview) -> None:
         try:
-            outcome = self._dispatcher.dispatch(frame, self)
+            outcome = self._dispatch(frame, self)
         except (ProtocolError, ConnectionMustClose) as error:
             self.close(str(error))
             return
@@ -457,7 +507,9 @@ class Connection(asyncio.BufferedProtocol):
         """Once a second: close the connection if it idles, trickles, stalls or starves."""
         if self._close_reason is not None:
             return
-        if self._starved_tick >= 0:
+        if 0 <= self._authenticate_by_tick <= tick:
+            self.cut(f"it did not authenticate in {AUTHENTICATION_TICKS} s")
+        elif self._starved_tick >= 0:
             if tick - self._starved_tick >= PROGRESS_WINDOW_TICKS:
                 self.cut("request memory is exhausted (queued.max.request.bytes)")
         elif self._write_paused:
@@ -496,6 +548,9 @@ class Connections:
     def __init__(self, config: "BrokerConfig", side: "Pool") -> None:
         """Take the limits from `config`; `side` has the side thread."""
         self.max_frame_bytes = config.socket_request_max_bytes
+        self.max_unauthenticated_frame_bytes = min(
+            config.sasl_server_max_receive_size, self.max_frame_bytes
+        )
         self._max_connections = min(config.max_connections, _descriptors_for_connections())
         self._max_per_host = config.max_connections_per_ip
         self._memory_limit_bytes = config.queued_max_request_bytes
@@ -524,6 +579,12 @@ class Connections:
     def __iter__(self) -> Iterator[Connection]:
         """A snapshot of the open connections."""
         return iter(list(self._open))
+
+    def is_full(self, host: str) -> bool:
+        """Whether a further connection from `host` would be refused."""
+        return (
+            len(self._open) >= self._max_connections or self._per_host[host] >= self._max_per_host
+        )
 
     def admit(self, connection: Connection) -> str | None:
         """Count `connection` in, or return why it is refused."""

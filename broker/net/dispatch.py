@@ -35,6 +35,7 @@ from broker.handlers import handler_of
 from broker.requests.context import Context, Handler, RequestContext
 from broker.requests.pending import Pending
 from broker.requests.turns import Work
+from broker.security.session import Session
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
 from protocol.declare.primitives import TooManyElements
@@ -45,6 +46,7 @@ from storage.disk.steps import Steps, off_loop
 
 if TYPE_CHECKING:
     from broker.metrics import ApiMetrics
+    from broker.net.sasl_gate import SaslGate
     from protocol.declare.primitives import Buffer
 
 logger = logging.getLogger("tidelog.broker.net.dispatch")
@@ -77,6 +79,7 @@ class Requester(Protocol):
 
     peer_host: str
     id: int
+    session: Session
 
 
 class Route:
@@ -224,6 +227,36 @@ class _TaskReply(Pending[Any]):
             self.resolve(task.result())
 
 
+class _Framed(Pending[Any]):
+    """Bare bytes as an answer: the size in front of them, and no header."""
+
+    __slots__ = ("_bytes",)
+
+    is_begun = False
+
+    def __init__(self, token: Pending[Any]) -> None:
+        super().__init__(token.abandon)
+        self._bytes = token
+        token.subscribe(self._arrived)
+
+    def _arrived(self, token: Pending[Any]) -> None:
+        if token.error is not None:
+            self.fail(token.error)
+            return
+        answer = token.result()
+        if isinstance(answer, Pending):
+            self.on_abandon = answer.abandon
+            answer.subscribe(self._arrived)
+        else:
+            self.resolve(_Encoded([len(answer).to_bytes(4, "big") + answer]))
+
+
+def _settled(value: Any) -> Pending[Any]:
+    pending: Pending[Any] = Pending()
+    pending.resolve(value)
+    return pending
+
+
 class Dispatcher:
     """Routes frames to handlers. One per broker, loop thread only."""
 
@@ -241,7 +274,7 @@ class Dispatcher:
         """Load one handler and its newest codec per step; may run in any one thread."""
         for route in self._routes.values():
             if route.handler is None:
-                route.handler = handler_of(route.api_key)
+                route.handler = self._handler(route.api_key)
             route.codec(route.max_version)
             yield
 
@@ -275,7 +308,13 @@ class Dispatcher:
                 reply = self._turns.begin(self._serve_aside(route, codec, frame, requester))
             else:
                 request = RequestContext(
-                    api_key, version, correlation_id, client_id, requester.peer_host, requester.id
+                    api_key,
+                    version,
+                    correlation_id,
+                    client_id,
+                    requester.peer_host,
+                    requester.id,
+                    requester.session,
                 )
                 reply = self._call(route, request, message)
         if reply is None:
@@ -291,14 +330,63 @@ class Dispatcher:
         route.metrics.observe(time.perf_counter_ns() - started_ns)
         return parts
 
+    def gate(self, session: Session) -> "SaslGate":
+        """The gate before this dispatcher for a client that has to authenticate."""
+        from broker.net.sasl_gate import SaslGate  # only for listeners that ask for it
+
+        return SaslGate(self._context, self, session)
+
+    def answer_bare(self, api_key: ApiKey, reply: Any) -> "Exchange":
+        """Answer with `reply`, bytes or a `Pending` of them, without a response header."""
+        exchange = Exchange(self._routes[api_key], 0, 0, time.perf_counter_ns())
+        if not isinstance(reply, Pending):
+            reply = _settled(reply)
+        exchange.follow(_Framed(reply))
+        return exchange
+
+    def answer_error(
+        self,
+        frame: bytearray | memoryview,
+        code: ErrorCode,
+        later: Callable[[Any], Pending[Any]],
+    ) -> "Exchange":
+        """Answer a request with an error without decoding it; `later` decides when.
+
+        APIs without a field for an error of the whole request get an empty answer.
+
+        Raises:
+            ProtocolError: the API or its version is unknown.
+        """
+        if len(frame) < _HEADER_START.size:
+            raise MalformedRequest("RequestHeader", "", 0, f"{len(frame)} bytes are too few")
+        api_key, version, correlation_id = _HEADER_START.unpack_from(frame)
+        route = self._routes.get(api_key)
+        if route is None or not route.min_version <= version <= route.max_version:
+            raise UnsupportedVersion(api_key, version)
+        response = response_class(route.api_key)()
+        if hasattr(response, "error_code"):
+            response.error_code = code
+        exchange = Exchange(route, version, correlation_id, time.perf_counter_ns())
+        exchange.follow(later(response))
+        return exchange
+
     @property
     def tasks_running(self) -> int:
         """The number of requests that run in a task of their own."""
         return len(self._tasks)
 
+    def _handler(self, key: ApiKey) -> Handler:
+        """The handler of an API; with an authorizer, behind its guard."""
+        handler = handler_of(key)
+        if self._context.security.access is None:
+            return handler
+        from broker.rights.table import guarded  # only with an authorizer
+
+        return guarded(key, handler)
+
     def _call(self, route: Route, request: RequestContext, message: Any) -> Any:
         if route.handler is None:
-            route.handler = handler_of(route.api_key)
+            route.handler = self._handler(route.api_key)
         try:
             reply = route.handler(self._context, request, message)
             if type(reply) is GeneratorType:
@@ -337,10 +425,16 @@ class Dispatcher:
         except ProtocolError as error:
             raise ConnectionMustClose(str(error)) from error
         request = RequestContext(
-            route.api_key, version, correlation_id, client_id, requester.peer_host, requester.id
+            route.api_key,
+            version,
+            correlation_id,
+            client_id,
+            requester.peer_host,
+            requester.id,
+            requester.session,
         )
         if route.handler is None:
-            route.handler = handler_of(route.api_key)
+            route.handler = self._handler(route.api_key)
         reply = route.handler(self._context, request, message)
         return (yield from self._answer_in_steps(route, request, reply))
 

@@ -87,11 +87,11 @@ class FrameReceiver:
     __slots__ = (
         "_filled",
         "_frame",
-        "_max_frame_bytes",
         "_prefix",
         "_size",
         "_trusted_bytes",
         "held_bytes",
+        "max_frame_bytes",
         "rest",
     )
 
@@ -102,7 +102,7 @@ class FrameReceiver:
         """
         self.held_bytes = 0
         self.rest = b""
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._frame: bytearray | None = None
         self._filled = 0
         self._size = 0
@@ -182,8 +182,8 @@ class FrameReceiver:
         frames: "list[bytearray | memoryview]",
     ) -> int:
         """Move the frame that starts at `position` out of `data`; return where the next begins."""
-        if not 0 <= size <= self._max_frame_bytes:
-            raise MalformedFrame(size, self._max_frame_bytes)
+        if not 0 <= size <= self.max_frame_bytes:
+            raise MalformedFrame(size, self.max_frame_bytes)
         if position + size <= end:
             frames.append(bytearray(data[position : position + size]))
             return position + size

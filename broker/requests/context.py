@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
 from broker.requests.pending import Pending
+from broker.security.session import Session
 
 if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from broker.metrics import Metrics
     from broker.requests.answers import AnswerMemory
     from broker.requests.turns import Turns
+    from broker.security.service import Security
     from broker.space import SpaceGuard
     from broker.topics.registry import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
@@ -68,6 +70,11 @@ class Context:
     metrics: "Metrics"
     groups: "GroupCoordinator"
     transactions: "TransactionCoordinator"
+    security: "Security"
+
+
+_UNKNOWN = Session()
+"""The session of requests that no connection sent: tests and the broker's own."""
 
 
 class RequestContext(NamedTuple):
@@ -79,6 +86,7 @@ class RequestContext(NamedTuple):
     client_id: str | None
     peer_host: str
     connection_id: int
+    session: "Session" = _UNKNOWN
 
 
 Reply: TypeAlias = "Any | Pending[Any] | Awaitable[Any] | None"

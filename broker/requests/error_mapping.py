@@ -70,6 +70,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         broker_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
         broker_errors.InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
         broker_errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        broker_errors.TopicDenied: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         broker_errors.NotReplica: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         broker_errors.LeaderEpochFenced: ErrorCode.FENCED_LEADER_EPOCH,
         broker_errors.LeaderEpochUnknown: ErrorCode.UNKNOWN_LEADER_EPOCH,

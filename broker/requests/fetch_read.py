@@ -22,6 +22,7 @@ from broker.errors import (
     InconsistentTopicId,
     NotReplica,
     SenselessRequest,
+    TopicDenied,
     UnknownTopicId,
     UnknownTopicOrPartition,
     UnsupportedByVersion,
@@ -31,6 +32,7 @@ from broker.fetch.sessions import TOPIC_IDS_SINCE, FetchTarget
 from broker.requests.context import Context
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_LEADER_EPOCH
+from protocol.acl import Operation
 from protocol.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.error_codes import ErrorCode
 from protocol.records.convert import down_convert
@@ -41,6 +43,7 @@ from storage.errors import OffsetOutOfRange
 from storage.log.values import Isolation
 
 if TYPE_CHECKING:
+    from broker.requests.access import Check
     from protocol.declare.primitives import Buffer
     from storage.log.log import Log
     from storage.log.values import ReadResult
@@ -86,6 +89,7 @@ class FetchReader:
     """
 
     __slots__ = (
+        "_check",
         "_context",
         "_isolation",
         "_max_bytes",
@@ -113,12 +117,13 @@ class FetchReader:
         partition_max_bytes: int = PARTITION_BYTES_MAX,
         replica_id: int = _CONSUMER_ID,
         needs_one: bool = True,
+        check: "Check | None" = None,
     ) -> None:
         """Read for a request of `version` that takes `max_bytes` in all (v3+).
 
         Read at most `partition_max_bytes` of a partition. With `needs_one`, the first one that has
         data gives at least a batch. `replica_id` is that of the broker that fetches, below 0 for a
-        consumer.
+        consumer. `check` asks for the client's rights, None where everyone has all.
         """
         limit = context.config.fetch_max_bytes
         wanted = min(limit, max_bytes) if version >= _MAX_BYTES_SINCE else limit
@@ -139,13 +144,15 @@ class FetchReader:
         self.was_cut = False
         self.was_limited = False
         self._replica_id = replica_id
+        self._check = check
         self._partition_max_bytes = min(partition_max_bytes, PARTITION_BYTES_MAX)
 
     def find_log(self, target: FetchTarget) -> "Log":
         """The log of `target`, with the requester's leader epoch checked.
 
         Raises:
-            BrokerError: unknown topic, topic id or partition, another leader or epoch; a follower.
+            BrokerError: unknown topic, topic id or partition, another leader or epoch; a follower;
+                a client without the right to read.
         """
         topics = self._context.topics
         name = target.topic
@@ -156,11 +163,20 @@ class FetchReader:
             if name and name != topic.name:
                 raise InconsistentTopicId(f"Topic id {target.topic_id.hex()} is not {name!r}.")
             name = topic.name
+        if self._check is not None:
+            self._authorize(self._check, name)
         epoch = max(NO_LEADER_EPOCH, target.asked.current_leader_epoch)
         log = topics.led_log(name, target.partition, epoch)
         if self._replica_id > _CONSUMER_ID:
             raise NotReplica(name, target.partition, self._replica_id)
         return log
+
+    def _authorize(self, check: "Check", name: str) -> None:
+        is_replica = self._replica_id > _CONSUMER_ID
+        if is_replica and not check.cluster(Operation.CLUSTER_ACTION):
+            raise TopicDenied
+        if not is_replica and not check.topic(Operation.READ, name):
+            raise TopicDenied
 
     def read(self, target: FetchTarget) -> PartitionData:
         """One partition's part of the answer, its error included; `records` is never None.

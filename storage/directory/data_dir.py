@@ -46,7 +46,7 @@ from storage.directory.claim import (
     random_uuid,
     survey,
 )
-from storage.directory.metadata_journal import MetadataJournal, TopicMetadata
+from storage.directory.metadata_journal import Json, MetadataJournal, TopicMetadata
 from storage.directory.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.directory.partition_directories import PartitionDirectories
 from storage.disk.checkpoints import write_clean_shutdown
@@ -286,6 +286,21 @@ class DataDir:
     def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
         """Replace a group's own settings, durably. Raises: StorageFailed: nothing was changed."""
         self._journal.set_group_overrides(group_id, overrides)
+
+    def documents(self, kind: str) -> dict[str, Json]:
+        """The documents of a kind that this package keeps and does not interpret, by key."""
+        return self._journal.documents(kind)
+
+    def put_documents(
+        self, kind: str, documents: Mapping[str, Json], *, erase_former: bool = False
+    ) -> None:
+        """Set such documents, all of them or none; None removes one. Durable on return.
+
+        Raises:
+            StorageFailed: they could not be written.
+            DiskFull: nothing has changed.
+        """
+        self._journal.put_all(kind, documents, erase_former=erase_former)
 
     @property
     def next_producer_id(self) -> int:

@@ -50,6 +50,9 @@ KIND_PRODUCER_IDS: Final = "producer-ids"
 KIND_GROUP_OVERRIDES: Final = "group-overrides"
 
 _KIND_JOURNAL: Final = "journal"
+_KIND_CHANGES: Final = "changes"
+"""A line with several changes, [kind, key, value] each; all of them take effect, or none."""
+
 _KEY_FORMAT: Final = "format"
 _ONLY_KEY: Final = ""
 
@@ -182,6 +185,10 @@ class MetadataJournal:
         self.put(KIND_PRODUCER_IDS, _ONLY_KEY, first + count)
         return range(first, first + count)
 
+    def documents(self, kind: str) -> dict[str, Json]:
+        """The documents of one kind, by key."""
+        return {key: value for (known, key), value in self._documents.items() if known == kind}
+
     def put(self, kind: str, key: str, document: Json) -> None:
         """Set one document, or remove it with None.
 
@@ -189,9 +196,28 @@ class MetadataJournal:
             DiskFull: nothing has changed, a retry may succeed.
             StorageFailed: the journal is unusable until the broker starts again.
         """
+        self.put_all(kind, {key: document})
+
+    def put_all(
+        self, kind: str, documents: Mapping[str, Json], *, erase_former: bool = False
+    ) -> None:
+        """Set documents of one kind with one write and one sync; None removes one.
+
+        They are one line, so after a crash all have their former or all have their new values.
+        `erase_former` rewrites the file, so that no former value is left in it: for secrets.
+
+        Raises:
+            DiskFull: nothing has changed, a retry may succeed.
+            StorageFailed: the journal is unusable until the broker starts again.
+        """
         if self._failed is not None:
             raise StorageFailed("change", self.path, f"an earlier write failed: {self._failed}")
-        line = _format_line(kind, key, document)
+        changes: list[Json] = [[kind, key, value] for key, value in documents.items()]
+        if len(documents) == 1:
+            ((key, value),) = documents.items()
+            line = _format_line(kind, key, value)
+        else:
+            line = _format_line(_KIND_CHANGES, _ONLY_KEY, changes)
         good_size = self._file.size
         try:
             self._file.append(line)
@@ -204,8 +230,10 @@ class MetadataJournal:
             self._failed = str(error)
             raise StorageFailed("sync", self.path, str(error)) from error
         assert self._file.size == good_size + len(line)
-        self._take(kind, key, document)
-        if self._lines - len(self._documents) > _SUPERSEDED_LINES_MAX:
+        for key, document in documents.items():
+            self._take(kind, key, document)
+        superseded = self._lines - len(self._documents)
+        if superseded > _SUPERSEDED_LINES_MAX or (erase_former and superseded):
             self._compact()
 
     def close(self) -> None:
@@ -222,6 +250,14 @@ class MetadataJournal:
             raise StorageFailed("append", self.path, str(error)) from error
 
     def _take(self, kind: str, key: str, document: Json) -> None:
+        if kind == _KIND_CHANGES:
+            for change in document if isinstance(document, list) else ():
+                match change:
+                    case [str(changed_kind), str(changed_key), value]:
+                        self._take(changed_kind, changed_key, value)
+                    case _:
+                        raise self._unexpected(key, document)
+            return
         self._lines += 1
         if document is None:
             self._documents.pop((kind, key), None)

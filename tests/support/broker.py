@@ -101,6 +101,11 @@ class RawClient:
         except (asyncio.IncompleteReadError, ConnectionResetError) as error:
             raise ConnectionClosed from error
 
+    @property
+    def has_received(self) -> bool:
+        """Whether bytes of the broker are waiting to be read, or the end of the stream."""
+        return bool(self._reader._buffer) or self._reader.at_eof()  # type: ignore[attr-defined]
+
     async def is_closed_by_broker(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
         """Whether the broker closes the connection within `timeout_s`."""
         try:

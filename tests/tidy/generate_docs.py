@@ -12,7 +12,12 @@ import tempfile
 import urllib.request
 from collections.abc import Callable, Iterable
 
-from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE, NOT_APPLICABLE_PREFIXES, REFUSED
+from config.broker_keys import (
+    BROKER_KEYS,
+    NOT_APPLICABLE,
+    NOT_APPLICABLE_PREFIXES,
+    REFUSED_PREFIXES,
+)
 from config.group_keys import GROUP_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
@@ -83,7 +88,10 @@ def not_applicable() -> str:
         [
             *((f"`{name}`", reason) for name, reason in NOT_APPLICABLE.items()),
             *((f"`{name}*`", reason) for name, reason in NOT_APPLICABLE_PREFIXES.items()),
-            *((f"`{name}`", f"refused: {reason}") for name, (reason, _) in REFUSED.items()),
+            *(
+                (f"`{prefix}*` (others)", f"refused: {cure}")
+                for prefix, cure in REFUSED_PREFIXES.items()
+            ),
         ],
     )
 

@@ -108,7 +108,10 @@ def test_kafka_settings_without_meaning_are_notices() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
-        ("listeners", "SSL://h:1", "only PLAINTEXT is served"),
+        ("listeners", "SSL://h:1", "set ssl.keystore.location to a PEM file"),
+        ("listeners", "PLAINTEXT://0.0.0.0:9092", "--insecure"),
+        ("ssl.key.password", "open sesame", "write file:/PATH or env:NAME"),
+        ("sasl.jaas.config", "x", "remove this one"),
         ("listeners", "A://h:1,A://h:2", "protocol A"),
         ("listeners", "PLAINTEXT://h:70000", "above 65535"),
         ("listeners", "PLAINTEXT://h:1,PLAINTEXT://h:2", "stands twice"),
@@ -116,7 +119,7 @@ def test_kafka_settings_without_meaning_are_notices() -> None:
         ("listener.security.protocol.map", "A", "is not NAME:PROTOCOL"),
         ("log.dirs", "/a,/b", "several directories"),
         ("log.dirs", "", "empty"),
-        ("authorizer.class.name", "x.Y", "nothing would be protected"),
+        ("authorizer.class.name", "x.Y", "StandardAuthorizer"),
         ("group.min.session.timeout.ms", "1800001", "more than group.max.session.timeout.ms"),
         ("log.retention.ms", "0", "use -1 for no limit"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "from 0 to 1"),
@@ -134,6 +137,7 @@ def test_named_listeners_map_to_plaintext() -> None:
     config = load(
         command_line={
             "listeners": "IN://0.0.0.0:9092,OUT://0.0.0.0:9093",
+            "insecure.allow": "true",
             "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
             "advertised.listeners": "IN://broker:9092,OUT://localhost:9093",
         }

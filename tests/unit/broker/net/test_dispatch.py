@@ -15,6 +15,7 @@ from broker.requests.answers import AnswerMemory
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
 from broker.requests.turns import Turns
+from broker.security.session import Session
 from broker.threads import Pool
 from protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -25,7 +26,7 @@ from protocol.errors import MalformedRequest, UnsupportedVersion
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.registry import decode_response, encode_request
 
-REQUESTER = SimpleNamespace(peer_host="127.0.0.1", id=1)
+REQUESTER = SimpleNamespace(peer_host="127.0.0.1", id=1, session=Session())
 
 
 def frame(message: Any, version: int, correlation_id: int = 7) -> bytearray:
@@ -76,7 +77,7 @@ def test_handler_sees_the_request(bench: Bench) -> None:
 
     bench.handle(ApiKey.METADATA, handler)
     bench.dispatch(frame(MetadataRequest(), 4))
-    assert seen == [RequestContext(3, 4, 7, "me", "127.0.0.1", 1)]
+    assert seen == [RequestContext(3, 4, 7, "me", "127.0.0.1", 1, REQUESTER.session)]
 
 
 def test_no_answer_is_no_answer(bench: Bench) -> None:

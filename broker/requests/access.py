@@ -1,0 +1,67 @@
+"""What the client of a request may do.
+
+Without an authorizer (`context.security.access` is None) everyone may do everything. With one,
+every question is a dictionary lookup after the first time.
+
+Source: Kafka `AuthHelper`. Read next: `broker.security.acls`, `broker.rights`.
+"""
+
+from broker.requests.context import Context, RequestContext
+from protocol.acl import CLUSTER_NAME, Operation, ResourceType
+
+
+class Check:
+    """The rights of one request's client."""
+
+    __slots__ = ("_access", "_audit", "_host", "_principal", "_request")
+
+    def __init__(self, context: Context, request: RequestContext) -> None:
+        """Ask for the client of `request`."""
+        self._access = context.security.access
+        self._audit = context.security.audit
+        self._request = request
+        self._principal = request.session.principal
+        self._host = request.session.peer_host
+
+    def sees(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client has a right; a refusal is not logged, as it only hides something."""
+        access = self._access
+        return access is None or access.allows(
+            self._principal, self._host, operation, resource_type, name
+        )
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client has a right; a refusal goes to the audit log."""
+        if self.sees(operation, resource_type, name):
+            return True
+        request = self._request
+        self._audit.refused(request.session, request.api_key, operation, resource_type, name)
+        return False
+
+    def topic(self, operation: Operation, name: str) -> bool:
+        """Whether the client may do `operation` on a topic."""
+        return self.may(operation, ResourceType.TOPIC, name)
+
+    def group(self, operation: Operation, name: str) -> bool:
+        """Whether the client may do `operation` on a group."""
+        return self.may(operation, ResourceType.GROUP, name)
+
+    def transactional_id(self, operation: Operation, name: str | None) -> bool:
+        """Whether the client may do `operation` on a transactional id; no id has no rights."""
+        return name is not None and self.may(operation, ResourceType.TRANSACTIONAL_ID, name)
+
+    def cluster(self, operation: Operation) -> bool:
+        """Whether the client may do `operation` on the cluster."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def any_topic(self, operation: Operation) -> bool:
+        """Whether there is any topic on which the client may do `operation`."""
+        access = self._access
+        return access is None or access.allows_any(
+            self._principal, self._host, operation, ResourceType.TOPIC
+        )
+
+    def bits(self, resource_type: ResourceType, name: str) -> int:
+        """The operations that the client may do on a resource, as a bit field (KIP-430)."""
+        assert self._access is not None
+        return self._access.bits(self._principal, self._host, resource_type, name)

@@ -1,0 +1,99 @@
+"""SASL between a request and the state machine: run a token, or refuse after a delay.
+
+A failed authentication is answered late (`connection.failed.authentication.delay.ms`), and the
+connection closes right after the answer, so that guessing passwords is slow. What the client sent
+after the failed request is never served.
+
+Source: Kafka `SaslServerAuthenticator`, `Selector.DelayedAuthenticationFailureClose`.
+Read next: `broker.security.sasl`, `broker.net.sasl_gate`.
+"""
+
+import logging
+from typing import Any
+
+from broker.requests.context import Context
+from broker.requests.pending import Pending
+from broker.security.mechanism import AuthenticationFailed, SaslExchange, Step
+from broker.security.sasl import Authenticated
+from broker.security.session import Session
+from storage.disk.steps import Steps, off_loop
+
+logger = logging.getLogger("tidelog.audit")
+
+
+def authenticate(context: Context, session: Session, token: bytes) -> Steps[Authenticated]:
+    """Take one token of the client; slow mechanisms compute in the side thread.
+
+    Raises:
+        AuthenticationFailed: the exchange has failed; answer with `refuse`.
+    """
+    sasl = session.sasl
+    assert sasl is not None
+    exchange = sasl.begin_token()
+    if exchange.is_slow:
+        outcome = yield from off_loop(lambda: _outcome(exchange, token))
+    else:
+        outcome = _outcome(exchange, token)
+    if isinstance(outcome, AuthenticationFailed):
+        raise outcome
+    was_authenticated = sasl.is_authenticated
+    result = sasl.stepped(
+        outcome, now_ms=context.clock.monotonic_ms(), wall_ms=context.clock.wall_ms()
+    )
+    if result.is_done:
+        context.metrics.authentications[session.listener, sasl.mechanism, "ok"] += 1
+        logger.info(
+            "%s %s as %s with %s on listener %s",
+            session.peer_host,
+            "authenticated again" if was_authenticated else "authenticated",
+            sasl.principal,
+            sasl.mechanism,
+            session.listener,
+        )
+        session.on_authenticated()
+    return result
+
+
+def _outcome(exchange: SaslExchange, token: bytes) -> Step | AuthenticationFailed:
+    try:
+        return exchange.step(token)
+    except AuthenticationFailed as error:
+        return error
+
+
+def refuse(
+    context: Context, session: Session, error: AuthenticationFailed, answer: Any | BaseException
+) -> Pending[Any]:
+    """Answer with `answer`, or fail with it, after the delay; the connection closes then."""
+    sasl = session.sasl
+    assert sasl is not None
+    name = sasl.exchange.claimed_name if sasl.exchange is not None else ""
+    context.metrics.authentications[session.listener, sasl.mechanism or "none", "failed"] += 1
+    logger.warning(
+        "%s failed to authenticate with %s on listener %s: %s%s",
+        session.peer_host,
+        sasl.mechanism or "no mechanism",
+        session.listener,
+        error.reason,
+        # Names of unknown users are not written down: people type passwords into this field.
+        f" (user {name})" if name and context.security.credentials.has_user(name) else "",
+    )
+    return close_after(context, session, f"authentication failed: {error.reason}", answer)
+
+
+def close_after(
+    context: Context, session: Session, reason: str, answer: Any | BaseException
+) -> Pending[Any]:
+    """`answer` after the delay for failures, as the last one of the connection."""
+    pending: Pending[Any] = Pending()
+
+    def deliver() -> None:
+        session.on_failed(reason)
+        if isinstance(answer, BaseException):
+            pending.fail(answer)
+        else:
+            pending.resolve(answer)
+
+    delay_ms = context.config.connection_failed_authentication_delay_ms
+    pending.on_abandon = context.clock.call_later(delay_ms, deliver).cancel
+    return pending

@@ -1,0 +1,157 @@
+"""The parts that guards are made of.
+
+A guard is called in place of a handler and has its arguments, and the handler as a fourth. It
+returns what the handler returns, maybe changed by `then`.
+"""
+
+from collections.abc import Callable, Iterable
+from types import CoroutineType, GeneratorType
+from typing import Any, TypeAlias, TypeVar
+
+from broker.requests.access import Check
+from broker.requests.context import Context, Handler, Reply, RequestContext
+from broker.requests.pending import Pending
+from protocol.acl import Operation
+from protocol.error_codes import ErrorCode
+
+Guard: TypeAlias = Callable[[Context, RequestContext, Any, Handler], Reply]
+Item = TypeVar("Item")
+
+TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+TRANSACTIONAL_ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+CLUSTER_MESSAGE = "Cluster authorization failed."
+TOPIC_MESSAGE = "Topic authorization failed."
+GROUP_MESSAGE = "Group authorization failed."
+
+
+class _Later(Pending[Any]):
+    """The changed answer of a request that waits."""
+
+    __slots__ = ("_change", "_is_begun")
+
+    def __init__(self, source: Pending[Any], change: Callable[[Any], Any]) -> None:
+        super().__init__(source.abandon)
+        self._change = change
+        self._is_begun = source.is_begun
+        source.subscribe(self._arrived)
+
+    @property
+    def is_begun(self) -> bool:  # type: ignore[override]
+        """As the answer that it stands for."""
+        return self._is_begun
+
+    def _arrived(self, source: Pending[Any]) -> None:
+        if source.error is not None:
+            self.fail(source.error)
+            return
+        try:
+            changed = then(source.result(), self._change)
+        except Exception as error:  # noqa: BLE001 - delivered to the request boundary
+            self.fail(error)
+        else:
+            self.resolve(changed)
+
+
+def then(reply: Reply, change: Callable[[Any], Any]) -> Reply:
+    """`reply` with its answer changed by `change`, now or when there is one; None stays None."""
+    if reply is None:
+        return None
+    if isinstance(reply, Pending):
+        return _Later(reply, change)
+    if type(reply) is GeneratorType:
+        return _in_steps(reply, change)
+    if isinstance(reply, CoroutineType):
+        return _awaited(reply, change)
+    return change(reply)
+
+
+def _in_steps(steps: Any, change: Callable[[Any], Any]) -> Any:
+    reply = yield from steps
+    return then(reply, change)
+
+
+async def _awaited(coroutine: Any, change: Callable[[Any], Any]) -> Any:
+    return then(await coroutine, change)
+
+
+def parted(items: Iterable[Item], is_allowed: Callable[[Item], bool]) -> tuple[list[Item], ...]:
+    """The allowed items and the denied ones."""
+    allowed: list[Item] = []
+    denied: list[Item] = []
+    for item in items:
+        (allowed if is_allowed(item) else denied).append(item)
+    return allowed, denied
+
+
+def on_cluster(operation: Operation, refuse: Callable[[Any, RequestContext], Any]) -> Guard:
+    """Serve the whole request or refuse it, by a right on the cluster."""
+
+    def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
+        if Check(context, request).cluster(operation):
+            return handler(context, request, message)
+        return refuse(message, request)
+
+    return guard
+
+
+def on_group(operation: Operation, refuse: Callable[[Any, RequestContext], Any]) -> Guard:
+    """Serve the whole request or refuse it, by a right on its `group_id`."""
+
+    def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
+        if Check(context, request).group(operation, message.group_id):
+            return handler(context, request, message)
+        return refuse(message, request)
+
+    return guard
+
+
+def on_transactional_id(refuse: Callable[[Any, RequestContext], Any]) -> Guard:
+    """Serve the whole request or refuse it, by WRITE on its `transactional_id`."""
+
+    def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
+        check = Check(context, request)
+        if check.transactional_id(Operation.WRITE, message.transactional_id):
+            return handler(context, request, message)
+        return refuse(message, request)
+
+    return guard
+
+
+def on_items(
+    field: str,
+    is_allowed: Callable[[Check, Any], bool],
+    answers: str,
+    refuse: Callable[[Any], Any],
+    empty: Callable[[], Any],
+) -> Guard:
+    """Serve the allowed items of a request, and refuse the others one by one.
+
+    Args:
+        field: the list in the request.
+        is_allowed: whether an item of it may be served.
+        answers: the list in the answer.
+        refuse: the answer to an item that may not be served.
+        empty: an answer without items, for a request of which nothing is left.
+    """
+
+    def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
+        check = Check(context, request)
+        allowed, denied = parted(
+            getattr(message, field) or (), lambda item: is_allowed(check, item)
+        )
+        if not denied:
+            return handler(context, request, message)
+
+        def with_refusals(answer: Any) -> Any:
+            getattr(answer, answers).extend(map(refuse, denied))
+            return answer
+
+        if not allowed:
+            return with_refusals(empty())
+        setattr(message, field, allowed)
+        return then(handler(context, request, message), with_refusals)
+
+    return guard

@@ -1,0 +1,401 @@
+"""Guards of the APIs about topics and records.
+
+Source: Kafka `KafkaApis`, `ControllerApis`, `DescribeTopicPartitionsRequestHandler`; KIP-430.
+"""
+
+from typing import Any
+
+from broker.errors import ConnectionMustClose
+from broker.requests.access import Check
+from broker.requests.authorized_operations import NOT_ASKED
+from broker.requests.context import Context, Handler, Reply, RequestContext
+from broker.rights.guards import (
+    TOPIC_DENIED,
+    TOPIC_MESSAGE,
+    TRANSACTIONAL_ID_DENIED,
+    on_items,
+    parted,
+    then,
+)
+from protocol.acl import CLUSTER_NAME, Operation, ResourceType
+from protocol.api import (
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_producers,
+    describe_topic_partitions,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+
+_BY_ID_SINCE_PRODUCE = 13
+_CONFIGS_SINCE = 5
+_TRANSACTIONAL_BIT = 0x10
+_MAGIC_AT, _ATTRIBUTES_AT = 16, 21
+
+
+def produce_guard(
+    context: Context, request: RequestContext, message: produce.ProduceRequest, handler: Handler
+) -> Reply:
+    """WRITE on each topic, and on the transactional id if a batch is transactional."""
+    check = Check(context, request)
+    if any(
+        _is_transactional(partition.records)
+        for topic in message.topic_data
+        for partition in topic.partition_data
+    ) and not check.transactional_id(Operation.WRITE, message.transactional_id):
+        return _refused_produce(message, message.topic_data, TRANSACTIONAL_ID_DENIED, None)
+
+    def is_allowed(topic: produce.TopicProduceData) -> bool:
+        name = topic.name
+        if request.api_version >= _BY_ID_SINCE_PRODUCE:
+            found = context.topics.find_by_id(topic.topic_id)
+            if found is None:
+                return True  # the handler answers that there is no such id
+            name = found.name
+        return check.topic(Operation.WRITE, name)
+
+    allowed, denied = parted(message.topic_data, is_allowed)
+    if not denied:
+        return handler(context, request, message)
+    if not allowed:
+        return _refused_produce(message, denied, TOPIC_DENIED, None)
+    if message.acks == 0:
+        raise ConnectionMustClose("a Produce without an answer wrote to a topic that it may not")
+    message.topic_data = allowed
+    return then(
+        handler(context, request, message),
+        lambda answer: _refused_produce(message, denied, TOPIC_DENIED, answer),
+    )
+
+
+def _is_transactional(records: Any) -> bool:
+    return (
+        records is not None
+        and len(records) > _ATTRIBUTES_AT + 1
+        and records[_MAGIC_AT] == 2
+        and bool(records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT)
+    )
+
+
+def _refused_produce(
+    message: produce.ProduceRequest,
+    denied: list[produce.TopicProduceData],
+    code: int,
+    answer: produce.ProduceResponse | None,
+) -> produce.ProduceResponse:
+    if message.acks == 0:
+        raise ConnectionMustClose("a Produce without an answer wrote to a topic that it may not")
+    answer = answer or produce.ProduceResponse()
+    answer.responses.extend(
+        produce.TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                produce.PartitionProduceResponse(
+                    index=partition.index,
+                    error_code=code,
+                    base_offset=-1,
+                    log_append_time_ms=-1,
+                    log_start_offset=-1,
+                )
+                for partition in topic.partition_data
+            ],
+        )
+        for topic in denied
+    )
+    return answer
+
+
+list_offsets_guard = on_items(
+    "topics",
+    lambda check, topic: check.topic(Operation.DESCRIBE, topic.name),
+    "topics",
+    lambda topic: list_offsets.ListOffsetsTopicResponse(
+        name=topic.name,
+        partitions=[
+            list_offsets.ListOffsetsPartitionResponse(
+                partition_index=partition.partition_index,
+                error_code=TOPIC_DENIED,
+                timestamp=-1,
+                offset=-1,
+            )
+            for partition in topic.partitions
+        ],
+    ),
+    list_offsets.ListOffsetsResponse,
+)
+
+delete_records_guard = on_items(
+    "topics",
+    lambda check, topic: check.topic(Operation.DELETE, topic.name),
+    "topics",
+    lambda topic: delete_records.DeleteRecordsTopicResult(
+        name=topic.name,
+        partitions=[
+            delete_records.DeleteRecordsPartitionResult(
+                partition_index=partition.partition_index,
+                low_watermark=-1,
+                error_code=TOPIC_DENIED,
+            )
+            for partition in topic.partitions
+        ],
+    ),
+    delete_records.DeleteRecordsResponse,
+)
+
+create_partitions_guard = on_items(
+    "topics",
+    lambda check, topic: check.topic(Operation.ALTER, topic.name),
+    "results",
+    lambda topic: create_partitions.CreatePartitionsTopicResult(
+        name=topic.name, error_code=TOPIC_DENIED, error_message=None
+    ),
+    create_partitions.CreatePartitionsResponse,
+)
+
+describe_producers_guard = on_items(
+    "topics",
+    lambda check, topic: check.topic(Operation.READ, topic.name),
+    "topics",
+    lambda topic: describe_producers.TopicResponse(
+        name=topic.name,
+        partitions=[
+            describe_producers.PartitionResponse(
+                partition_index=index, error_code=TOPIC_DENIED, error_message=None
+            )
+            for index in topic.partition_indexes
+        ],
+    ),
+    describe_producers.DescribeProducersResponse,
+)
+
+
+def _may_see_epochs(check: Check, topic: offset_for_leader_epoch.OffsetForLeaderTopic) -> bool:
+    if check.sees(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        return True
+    return check.topic(Operation.DESCRIBE, topic.topic)
+
+
+offset_for_leader_epoch_guard = on_items(
+    "topics",
+    _may_see_epochs,
+    "topics",
+    lambda topic: offset_for_leader_epoch.OffsetForLeaderTopicResult(
+        topic=topic.topic,
+        partitions=[
+            offset_for_leader_epoch.EpochEndOffset(
+                partition=partition.partition,
+                error_code=TOPIC_DENIED,
+                leader_epoch=-1,
+                end_offset=-1,
+            )
+            for partition in topic.partitions
+        ],
+    ),
+    offset_for_leader_epoch.OffsetForLeaderEpochResponse,
+)
+
+
+def metadata_guard(
+    context: Context, request: RequestContext, message: metadata.MetadataRequest, handler: Handler
+) -> Reply:
+    """DESCRIBE on each topic, and CREATE where the request would create it."""
+    check = Check(context, request)
+    asks_all = message.topics is None or (request.api_version == 0 and not message.topics)
+    denied: list[metadata.MetadataRequestTopic] = []
+    if not asks_all:
+        assert message.topics is not None
+        allowed, denied = parted(
+            message.topics, lambda topic: _may_describe(context, check, message, topic)
+        )
+        message.topics = allowed
+    hides_all = request.api_version == 0 and bool(denied) and not message.topics
+
+    def with_rights(answer: metadata.MetadataResponse) -> metadata.MetadataResponse:
+        if hides_all:
+            answer.topics = []
+        elif asks_all:
+            answer.topics = [
+                topic
+                for topic in answer.topics
+                if check.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.name or "")
+            ]
+        for topic in answer.topics:
+            if message.include_topic_authorized_operations and not topic.error_code:
+                topic.topic_authorized_operations = check.bits(ResourceType.TOPIC, topic.name or "")
+        answer.topics.extend(
+            metadata.MetadataResponseTopic(
+                error_code=TOPIC_DENIED,
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[],
+                topic_authorized_operations=NOT_ASKED,
+            )
+            for topic in denied
+        )
+        if message.include_cluster_authorized_operations:
+            answer.cluster_authorized_operations = cluster_bits(check)
+        return answer
+
+    return then(handler(context, request, message), with_rights)
+
+
+def cluster_bits(check: Check) -> int:
+    """The field of the cluster's operations: nothing for a client that may not describe it."""
+    if check.sees(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return check.bits(ResourceType.CLUSTER, CLUSTER_NAME)
+    return 0
+
+
+def _may_describe(
+    context: Context,
+    check: Check,
+    message: metadata.MetadataRequest,
+    asked: metadata.MetadataRequestTopic,
+) -> bool:
+    if asked.name is None:
+        found = context.topics.find_by_id(asked.topic_id)
+        return found is None or check.topic(Operation.DESCRIBE, found.name)
+    if not check.topic(Operation.DESCRIBE, asked.name):
+        return False
+    creates = message.allow_auto_topic_creation and context.config.auto_create_topics_enable
+    return (
+        not creates or context.topics.find(asked.name) is not None or _may_create(check, asked.name)
+    )
+
+
+def _may_create(check: Check, name: str) -> bool:
+    on_cluster = check.sees(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    return on_cluster or check.topic(Operation.CREATE, name)
+
+
+def create_topics_guard(
+    context: Context,
+    request: RequestContext,
+    message: create_topics.CreateTopicsRequest,
+    handler: Handler,
+) -> Reply:
+    """CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to see the settings it got."""
+    check = Check(context, request)
+    allowed, denied = parted(message.topics, lambda topic: _may_create(check, topic.name))
+
+    def with_rights(answer: create_topics.CreateTopicsResponse) -> object:
+        for result in answer.topics:
+            if (
+                request.api_version >= _CONFIGS_SINCE
+                and not result.error_code
+                and not check.sees(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name)
+            ):
+                result.topic_config_error_code = TOPIC_DENIED
+                result.num_partitions = result.replication_factor = -1
+                result.configs = None
+        answer.topics.extend(
+            create_topics.CreatableTopicResult(
+                name=topic.name,
+                error_code=TOPIC_DENIED,
+                error_message="Authorization failed.",
+                num_partitions=-1,
+                replication_factor=-1,
+                configs=[],
+            )
+            for topic in denied
+        )
+        return answer
+
+    if not allowed and denied:
+        return with_rights(create_topics.CreateTopicsResponse())
+    message.topics = allowed
+    return then(handler(context, request, message), with_rights)
+
+
+def delete_topics_guard(
+    context: Context,
+    request: RequestContext,
+    message: delete_topics.DeleteTopicsRequest,
+    handler: Handler,
+) -> Reply:
+    """DELETE on the cluster or on each topic; a forbidden id shows its name with DESCRIBE only."""
+    check = Check(context, request)
+    if check.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return handler(context, request, message)
+    refusals: list[delete_topics.DeletableTopicResult] = []
+
+    def is_allowed(name: str | None, topic_id: bytes) -> bool:
+        if name is None:
+            found = context.topics.find_by_id(topic_id)
+            if found is None:
+                return True  # the handler answers that there is no such id
+            if check.topic(Operation.DELETE, found.name):
+                return True
+            sees = check.sees(Operation.DESCRIBE, ResourceType.TOPIC, found.name)
+            shown = found.name if sees else None
+        else:
+            if check.topic(Operation.DELETE, name):
+                return True
+            shown = name
+        refusals.append(
+            delete_topics.DeletableTopicResult(
+                name=shown,
+                topic_id=topic_id,
+                error_code=TOPIC_DENIED,
+                error_message=TOPIC_MESSAGE,
+            )
+        )
+        return False
+
+    message.topics = [t for t in message.topics if is_allowed(t.name, t.topic_id)]
+    message.topic_names = [n for n in message.topic_names if is_allowed(n, bytes(16))]
+
+    def with_refusals(answer: delete_topics.DeleteTopicsResponse) -> object:
+        answer.responses.extend(refusals)
+        return answer
+
+    if refusals and not message.topics and not message.topic_names:
+        return with_refusals(delete_topics.DeleteTopicsResponse())
+    return then(handler(context, request, message), with_refusals)
+
+
+def describe_topic_partitions_guard(
+    context: Context,
+    request: RequestContext,
+    message: describe_topic_partitions.DescribeTopicPartitionsRequest,
+    handler: Handler,
+) -> Reply:
+    """DESCRIBE on each topic; those that a list of all would hide count for no page."""
+    check = Check(context, request)
+    asked = message.topics
+    denied: list[describe_topic_partitions.TopicRequest] = []
+    if asked:
+        allowed, denied = parted(asked, lambda t: check.topic(Operation.DESCRIBE, t.name))
+    else:
+        allowed = [
+            describe_topic_partitions.TopicRequest(name=topic.name)
+            for topic in context.topics
+            if check.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+
+    def with_rights(
+        answer: describe_topic_partitions.DescribeTopicPartitionsResponse,
+    ) -> object:
+        for topic in answer.topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = check.bits(ResourceType.TOPIC, topic.name or "")
+        answer.topics.extend(
+            describe_topic_partitions.DescribeTopicPartitionsResponseTopic(
+                error_code=TOPIC_DENIED,
+                name=topic.name,
+                partitions=[],
+                topic_authorized_operations=NOT_ASKED,
+            )
+            for topic in denied
+        )
+        return answer
+
+    if not allowed:
+        return with_rights(describe_topic_partitions.DescribeTopicPartitionsResponse())
+    message.topics = allowed
+    return then(handler(context, request, message), with_rights)

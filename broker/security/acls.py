@@ -1,0 +1,394 @@
+"""Access control lists: the rules, the filters over them, and the decision they make.
+
+A rule allows or denies one operation on a resource to a principal from a host:
+
+    (resource type, name, pattern) x (principal, host, operation, permission)
+
+The decision about one principal, host, operation and resource name:
+
+1. a super user may do everything;
+2. any matching DENY rule denies;
+3. else any matching ALLOW rule allows;
+4. else, if no rule of anyone matches type and name, `allow.everyone.if.no.acl.found` decides;
+5. else it is denied.
+
+A LITERAL rule matches its name, or every name when it is `*`; a PREFIXED rule matches names that
+start with its own. An ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, an ALLOW of
+ALTER_CONFIGS implies DESCRIBE_CONFIGS; a DENY implies nothing.
+
+Pure: no clock, no files, no requests. Decisions cost one lookup per distinct prefix length, and
+`Access` keeps the last ten thousand of them.
+
+Source: KIP-11, KIP-290; Kafka `StandardAuthorizerData`, `AclPermissionType`. The codes are those of
+the protocol.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from broker.security.principal import Principal
+from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+
+WILDCARD: Final = "*"
+ANY_USER: Final = "User:*"
+DECISIONS_KEPT: Final = 10_000
+
+
+_IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
+    Operation.DESCRIBE: frozenset(
+        {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+
+OPERATIONS_OF: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (
+        Operation.DESCRIBE,
+        Operation.WRITE,
+        Operation.TWO_PHASE_COMMIT,
+    ),
+    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+}
+"""The operations that make sense on a resource; the bit fields of answers hold these."""
+
+
+class Acl(NamedTuple):
+    """One rule."""
+
+    resource_type: int
+    name: str
+    pattern: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+    def __str__(self) -> str:
+        """The rule as one phrase, for explanations and the audit log."""
+        kind = Permission(self.permission).name
+        operation = Operation(self.operation).name
+        pattern = PatternType(self.pattern).name.lower()
+        resource = ResourceType(self.resource_type).name.lower()
+        return (
+            f"{kind} {operation} on {pattern} {resource} {self.name!r} "
+            f"to {self.principal} from {self.host}"
+        )
+
+
+def complaint_about(acl: Acl) -> str | None:
+    """Why a rule cannot be stored, or None; one that can never match may be, as in Kafka."""
+    if acl.resource_type not in OPERATIONS_OF:
+        return f"resource type {acl.resource_type} cannot be stored; give 2 to 7"
+    if acl.pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
+        return f"pattern type {acl.pattern} cannot be stored; give 3 (LITERAL) or 4 (PREFIXED)"
+    if not Operation.ALL <= acl.operation <= Operation.TWO_PHASE_COMMIT:
+        return f"operation {acl.operation} cannot be stored; give 2 (ALL) to 15"
+    if acl.permission not in (Permission.DENY, Permission.ALLOW):
+        return f"permission {acl.permission} cannot be stored; give 2 (DENY) or 3 (ALLOW)"
+    if not acl.name:
+        return "Resource name should not be empty"
+    if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if ":" not in acl.principal:
+        return (
+            f"Could not parse principal from `{acl.principal}` (no colon is present separating "
+            "the principal type from the principal name)"
+        )
+    return None
+
+
+class AclFilter(NamedTuple):
+    """A selection of rules; None and ANY match everything."""
+
+    resource_type: int = ResourceType.ANY
+    name: str | None = None
+    pattern: int = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = Operation.ANY
+    permission: int = Permission.ANY
+
+    def complaint(self) -> str | None:
+        """Why the filter is not understood, or None."""
+        for what, number, last in (
+            ("resource type", self.resource_type, ResourceType.USER),
+            ("pattern type", self.pattern, PatternType.PREFIXED),
+            ("operation", self.operation, Operation.TWO_PHASE_COMMIT),
+            ("permission", self.permission, Permission.ALLOW),
+        ):
+            if not 1 <= number <= last:
+                return f"The filter has the unknown {what} {number}; give 1 to {last}"
+        return None
+
+    def matches(self, acl: Acl) -> bool:
+        """Whether `acl` is selected."""
+        return (
+            self.resource_type in (ResourceType.ANY, acl.resource_type)
+            and self._matches_name(acl)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+        )
+
+    def _matches_name(self, acl: Acl) -> bool:
+        name = self.name
+        if self.pattern == PatternType.MATCH:
+            if name is None or (acl.name == WILDCARD and acl.pattern == PatternType.LITERAL):
+                return True
+            if acl.pattern == PatternType.PREFIXED:
+                return name.startswith(acl.name)
+            return name == acl.name
+        return self.pattern in (PatternType.ANY, acl.pattern) and name in (None, acl.name)
+
+
+class _Rules:
+    """The rules of one resource type, by the ways in which they match a name."""
+
+    __slots__ = ("_lengths", "literal", "prefixed")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, list[Acl]] = {}
+        self.prefixed: dict[str, list[Acl]] = {}
+        self._lengths: list[int] = []
+
+    def index(self, acl: Acl) -> None:
+        by_name = self.literal if acl.pattern == PatternType.LITERAL else self.prefixed
+        by_name.setdefault(acl.name, []).append(acl)
+        if acl.pattern == PatternType.PREFIXED and len(acl.name) not in self._lengths:
+            self._lengths.append(len(acl.name))
+
+    def of(self, name: str) -> Iterator[Acl]:
+        """Every rule whose pattern matches `name`."""
+        yield from self.literal.get(name, ())
+        if name != WILDCARD:
+            yield from self.literal.get(WILDCARD, ())
+        for length in self._lengths:
+            if length <= len(name):
+                yield from self.prefixed.get(name[:length], ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Whether something is allowed, and the rule that decided; no rule means a default."""
+
+    allowed: bool
+    rule: Acl | None = None
+    reason: str = ""
+
+
+class Access:
+    """The rules in force and what they decide. Loop thread only."""
+
+    def __init__(
+        self,
+        acls: Iterable[Acl] = (),
+        *,
+        super_users: Iterable[Principal] = (),
+        allow_if_no_acl: bool = False,
+    ) -> None:
+        """Start with `acls`; `super_users` may do everything."""
+        self._super_users = frozenset(super_users)
+        self._allow_if_no_acl = allow_if_no_acl
+        self._acls: dict[Acl, None] = dict.fromkeys(acls)
+        self._by_type: dict[int, _Rules] = {}
+        self._decided: dict[tuple[Any, ...], bool] = {}
+        self._index()
+
+    def __len__(self) -> int:
+        """How many rules there are."""
+        return len(self._acls)
+
+    def __iter__(self) -> Iterator[Acl]:
+        """The rules, in the order in which they were added."""
+        return iter(list(self._acls))
+
+    def __contains__(self, acl: Acl) -> bool:
+        """Whether this very rule is in force."""
+        return acl in self._acls
+
+    def select(self, chosen: AclFilter) -> list[Acl]:
+        """The rules that a filter selects."""
+        return [acl for acl in self._acls if chosen.matches(acl)]
+
+    def add(self, acls: Iterable[Acl]) -> None:
+        """Put rules in force; those that are already stay as they are."""
+        self._acls.update(dict.fromkeys(acls))
+        self._index()
+
+    def remove(self, acls: Iterable[Acl]) -> None:
+        """Take rules out of force."""
+        for acl in acls:
+            self._acls.pop(acl, None)
+        self._index()
+
+    def allows(
+        self, principal: Principal, host: str, operation: int, resource_type: int, name: str
+    ) -> bool:
+        """Whether `principal` at `host` may do `operation` on the resource."""
+        asked = (principal, host, operation, resource_type, name)
+        decided = self._decided.get(asked)
+        if decided is None:
+            decided = self.decide(principal, host, operation, resource_type, name).allowed
+            if len(self._decided) >= DECISIONS_KEPT:
+                self._decided.clear()
+            self._decided[asked] = decided
+        return decided
+
+    def decide(
+        self, principal: Principal, host: str, operation: int, resource_type: int, name: str
+    ) -> Decision:
+        """The decision, with the rule that made it."""
+        if principal in self._super_users:
+            return Decision(allowed=True, reason=f"{principal} is a super user")
+        rules = self._by_type.get(resource_type)
+        address = _address(host)
+        allowing: Acl | None = None
+        found_any = False
+        for acl in rules.of(name) if rules else ():
+            found_any = True
+            if not _is_for(acl, principal, address):
+                continue
+            if acl.permission == Permission.DENY:
+                if acl.operation in (Operation.ALL, operation):
+                    return Decision(allowed=False, rule=acl, reason=str(acl))
+            elif allowing is None and _covers(acl.operation, operation):
+                allowing = acl
+        if allowing is not None:
+            return Decision(allowed=True, rule=allowing, reason=str(allowing))
+        if not found_any:
+            return Decision(
+                allowed=self._allow_if_no_acl,
+                reason="no rule matches the resource (allow.everyone.if.no.acl.found = "
+                f"{str(self._allow_if_no_acl).lower()})",
+            )
+        return Decision(allowed=False, reason="no rule allows it")
+
+    def allows_any(
+        self, principal: Principal, host: str, operation: int, resource_type: int
+    ) -> bool:
+        """Whether there is any name of the type on which `operation` is allowed.
+
+        Implied operations do not count. A DENY stands against an ALLOW if it covers the whole of
+        its pattern. Source: Kafka `Authorizer.authorizeByResourceType`.
+        """
+        if principal in self._super_users:
+            return True
+        rules = self._by_type.get(resource_type)
+        if rules is None:
+            return self._allow_if_no_acl
+        address = _address(host)
+        mine = [
+            acl
+            for by_name in (rules.literal, rules.prefixed)
+            for acls in by_name.values()
+            for acl in acls
+            if acl.operation in (Operation.ALL, operation) and _is_for(acl, principal, address)
+        ]
+        denied = [acl for acl in mine if acl.permission == Permission.DENY]
+        if any(_is_wildcard(acl) for acl in denied):
+            return False
+        denied_names = {acl.name for acl in denied if acl.pattern == PatternType.LITERAL}
+        denied_prefixes = {acl.name for acl in denied if acl.pattern == PatternType.PREFIXED}
+        return self._allow_if_no_acl or any(
+            _is_wildcard(acl)
+            or not (
+                (acl.pattern == PatternType.LITERAL and acl.name in denied_names)
+                or any(acl.name[:end] in denied_prefixes for end in range(len(acl.name) + 1))
+            )
+            for acl in mine
+            if acl.permission == Permission.ALLOW
+        )
+
+    def bits(self, principal: Principal, host: str, resource_type: int, name: str) -> int:
+        """The allowed operations as a bit field (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in OPERATIONS_OF[ResourceType(resource_type)]
+            if self.allows(principal, host, operation, resource_type, name)
+        )
+
+    def _index(self) -> None:
+        self._decided.clear()
+        self._by_type = {}
+        for acl in self._acls:
+            self._by_type.setdefault(acl.resource_type, _Rules()).index(acl)
+
+
+def _is_wildcard(acl: Acl) -> bool:
+    return acl.name == WILDCARD and acl.pattern == PatternType.LITERAL
+
+
+def _covers(allowed: int, asked: int) -> bool:
+    if allowed in (Operation.ALL, asked):
+        return True
+    return allowed in _IMPLIED_BY.get(Operation(asked), ())
+
+
+def _is_for(acl: Acl, principal: Principal, address: object) -> bool:
+    if acl.principal != str(principal) and not (
+        acl.principal == ANY_USER and principal.type == "User"
+    ):
+        return False
+    return acl.host == WILDCARD or _address(acl.host) == address
+
+
+def _address(text: str) -> object:
+    """An address in a form that compares equal however it is written."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def format_acl(acl: Acl) -> dict[str, Any]:
+    """The document of a rule in the metadata journal."""
+    return dict(zip(Acl._fields, (int(v) if isinstance(v, int) else v for v in acl), strict=True))
+
+
+def parse_acl(document: object) -> Acl:
+    """The rule of a document.
+
+    Raises:
+        ValueError: it is none; a broker that cannot read a rule must not start without it.
+    """
+    if isinstance(document, dict) and set(document) == set(Acl._fields):
+        acl = Acl(**document)
+        kinds = (int, str, int, str, str, int, int)
+        if all(isinstance(v, kind) for v, kind in zip(acl, kinds, strict=True)):
+            complaint = complaint_about(acl)
+            if complaint is None:
+                return acl
+    raise ValueError(f"not an access rule: {document!r}")

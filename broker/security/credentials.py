@@ -1,0 +1,257 @@
+"""SCRAM credentials of all users: an index in memory over documents of the metadata journal.
+
+A document has the kind `scram` and the key `MECHANISM/user`; its value is
+`{"salt": B64, "stored": B64, "server": B64, "iterations": N}`. A document of another shape refuses
+the start: a broker that cannot read who may log in must not guess.
+
+A change is planned here (`plan_alterations`, pure, with Kafka's error codes), made durable by the
+journal, and then taken over (`apply`). So a change is visible only after it is on disk.
+
+Source: KIP-554; Kafka `ScramControlManager`.
+"""
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker.security.scram import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SCRAM_BY_NAME,
+    ScramCredential,
+    ScramMechanism,
+    credential_of_salted_password,
+    unknown_user_credential,
+)
+from protocol.error_codes import ErrorCode
+
+KIND_SCRAM: Final = "scram"
+KIND_SECURITY: Final = "security"
+KEY_SECRET: Final = "unknown-user-secret"
+"""The document with the secret from which salts of unknown users are derived."""
+
+DEFAULT_ITERATIONS: Final = ITERATIONS_MIN
+
+Document = dict[str, Any] | None
+"""A value of the journal; None removes it."""
+
+
+class UnreadableCredential(ValueError):
+    """A document that is not a credential; the message names its key."""
+
+
+def document_key(mechanism: ScramMechanism, name: str) -> str:
+    """The key of a user's credential in the journal."""
+    return f"{mechanism.sasl_name}/{name}"
+
+
+def format_credential(credential: ScramCredential) -> dict[str, Any]:
+    """The document that `parse_credential` reads back."""
+    return {
+        "salt": base64.b64encode(credential.salt).decode(),
+        "stored": base64.b64encode(credential.stored_key).decode(),
+        "server": base64.b64encode(credential.server_key).decode(),
+        "iterations": credential.iterations,
+    }
+
+
+def parse_credential(key: str, document: object) -> tuple[ScramMechanism, str, ScramCredential]:
+    """The mechanism, user and credential of one document.
+
+    Raises:
+        UnreadableCredential: the key or the value is of another shape.
+    """
+    mechanism_name, _, name = key.partition("/")
+    mechanism = SCRAM_BY_NAME.get(mechanism_name)
+    match document:
+        case {
+            "salt": str(salt),
+            "stored": str(stored),
+            "server": str(server),
+            "iterations": int(n),
+        }:
+            try:
+                values = [base64.b64decode(text, validate=True) for text in (salt, stored, server)]
+            except binascii.Error:
+                values = []
+            if mechanism is not None and name and values and n > 0:
+                return (
+                    mechanism,
+                    name,
+                    ScramCredential(
+                        salt=values[0], stored_key=values[1], server_key=values[2], iterations=n
+                    ),
+                )
+    raise UnreadableCredential(f"the credential {key!r} in the metadata journal is unreadable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """Remove a user's credential for one mechanism (a number, maybe unknown)."""
+
+    name: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upsertion:
+    """Set a user's credential for one mechanism (a number, maybe unknown)."""
+
+    name: str
+    mechanism: int
+    iterations: int
+    salt: bytes = field(repr=False)
+    salted_password: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of one user's alteration."""
+
+    name: str
+    code: int = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Changes to make durable together, and the answer once they are."""
+
+    documents: Mapping[str, Document]
+    outcomes: Sequence[Outcome]
+
+
+class Credentials:
+    """The credentials in force. Loop thread only, but `of` may be called from any thread."""
+
+    def __init__(self, documents: Mapping[str, object], *, secret: bytes) -> None:
+        """Index the journal's documents by mechanism and user.
+
+        Args:
+            documents: the journal's documents of kind `scram`, by key.
+            secret: at least 16 random bytes that stay the same for this data directory.
+
+        Raises:
+            UnreadableCredential: a document is not a credential.
+        """
+        assert len(secret) >= 16
+        self._secret = secret
+        self._known: dict[tuple[ScramMechanism, str], ScramCredential] = {}
+        for key, document in documents.items():
+            mechanism, name, credential = parse_credential(key, document)
+            self._known[mechanism, name] = credential
+
+    def __len__(self) -> int:
+        """How many credentials there are; a user may have one for each mechanism."""
+        return len(self._known)
+
+    def of(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        """The credential of a user, or for an unknown one a credential that no password fits."""
+        known = self._known.get((mechanism, name))
+        return known or unknown_user_credential(mechanism, name, self._secret, DEFAULT_ITERATIONS)
+
+    def for_password(self, name: str) -> tuple[ScramMechanism, ScramCredential]:
+        """The credential against which a password in clear is checked."""
+        for mechanism in (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256):
+            if (mechanism, name) in self._known:
+                return mechanism, self._known[mechanism, name]
+        mechanism = ScramMechanism.SCRAM_SHA_512
+        return mechanism, self.of(mechanism, name)
+
+    def has_user(self, name: str) -> bool:
+        """Whether a user of this name has any credential."""
+        return any((mechanism, name) in self._known for mechanism in ScramMechanism)
+
+    def users(self) -> dict[str, list[tuple[ScramMechanism, int]]]:
+        """The mechanisms and iterations of every user, in order of names."""
+        found: dict[str, list[tuple[ScramMechanism, int]]] = {}
+        for mechanism, name in sorted(self._known, key=lambda known: (known[1], known[0])):
+            iterations = self._known[mechanism, name].iterations
+            found.setdefault(name, []).append((mechanism, iterations))
+        return found
+
+    def plan_alterations(
+        self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
+    ) -> Plan:
+        """What an AlterUserScramCredentials request changes; a user's changes are all or none."""
+        deletions, upsertions = list(deletions), list(upsertions)
+        outcomes: dict[str, Outcome] = {}
+        documents: dict[str, Document] = {}
+        asked = Counter(deletion.name for deletion in deletions)
+        asked.update(upsertion.name for upsertion in upsertions)
+        for deletion in deletions:
+            code, message = self._complaint_about_deletion(deletion)
+            outcomes[deletion.name] = Outcome(name=deletion.name, code=code, message=message)
+            if code == ErrorCode.NONE:
+                documents[document_key(ScramMechanism(deletion.mechanism), deletion.name)] = None
+        for upsertion in upsertions:
+            if upsertion.name in outcomes and outcomes[upsertion.name].code:
+                continue
+            code, message = _complaint_about_upsertion(upsertion)
+            outcomes[upsertion.name] = Outcome(name=upsertion.name, code=code, message=message)
+            if code == ErrorCode.NONE:
+                mechanism = ScramMechanism(upsertion.mechanism)
+                documents[document_key(mechanism, upsertion.name)] = format_credential(
+                    credential_of_salted_password(
+                        mechanism,
+                        upsertion.salted_password,
+                        salt=upsertion.salt,
+                        iterations=upsertion.iterations,
+                    )
+                )
+        for name, outcome in outcomes.items():
+            if asked[name] > 1 and outcome.code == ErrorCode.NONE:
+                outcomes[name] = Outcome(
+                    name=name,
+                    code=ErrorCode.DUPLICATE_RESOURCE,
+                    message="A user credential cannot be altered twice in the same request",
+                )
+        refused = {name for name, outcome in outcomes.items() if outcome.code}
+        return Plan(
+            documents={
+                key: document
+                for key, document in documents.items()
+                if key.partition("/")[2] not in refused
+            },
+            outcomes=list(outcomes.values()),
+        )
+
+    def apply(self, documents: Mapping[str, Document]) -> None:
+        """Take over changes that are durable."""
+        for key, document in documents.items():
+            if document is None:
+                mechanism_name, _, name = key.partition("/")
+                self._known.pop((SCRAM_BY_NAME[mechanism_name], name), None)
+            else:
+                mechanism, name, credential = parse_credential(key, document)
+                self._known[mechanism, name] = credential
+
+    def _complaint_about_deletion(self, deletion: Deletion) -> tuple[int, str | None]:
+        if not deletion.name:
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+        if deletion.mechanism not in ScramMechanism.__members__.values():
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+        if (ScramMechanism(deletion.mechanism), deletion.name) not in self._known:
+            return (
+                ErrorCode.RESOURCE_NOT_FOUND,
+                "Attempt to delete a user credential that does not exist",
+            )
+        return ErrorCode.NONE, None
+
+
+def _complaint_about_upsertion(upsertion: Upsertion) -> tuple[int, str | None]:
+    unacceptable = ErrorCode.UNACCEPTABLE_CREDENTIAL
+    if not upsertion.name:
+        return unacceptable, "Username must not be empty"
+    if upsertion.mechanism not in ScramMechanism.__members__.values():
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    if upsertion.iterations < ITERATIONS_MIN:
+        return unacceptable, f"Too few iterations: {upsertion.iterations} < {ITERATIONS_MIN}"
+    if upsertion.iterations > ITERATIONS_MAX:
+        return unacceptable, f"Too many iterations: {upsertion.iterations} > {ITERATIONS_MAX}"
+    if not upsertion.salted_password:
+        return unacceptable, "The salted password must not be empty"
+    return ErrorCode.NONE, None

@@ -1,0 +1,204 @@
+"""The security of one broker: users, rules, and what each listener asks of its clients.
+
+Owns the credentials and rules in memory and their documents in the metadata journal. A change is
+durable before it is in force. Loop thread only.
+
+Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls`.
+"""
+
+import base64
+import logging
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+from broker.errors import StartError
+from broker.security.acls import Access, Acl, format_acl, parse_acl
+from broker.security.audit import Audit
+from broker.security.credentials import (
+    KEY_SECRET,
+    KIND_SCRAM,
+    KIND_SECURITY,
+    Credentials,
+    Deletion,
+    Outcome,
+    UnreadableCredential,
+    Upsertion,
+)
+from broker.security.distinguished_name import subject_of
+from broker.security.mechanism import SaslExchange
+from broker.security.plain import PasswordCache, PlainExchange
+from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
+from broker.security.sasl import SaslSession
+from broker.security.scram import SCRAM_BY_NAME, ScramExchange
+from broker.security.session import Session
+from broker.security.tls import TlsContexts, TlsUnusable
+from config import BrokerConfig, Listener
+from config.security_keys import ListenerSecurity, listener_security
+from config.values import Secret
+from storage.directory.metadata_journal import Json
+
+logger = logging.getLogger("tidelog.broker.security")
+
+KIND_ACL: Final = "acl"
+
+
+class Documents(Protocol):
+    """Where documents are kept: `storage.directory.data_dir.DataDir`."""
+
+    def documents(self, kind: str) -> dict[str, Json]:
+        """The documents of one kind, by key."""
+
+    def put_documents(
+        self, kind: str, documents: Mapping[str, Json], *, erase_former: bool = False
+    ) -> None:
+        """Set documents, all or none, durably; None removes one."""
+
+
+class ListenerGuard:
+    """What one listener asks of its clients."""
+
+    def __init__(self, name: str, security: ListenerSecurity, owner: "Security") -> None:
+        """Read keys and certificates.
+
+        Raises:
+            TlsUnusable: they cannot be used.
+        """
+        self.name = name
+        self.security = security
+        self.tls = TlsContexts(security.tls, owner.reveal) if security.tls is not None else None
+        self._mechanisms: dict[str, Callable[[], SaslExchange]] = {
+            mechanism: owner.exchange_maker(mechanism) for mechanism in security.mechanisms
+        }
+
+    def session(self, peer_host: str, certificate: bytes | None) -> Session:
+        """The session of a client that has just connected, maybe with a certificate (DER)."""
+        sasl = None
+        if self._mechanisms:
+            sasl = SaslSession(self._mechanisms, max_reauth_ms=self.security.max_reauth_ms)
+        principal = ANONYMOUS if certificate is None else user(subject_of(certificate))
+        return Session(listener=self.name, peer_host=peer_host, principal=principal, sasl=sasl)
+
+
+class Security:
+    """Users and rules of one broker."""
+
+    def __init__(
+        self, config: BrokerConfig, documents: Documents, *, monotonic_ms: Callable[[], int]
+    ) -> None:
+        """Load users and rules; the audit log folds by the clock `monotonic_ms`.
+
+        Raises:
+            StartError: a document or a setting is unreadable; nothing is guessed.
+        """
+        self._documents = documents
+        self._passwords = PasswordCache()
+        self.audit = Audit(monotonic_ms)
+        has_sasl = any(listener.protocol.startswith("SASL") for listener in config.listeners)
+        secret = self._unknown_user_secret() if has_sasl else secrets.token_bytes(32)
+        try:
+            self.credentials = Credentials(documents.documents(KIND_SCRAM), secret=secret)
+            self._acl_keys = {
+                parse_acl(document): key for key, document in documents.documents(KIND_ACL).items()
+            }
+        except (UnreadableCredential, ValueError) as error:
+            raise StartError(str(error), "restore metadata.journal from a copy") from error
+        self.access: Access | None = None
+        """The rules in force, or None without an authorizer."""
+        if config.authorizer_class_name:
+            self.access = Access(
+                self._acl_keys,
+                super_users=_super_users(config.super_users),
+                allow_if_no_acl=config.allow_everyone_if_no_acl_found,
+            )
+
+    def guard(self, config: BrokerConfig, listener: Listener) -> ListenerGuard:
+        """The guard of `listener`.
+
+        Raises:
+            StartError: its key or certificate cannot be used.
+        """
+        try:
+            return ListenerGuard(listener.name, listener_security(config, listener), self)
+        except TlsUnusable as error:
+            raise StartError(
+                f"listener {listener.name}: {error}", "see docs/security.md"
+            ) from error
+
+    def reveal(self, secret: Secret) -> str:
+        """The text of a secret.
+
+        Raises:
+            OSError: its file cannot be read.
+            InvalidValue: the environment does not have it.
+        """
+        return secret.reveal(lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
+
+    def exchange_maker(self, mechanism: str) -> Callable[[], SaslExchange]:
+        """A function that begins an exchange with `mechanism`."""
+        if mechanism == "PLAIN":
+            return partial(PlainExchange, self.credentials.for_password, self._passwords)
+        return partial(ScramExchange, SCRAM_BY_NAME[mechanism], self.credentials.of)
+
+    def alter_users(
+        self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
+    ) -> list[Outcome]:
+        """Change credentials durably; one outcome for each user.
+
+        Raises:
+            StorageError: nothing has changed.
+        """
+        plan = self.credentials.plan_alterations(deletions, upsertions)
+        if plan.documents:
+            self._documents.put_documents(KIND_SCRAM, dict(plan.documents), erase_former=True)
+            self.credentials.apply(plan.documents)
+        return list(plan.outcomes)
+
+    def add_acls(self, acls: Iterable[Acl]) -> None:
+        """Put rules in force, durably, all or none.
+
+        Raises:
+            StorageError: nothing has changed.
+        """
+        assert self.access is not None
+        fresh = {acl: secrets.token_hex(16) for acl in acls if acl not in self.access}
+        if fresh:
+            self._documents.put_documents(
+                KIND_ACL, {key: format_acl(acl) for acl, key in fresh.items()}
+            )
+            self._acl_keys.update(fresh)
+            self.access.add(fresh)
+
+    def remove_acls(self, acls: Iterable[Acl]) -> None:
+        """Take rules out of force, durably, all or none.
+
+        Raises:
+            StorageError: nothing has changed.
+        """
+        assert self.access is not None
+        gone = [acl for acl in dict.fromkeys(acls) if acl in self.access]
+        if gone:
+            self._documents.put_documents(KIND_ACL, {self._acl_keys[acl]: None for acl in gone})
+            for acl in gone:
+                del self._acl_keys[acl]
+            self.access.remove(gone)
+
+    def _unknown_user_secret(self) -> bytes:
+        known = self._documents.documents(KIND_SECURITY).get(KEY_SECRET)
+        if isinstance(known, str):
+            return base64.b64decode(known)
+        secret = secrets.token_bytes(32)
+        text = base64.b64encode(secret).decode()
+        self._documents.put_documents(KIND_SECURITY, {KEY_SECRET: text})
+        return secret
+
+
+def _super_users(text: str) -> list[Principal]:
+    """The principals of `super.users`: names of certificates have commas, so `;` separates."""
+    try:
+        return [parse_principal(word.strip()) for word in text.split(";") if word.strip()]
+    except ValueError as error:
+        raise StartError(f"super.users: {error}", "write User:admin;User:other") from error

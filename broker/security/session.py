@@ -1,0 +1,50 @@
+"""What a broker knows about the client at the other end of a connection.
+
+One `Session` belongs to one connection, and every request carries it. Handlers ask it for the
+principal. On a listener without SASL the principal is fixed when the connection is made.
+"""
+
+from collections.abc import Callable
+
+from broker.security.principal import ANONYMOUS, Principal
+from broker.security.sasl import SaslSession
+
+
+class Session:
+    """The identity of one connection."""
+
+    __slots__ = ("_fixed", "listener", "on_authenticated", "on_failed", "peer_host", "sasl")
+
+    def __init__(
+        self,
+        *,
+        listener: str = "PLAINTEXT",
+        peer_host: str = "",
+        principal: Principal = ANONYMOUS,
+        sasl: SaslSession | None = None,
+    ) -> None:
+        """Begin with `principal`, or let `sasl` find it out.
+
+        Args:
+            listener: the name of the listener that the client connected to.
+            peer_host: the address of the client, without its port.
+            principal: who the client is when there is no SASL.
+            sasl: the state machine of a SASL listener.
+        """
+        self.listener = listener
+        self.peer_host = peer_host
+        self.sasl = sasl
+        self.on_authenticated: Callable[[], object] = _nothing
+        """Called when SASL has ended well."""
+        self.on_failed: Callable[[str], object] = _nothing
+        """Called with a reason just before the last answer: the connection closes after it."""
+        self._fixed = principal
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self._fixed if self.sasl is None else self.sasl.principal
+
+
+def _nothing(*_: object) -> None:
+    """Nobody listens."""

@@ -1,0 +1,166 @@
+"""TLS contexts of listeners, built whole and tried before they are used.
+
+A certificate is never loaded into a context in use: OpenSSL leaves such a context broken if the key
+does not fit. `build_context` makes a new one, and `TlsContexts.reload` replaces the reference once
+the new one is good, so a failed reload keeps the old certificate. Connections keep the certificate
+that they began with.
+
+Python loads keys from paths only. A key that is given inline goes through a file in memory, or
+where there is none through a file that nobody else may read and that is removed at once.
+
+Source: Kafka `DefaultSslEngineFactory`, `SslFactory`; KIP-651 (PEM); docs/security.md.
+"""
+
+import contextlib
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from config.security_keys import TlsSettings
+from config.values import InvalidValue, Secret
+
+CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_PEM_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+
+Reveal = Callable[[Secret], str]
+
+
+class TlsUnusable(Exception):
+    """The TLS settings of a listener cannot be used; the message says which and why."""
+
+
+def build_context(settings: TlsSettings, reveal: Reveal) -> ssl.SSLContext:
+    """A server's context.
+
+    Args:
+        settings: the TLS settings of one listener.
+        reveal: reads the text of a secret.
+
+    Raises:
+        TlsUnusable: a file is missing, is no PEM, or the key does not fit the certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    versions = [_VERSIONS[name] for name in settings.enabled_protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.set_ciphers(CIPHERS)
+    context.options |= (
+        ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    )
+    _load_key(context, settings, reveal)
+    if settings.client_auth != "none":
+        _load_trusted(context, settings, reveal)
+        required = settings.client_auth == "required"
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context
+
+
+def _load_key(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal) -> None:
+    password = "" if settings.key_password is None else _revealed(settings.key_password, reveal)
+    place: contextlib.AbstractContextManager[str]
+    if settings.keystore_key is not None and settings.certificate_chain is not None:
+        text = "\n".join(
+            _wrapped(_revealed(secret, reveal))
+            for secret in (settings.keystore_key, settings.certificate_chain)
+        )
+        place = _as_file(text)
+        what = "ssl.keystore.key and ssl.keystore.certificate.chain"
+    else:
+        place = contextlib.nullcontext(settings.keystore_location)
+        what = f"ssl.keystore.location = {settings.keystore_location}"
+    try:
+        with place as path:
+            # Without this OpenSSL would ask for a missing password on the terminal.
+            context.load_cert_chain(path, password=lambda: password)
+    except ssl.SSLError as error:
+        raise TlsUnusable(f"{what}: {_reason(error)}") from error
+    except OSError as error:
+        raise TlsUnusable(f"{what}: {error.strerror or error}") from error
+
+
+def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal) -> None:
+    what = f"ssl.truststore.location = {settings.truststore_location}"
+    try:
+        if settings.truststore_certificates is not None:
+            what = "ssl.truststore.certificates"
+            text = _wrapped(_revealed(settings.truststore_certificates, reveal))
+            context.load_verify_locations(cadata=text)
+        else:
+            context.load_verify_locations(cafile=settings.truststore_location)
+    except ssl.SSLError as error:
+        raise TlsUnusable(f"{what}: {_reason(error)}") from error
+    except OSError as error:
+        raise TlsUnusable(f"{what}: {error.strerror or error}") from error
+
+
+def _revealed(secret: Secret, reveal: Reveal) -> str:
+    try:
+        return reveal(secret)
+    except (OSError, InvalidValue) as error:
+        raise TlsUnusable(f"a secret of a TLS listener cannot be read: {error}") from error
+
+
+def _reason(error: ssl.SSLError) -> str:
+    known = {
+        "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
+        "BAD_DECRYPT": "ssl.key.password does not decrypt the key",
+        "BAD_PASSWORD_READ": "the key is encrypted; set ssl.key.password",
+        "NO_START_LINE": "there is no PEM in it",
+        "PEM_LIB": "it has no PEM key, or ssl.key.password does not decrypt it",
+        "NO_CERTIFICATE_OR_CRL_FOUND": "there is no certificate in it",
+    }
+    reason = error.reason or ("PEM_LIB" if "PEM lib" in str(error) else str(error))
+    return known.get(reason, reason.replace("_", " ").lower())
+
+
+def _wrapped(text: str) -> str:
+    """PEM with its line breaks, which Kafka's settings replace by blanks."""
+
+    def block(match: re.Match[str]) -> str:
+        body = "".join(match[2].split())
+        lines = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))
+        return f"-----BEGIN {match[1]}-----\n{lines}\n-----END {match[1]}-----"
+
+    return _PEM_BLOCK.sub(block, text)
+
+
+@contextlib.contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """A path under which OpenSSL can read `text`, for as long as the context lasts."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("tls-key", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile("w") as file:  # created with mode 0600
+        file.write(text)
+        file.flush()
+        yield file.name
+
+
+class TlsContexts:
+    """The context of one listener, which a reload may replace."""
+
+    def __init__(self, settings: TlsSettings, reveal: Reveal) -> None:
+        """Build the first context.
+
+        Raises:
+            TlsUnusable: the settings cannot be used.
+        """
+        self.settings = settings
+        self._reveal = reveal
+        self.current = build_context(settings, reveal)
+
+    def reload(self) -> None:
+        """Read files and secrets again; new connections use what is found.
+
+        Raises:
+            TlsUnusable: the former context stays in use.
+        """
+        self.current = build_context(self.settings, self._reveal)

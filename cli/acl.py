@@ -1,0 +1,326 @@
+"""``tidelog acl``: what users may do.
+
+Rights are given by purpose (``--produce``, ``--consume``, ``--admin``) or one by one (``--op`` with
+a resource). A trailing ``*`` in a name means every name with this beginning.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
+from cli.options import BrokerOptions, json_option, login_options, run_async
+from cli.output import note, print_json, print_table
+from client.admin import Admin
+from client.descriptions import AccessRule, AccessRuleFilter
+from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+
+_OPERATIONS = {
+    operation.name.lower().replace("_", "-"): operation
+    for operation in Operation
+    if operation >= Operation.ALL
+}
+_TYPES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
+_TRANSACTIONAL = ResourceType.TRANSACTIONAL_ID
+_PRODUCE = (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
+_CONSUME = (Operation.READ, Operation.DESCRIBE)
+_TRANSACT = (Operation.WRITE, Operation.DESCRIBE)
+_EVERYTHING = (
+    (ResourceType.TOPIC, "*", Operation.ALL),
+    (ResourceType.GROUP, "*", Operation.ALL),
+    (_TRANSACTIONAL, "*", Operation.ALL),
+    (ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL),
+)
+
+
+@click.group()
+def command() -> None:
+    """Give, list, take and explain rights."""
+
+
+def _resources(function: Any) -> Any:
+    for option in reversed(
+        (
+            click.option("--user", metavar="NAME", required=True, help="Whose rights."),
+            click.option("--host", default="*", show_default=True, help="An address, or *."),
+            click.option("--produce", metavar="TOPIC", multiple=True, help="May write to TOPIC."),
+            click.option("--consume", metavar="TOPIC", multiple=True, help="May read TOPIC."),
+            click.option("--group", metavar="GROUP", multiple=True, help="A group, to consume in."),
+            click.option("--topic", metavar="TOPIC", multiple=True, help="A topic, for --op."),
+            click.option(
+                "--transactional-id",
+                "transactional_id",
+                metavar="ID",
+                multiple=True,
+                help="To produce in transactions, or for --op.",
+            ),
+            click.option("--cluster", is_flag=True, help="The cluster, for --op."),
+            click.option("--admin", is_flag=True, help="May do everything."),
+            click.option(
+                "--op",
+                "operations",
+                metavar="OPERATION",
+                multiple=True,
+                type=click.Choice(list(_OPERATIONS)),
+                help=f"One of {', '.join(_OPERATIONS)}.",
+            ),
+            click.option("--deny", is_flag=True, help="Deny instead of allowing."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def _rules(
+    *,
+    user: str,
+    host: str,
+    produce: tuple[str, ...],
+    consume: tuple[str, ...],
+    group: tuple[str, ...],
+    topic: tuple[str, ...],
+    transactional_id: tuple[str, ...],
+    cluster: bool,
+    admin: bool,
+    operations: tuple[str, ...],
+    deny: bool,
+) -> list[AccessRule]:
+    """The rules that the options describe.
+
+    Raises:
+        click.UsageError: options that say nothing, or that need each other.
+    """
+    if consume and not group:
+        raise click.UsageError("--consume needs --group: name the groups, or write --group '*'")
+    chosen = [_OPERATIONS[name] for name in operations]
+    asked = [
+        *_each(ResourceType.TOPIC, produce, _PRODUCE),
+        *_each(ResourceType.TOPIC, consume, _CONSUME),
+        *_each(ResourceType.GROUP, group if consume else (), [Operation.READ]),
+        *_each(_TRANSACTIONAL, transactional_id if produce else (), _TRANSACT),
+        *(_EVERYTHING if admin else ()),
+    ]
+    named = [
+        *_each(ResourceType.TOPIC, topic, chosen),
+        *_each(ResourceType.GROUP, () if consume else group, chosen),
+        *_each(_TRANSACTIONAL, () if produce else transactional_id, chosen),
+        *_each(ResourceType.CLUSTER, [CLUSTER_NAME] if cluster else (), chosen),
+    ]
+    has_resource = bool(topic or cluster or (group and not consume))
+    if bool(chosen) != (has_resource or bool(transactional_id and not produce)):
+        raise click.UsageError(
+            "--op needs a resource, and a resource --op: for instance --op read --topic flights"
+        )
+    asked += named
+    if not asked:
+        raise click.UsageError("say what may be done: --produce, --consume, --admin or --op")
+    permission = Permission.DENY if deny else Permission.ALLOW
+    return [
+        AccessRule(
+            resource_type=kind,
+            name=_literal(name),
+            pattern=_pattern(name),
+            principal=_principal(user),
+            host=host,
+            operation=operation,
+            permission=permission,
+        )
+        for kind, name, operation in asked
+    ]
+
+
+def _each(
+    kind: ResourceType, names: Iterable[str], operations: Iterable[Operation]
+) -> list[tuple[ResourceType, str, Operation]]:
+    operations = list(operations)
+    return [(kind, name, operation) for name in names for operation in operations]
+
+
+def _principal(user: str) -> str:
+    return user if user.startswith("User:") else f"User:{user}"
+
+
+def _pattern(name: str) -> PatternType:
+    is_prefix = name.endswith("*") and name != "*"
+    return PatternType.PREFIXED if is_prefix else PatternType.LITERAL
+
+
+def _literal(name: str) -> str:
+    return name.removesuffix("*") if _pattern(name) is PatternType.PREFIXED else name
+
+
+@command.command()
+@_resources
+@click.option("--dry-run", is_flag=True, help="Print the rules and change nothing.")
+@login_options
+def add(*, dry_run: bool, broker: BrokerOptions, **options: Any) -> None:
+    """Give rights."""
+    rules = _rules(**options)
+    if not dry_run:
+
+        async def work() -> None:
+            async with Admin(**broker) as admin:
+                await admin.add_rules(rules)
+
+        run_async(work())
+    for rule in rules:
+        click.echo(str(rule))
+    if dry_run:
+        note("nothing is changed (--dry-run)")
+
+
+@command.command()
+@_resources
+@login_options
+def remove(*, broker: BrokerOptions, **options: Any) -> None:
+    """Take rights; only the very rules that the same options would give."""
+    rules = _rules(**options)
+
+    async def work() -> list[AccessRule]:
+        async with Admin(**broker) as admin:
+            removed = []
+            for rule in rules:
+                removed += await admin.remove_rules(
+                    AccessRuleFilter(
+                        resource_type=rule.resource_type,
+                        name=rule.name,
+                        pattern=rule.pattern,
+                        principal=rule.principal,
+                        host=rule.host,
+                        operation=rule.operation,
+                        permission=rule.permission,
+                    )
+                )
+            return removed
+
+    removed = run_async(work())
+    for rule in removed:
+        click.echo(str(rule))
+    if not removed:
+        raise CommandFailed("there is no such rule; see tidelog acl list", ExitCode.NOT_FOUND)
+
+
+@command.command("list")
+@click.option("--user", metavar="NAME", help="Only this user's, and those of every user.")
+@click.option("--topic", metavar="TOPIC", help="Only rules that match this topic.")
+@click.option("--group", metavar="GROUP", help="Only rules that match this group.")
+@login_options
+@json_option
+def list_rules(
+    *,
+    user: str | None,
+    topic: str | None,
+    group: str | None,
+    broker: BrokerOptions,
+    as_json: bool,
+) -> None:
+    """List rights."""
+    if topic is not None and group is not None:
+        raise click.UsageError("--topic and --group: give one of them")
+    chosen = AccessRuleFilter()
+    if topic is not None or group is not None:
+        chosen = AccessRuleFilter(
+            resource_type=ResourceType.TOPIC if topic is not None else ResourceType.GROUP,
+            name=topic if topic is not None else group,
+            pattern=PatternType.MATCH,
+        )
+
+    async def work() -> list[AccessRule]:
+        async with Admin(**broker) as admin:
+            return await admin.rules(chosen)
+
+    rules = run_async(work())
+    if user is not None:
+        rules = [rule for rule in rules if rule.principal in (_principal(user), "User:*")]
+    if as_json:
+        print_json([_document(rule) for rule in rules])
+    elif rules:
+        print_table(
+            ["PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "RESOURCE", "PATTERN", "NAME"],
+            [tuple(str(value) for value in _document(rule).values()) for rule in rules],
+        )
+    else:
+        note("there are no such rules; give rights: tidelog acl add --user NAME --produce TOPIC")
+
+
+def _document(rule: AccessRule) -> dict[str, str]:
+    return {
+        "principal": rule.principal,
+        "host": rule.host,
+        "permission": Permission(rule.permission).name,
+        "operation": Operation(rule.operation).name,
+        "resource": ResourceType(rule.resource_type).name,
+        "pattern": PatternType(rule.pattern).name,
+        "name": rule.name,
+    }
+
+
+@command.command("test")
+@click.option("--user", metavar="NAME", required=True, help="Who would do it.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="From this address.")
+@click.option("--op", "operation", type=click.Choice(list(_OPERATIONS)), required=True)
+@click.option("--topic", metavar="TOPIC", help="On this topic.")
+@click.option("--group", metavar="GROUP", help="On this group.")
+@click.option("--transactional-id", "transactional_id", metavar="ID", help="On this id.")
+@click.option("--cluster", is_flag=True, help="On the cluster.")
+@login_options
+@json_option
+def test(
+    *,
+    user: str,
+    host: str,
+    operation: str,
+    topic: str | None,
+    group: str | None,
+    transactional_id: str | None,
+    cluster: bool,
+    broker: BrokerOptions,
+    as_json: bool,
+) -> int:
+    """Explain a decision: the rule that makes it. Super users are the broker's own secret."""
+    from broker.security.acls import Access, Acl
+    from broker.security.principal import parse_principal
+
+    resources = [
+        (kind, name)
+        for kind, name in (
+            (ResourceType.TOPIC, topic),
+            (ResourceType.GROUP, group),
+            (_TRANSACTIONAL, transactional_id),
+            (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
+        )
+        if name is not None
+    ]
+    if len(resources) != 1:
+        raise click.UsageError("name one resource: --topic, --group, --transactional-id, --cluster")
+
+    async def work() -> list[AccessRule]:
+        async with Admin(**broker) as admin:
+            return await admin.rules()
+
+    ((kind, name),) = resources
+    access = Access(
+        Acl(
+            resource_type=rule.resource_type,
+            name=rule.name,
+            pattern=rule.pattern,
+            principal=rule.principal,
+            host=rule.host,
+            operation=rule.operation,
+            permission=rule.permission,
+        )
+        for rule in run_async(work())
+    )
+    principal = parse_principal(_principal(user))
+    decision = access.decide(principal, host, _OPERATIONS[operation], kind, name)
+    if as_json:
+        print_json({"allowed": decision.allowed, "reason": decision.reason})
+    else:
+        click.echo(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
+    return ExitCode.OK if decision.allowed else ExitCode.FAILED

@@ -1,0 +1,171 @@
+"""``tidelog user``: who may log in, on a running broker or in a directory that none has open.
+
+With ``--data-dir`` a command changes the directory itself. So there is a way to make the first user
+before the first start. Passwords come from a file, a prompt or are generated, never from the
+command line, which every user of the machine sees.
+"""
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
+from cli.options import BrokerOptions, json_option, login_options, run_async
+from cli.output import note, print_json, print_table
+from client.admin import Admin
+from client.core.security import ITERATIONS, SCRAM_MECHANISMS
+
+_GENERATED_BYTES = 18
+
+_data_dir = click.option(
+    "--data-dir",
+    metavar="DIRECTORY",
+    help="Change this directory, which no broker may have open, and ask no broker.",
+)
+_mechanism = click.option(
+    "--mechanism",
+    type=click.Choice(list(SCRAM_MECHANISMS)),
+    default="SCRAM-SHA-512",
+    show_default=True,
+    help="How the password is kept and proved.",
+)
+_iterations = click.option(
+    "--iterations",
+    type=click.IntRange(4096, 16384),
+    default=ITERATIONS,
+    show_default=True,
+    help="More make guessing from a stolen directory slower, and logging in too.",
+)
+_password_file = click.option(
+    "--password-file",
+    metavar="FILE",
+    help="The user's new password is its first line; without it you are asked.",
+)
+_generate = click.option("--generate", is_flag=True, help="Make a password and print it once.")
+
+
+@click.group()
+def command() -> None:
+    """Add, list and remove users, change passwords."""
+
+
+def _set(
+    *,
+    name: str,
+    mechanism: str,
+    iterations: int,
+    password_file: str | None,
+    generate: bool,
+    data_dir: str | None,
+    broker: BrokerOptions,
+    done: str,
+) -> None:
+    password = _password(name, password_file, generate=generate)
+    if data_dir is not None:
+        from cli.offline_users import set_user
+
+        set_user(data_dir, name, password, mechanism, iterations)
+    else:
+
+        async def work() -> None:
+            async with Admin(**broker) as admin:
+                await admin.set_user(name, password, mechanism=mechanism, iterations=iterations)
+
+        run_async(work())
+    if generate:
+        click.echo(password)
+        note(f"this is the password of {name}; it is stored nowhere in clear")
+    if not name.isascii():
+        note("Apache Kafka refuses names that are not ASCII; this broker accepts them")
+    note(f"{done} {name} ({mechanism}, {iterations} iterations)")
+
+
+@command.command()
+@click.argument("name")
+@_mechanism
+@_iterations
+@_password_file
+@_generate
+@_data_dir
+@login_options
+def add(**options: Any) -> None:
+    """Add a user, or a further mechanism for one."""
+    _set(**options, done="added")
+
+
+@command.command()
+@click.argument("name")
+@_mechanism
+@_iterations
+@_password_file
+@_generate
+@_data_dir
+@login_options
+def passwd(**options: Any) -> None:
+    """Change a user's password; connections that are open stay."""
+    _set(**options, done="changed the password of")
+
+
+@command.command("list")
+@_data_dir
+@login_options
+@json_option
+def list_users(*, data_dir: str | None, broker: BrokerOptions, as_json: bool) -> None:
+    """List users and how they log in."""
+    if data_dir is not None:
+        from cli.offline_users import users
+
+        found = users(data_dir)
+    else:
+
+        async def work() -> dict[str, list[tuple[str, int]]]:
+            async with Admin(**broker) as admin:
+                return await admin.users()
+
+        found = run_async(work())
+    rows = [(name, *credential) for name, known in sorted(found.items()) for credential in known]
+    if as_json:
+        keys = ("name", "mechanism", "iterations")
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+    elif rows:
+        print_table(["USER", "MECHANISM", "ITERATIONS"], [tuple(map(str, row)) for row in rows])
+    else:
+        note("there are no users yet; add one: tidelog user add NAME")
+
+
+@command.command()
+@click.argument("name")
+@_data_dir
+@login_options
+def remove(*, name: str, data_dir: str | None, broker: BrokerOptions) -> None:
+    """Remove a user; connections that are open stay."""
+    if data_dir is not None:
+        from cli.offline_users import remove_user
+
+        remove_user(data_dir, name)
+    else:
+
+        async def work() -> None:
+            async with Admin(**broker) as admin:
+                await admin.remove_user(name)
+
+        run_async(work())
+    note(f"removed {name}")
+
+
+def _password(name: str, file: str | None, *, generate: bool) -> str:
+    if generate:
+        if file is not None:
+            raise click.UsageError("--generate and a file with the password: give one of them")
+        return secrets.token_urlsafe(_GENERATED_BYTES)
+    if file is None:
+        return str(click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True))
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
+    if not lines or not lines[0]:
+        raise CommandFailed(
+            f"{file}: its first line is empty; write the password there", ExitCode.USAGE
+        )
+    return lines[0]

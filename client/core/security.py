@@ -1,0 +1,201 @@
+"""Users and access rules of a cluster, for the admin client.
+
+Source: KIP-554 (users), KIP-140 and KIP-290 (access rules).
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+
+from client.core.cluster import Cluster
+from client.core.parts import check
+from client.descriptions import AccessRule, AccessRuleFilter
+from client.errors import InvalidUse
+from protocol.api.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from protocol.api.create_acls import AclCreation, CreateAclsRequest
+from protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from protocol.api.describe_acls import DescribeAclsRequest
+from protocol.api.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+
+SCRAM_MECHANISMS = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
+"""The number on the wire and the hash function of each mechanism."""
+
+ITERATIONS = 8192
+_SALT_BYTES = 24
+_PATTERNS_SINCE = 1
+
+
+async def set_user(
+    cluster: Cluster, name: str, password: str, mechanism: str, iterations: int
+) -> None:
+    """Create a user or change the password; the password itself never leaves this process.
+
+    Raises:
+        InvalidUse: the mechanism is unknown.
+        BrokerRefused: the broker accepts no such name or number of iterations.
+    """
+    number, hash_name = _mechanism(mechanism)
+    salt = secrets.token_bytes(_SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+    change = ScramCredentialUpsertion(
+        name=name, mechanism=number, iterations=iterations, salt=salt, salted_password=salted
+    )
+    request = AlterUserScramCredentialsRequest(upsertions=[change])
+    await _alter_users(cluster, request, f"setting the password of {name!r}")
+
+
+async def remove_user(cluster: Cluster, name: str) -> None:
+    """Remove every credential of a user.
+
+    Raises:
+        BrokerRefused: there is no such user.
+    """
+    known = (await users(cluster, [name]))[name]
+    for mechanism, _ in known:
+        deletion = ScramCredentialDeletion(name=name, mechanism=_mechanism(mechanism)[0])
+        request = AlterUserScramCredentialsRequest(deletions=[deletion])
+        await _alter_users(cluster, request, f"removing {name!r}")
+
+
+async def users(
+    cluster: Cluster, names: Iterable[str] | None = None
+) -> dict[str, list[tuple[str, int]]]:
+    """Each user's mechanisms and iterations; None asks for all users.
+
+    Raises:
+        BrokerRefused: a named user does not exist.
+    """
+    asked = None if names is None else [UserName(name=name) for name in names]
+    response, address = await cluster.call_controller(
+        DescribeUserScramCredentialsRequest(users=asked)
+    )
+    check("listing users", response, address)
+    numbers = {number: mechanism for mechanism, (number, _) in SCRAM_MECHANISMS.items()}
+    found = {}
+    for result in response.results:
+        check(f"describing user {result.user!r}", result, address)
+        found[result.user] = [
+            (numbers.get(info.mechanism, str(info.mechanism)), info.iterations)
+            for info in result.credential_infos
+        ]
+    return found
+
+
+async def add_rules(cluster: Cluster, rules: Iterable[AccessRule]) -> None:
+    """Put access rules in force.
+
+    Raises:
+        BrokerRefused: the first refusal; the other rules are in force.
+    """
+    rules = list(rules)
+    response, address = await cluster.call_controller(
+        CreateAclsRequest(
+            creations=[
+                AclCreation(
+                    resource_type=rule.resource_type,
+                    resource_name=rule.name,
+                    resource_pattern_type=rule.pattern,
+                    principal=rule.principal,
+                    host=rule.host,
+                    operation=rule.operation,
+                    permission_type=rule.permission,
+                )
+                for rule in rules
+            ]
+        ),
+        min_version=_PATTERNS_SINCE,
+    )
+    for rule, result in zip(rules, response.results, strict=True):
+        check(f"adding the rule {rule}", result, address)
+
+
+async def rules(cluster: Cluster, chosen: AccessRuleFilter) -> list[AccessRule]:
+    """The access rules that a filter selects.
+
+    Raises:
+        BrokerRefused: the cluster has no authorizer.
+    """
+    request = DescribeAclsRequest(
+        resource_type_filter=chosen.resource_type,
+        resource_name_filter=chosen.name,
+        pattern_type_filter=chosen.pattern,
+        principal_filter=chosen.principal,
+        host_filter=chosen.host,
+        operation=chosen.operation,
+        permission_type=chosen.permission,
+    )
+    response, address = await cluster.call_controller(request, min_version=_PATTERNS_SINCE)
+    check("listing access rules", response, address)
+    return [
+        AccessRule(
+            resource_type=resource.resource_type,
+            name=resource.resource_name,
+            pattern=resource.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission=acl.permission_type,
+        )
+        for resource in response.resources
+        for acl in resource.acls
+    ]
+
+
+async def remove_rules(cluster: Cluster, chosen: AccessRuleFilter) -> list[AccessRule]:
+    """Take the access rules out of force that a filter selects; the rules that were.
+
+    Raises:
+        BrokerRefused: the cluster has no authorizer.
+    """
+    request = DeleteAclsRequest(
+        filters=[
+            DeleteAclsFilter(
+                resource_type_filter=chosen.resource_type,
+                resource_name_filter=chosen.name,
+                pattern_type_filter=chosen.pattern,
+                principal_filter=chosen.principal,
+                host_filter=chosen.host,
+                operation=chosen.operation,
+                permission_type=chosen.permission,
+            )
+        ]
+    )
+    response, address = await cluster.call_controller(request, min_version=_PATTERNS_SINCE)
+    (result,) = response.filter_results
+    check("removing access rules", result, address)
+    removed = []
+    for acl in result.matching_acls:
+        check("removing an access rule", acl, address)
+        removed.append(
+            AccessRule(
+                resource_type=acl.resource_type,
+                name=acl.resource_name,
+                pattern=acl.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission=acl.permission_type,
+            )
+        )
+    return removed
+
+
+async def _alter_users(
+    cluster: Cluster, request: AlterUserScramCredentialsRequest, what: str
+) -> None:
+    response, address = await cluster.call_controller(request)
+    for result in response.results:
+        check(what, result, address)
+
+
+def _mechanism(name: str) -> tuple[int, str]:
+    if name not in SCRAM_MECHANISMS:
+        raise InvalidUse(f"mechanism={name!r}: give one of {', '.join(SCRAM_MECHANISMS)}")
+    return SCRAM_MECHANISMS[name]

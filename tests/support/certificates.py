@@ -1,0 +1,59 @@
+"""Certificates for tests, made with the `openssl` program."""
+
+import subprocess
+from pathlib import Path
+
+
+def openssl(*arguments: str) -> bytes:
+    """The output of one call; fails with what it said."""
+    done = subprocess.run(["openssl", *arguments], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def authority(directory: Path, name: str = "ca") -> Path:
+    """A new certificate authority; its certificate is NAME.pem, its key NAME.key."""
+    certificate, key = directory / f"{name}.pem", directory / f"{name}.key"
+    openssl(
+        "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+        "-keyout", str(key), "-out", str(certificate), "-days", "30", "-subj", f"/CN={name}",
+        "-addext", "basicConstraints=critical,CA:TRUE", "-utf8",
+    )  # fmt: skip
+    return certificate
+
+
+def signed(
+    directory: Path,
+    signer: Path,
+    name: str,
+    *,
+    subject: str | None = None,
+    addresses: str = "DNS:localhost,IP:127.0.0.1",
+    password: str | None = None,
+) -> Path:
+    """A PEM file NAME.pem with a key and a certificate signed by `signer`."""
+    key, request = directory / f"{name}.key", directory / f"{name}.csr"
+    extensions, pem = directory / f"{name}.ext", directory / f"{name}.pem"
+    openssl(
+        "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-utf8",
+        "-keyout", str(key), "-out", str(request), "-subj", subject or f"/CN={name}",
+        "-multivalue-rdn",
+    )  # fmt: skip
+    extensions.write_text(f"subjectAltName={addresses}\n")
+    certificate = openssl(
+        "x509", "-req", "-in", str(request), "-CA", str(signer),
+        "-CAkey", str(signer.with_suffix(".key")), "-CAcreateserial", "-days", "30",
+        "-extfile", str(extensions),
+    )  # fmt: skip
+    text = key.read_bytes()
+    if password is not None:
+        text = openssl(
+            "pkcs8", "-topk8", "-in", str(key), "-passout", f"pass:{password}", "-v2", "aes256"
+        )
+    pem.write_bytes(text + certificate)
+    return pem
+
+
+def der_of(pem: Path) -> bytes:
+    """The certificate of a PEM file, in DER."""
+    return openssl("x509", "-in", str(pem), "-outform", "DER")

@@ -1,0 +1,231 @@
+"""Access rules: decisions against brute force, filters, and rules that cannot be."""
+
+import itertools
+import random
+
+import pytest
+
+from broker.security.acls import Access, Acl, AclFilter, complaint_about, format_acl, parse_acl
+from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
+from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+
+TOPIC = ResourceType.TOPIC
+ALICE, BOB = user("alice"), user("bob")
+
+
+def acl(
+    name: str = "t",
+    *,
+    to: str = "User:alice",
+    operation: Operation = Operation.READ,
+    permission: Permission = Permission.ALLOW,
+    pattern: PatternType = PatternType.LITERAL,
+    host: str = "*",
+    kind: ResourceType = TOPIC,
+) -> Acl:
+    return Acl(kind, name, pattern, to, host, operation, permission)
+
+
+def may(access: Access, operation: Operation, name: str = "t", who: Principal = ALICE) -> bool:
+    return access.allows(who, "127.0.0.1", operation, TOPIC, name)
+
+
+def test_nothing_is_allowed_without_a_rule() -> None:
+    assert not may(Access(), Operation.DESCRIBE)
+    assert may(Access(allow_if_no_acl=True), Operation.DESCRIBE)
+
+
+def test_a_rule_of_somebody_else_ends_the_default() -> None:
+    for other in (acl(to="User:bob"), acl("*", to="User:bob"), acl("", to="User:bob")):
+        access = Access([other], allow_if_no_acl=True)
+        expected = other.name == ""
+        assert may(access, Operation.READ) is expected
+    assert may(Access([acl("u")], allow_if_no_acl=True), Operation.READ)
+
+
+def test_super_users_pass_every_deny() -> None:
+    deny = acl("*", to="User:*", operation=Operation.ALL, permission=Permission.DENY)
+    access = Access([deny], super_users=[ALICE])
+    assert may(access, Operation.DELETE)
+    assert not may(access, Operation.DELETE, who=BOB)
+
+
+def test_a_prefixed_deny_beats_a_literal_allow() -> None:
+    access = Access(
+        [
+            acl("team.a"),
+            acl("team.", permission=Permission.DENY, pattern=PatternType.PREFIXED),
+        ]
+    )
+    assert not may(access, Operation.READ, "team.a")
+    assert may(access, Operation.DESCRIBE, "team.a")
+
+
+def test_addresses_compare_however_they_are_written() -> None:
+    access = Access([acl(host="0:0:0:0:0:0:0:1"), acl("u", host="10.0.0.1")])
+    assert access.allows(ALICE, "::1", Operation.READ, TOPIC, "t")
+    assert access.allows(ALICE, "::ffff:10.0.0.1", Operation.READ, TOPIC, "u")
+    assert not access.allows(ALICE, "10.0.0.2", Operation.READ, TOPIC, "u")
+    assert not Access([acl(host="10.0.0.0/8")]).allows(
+        ALICE, "10.0.0.1", Operation.READ, TOPIC, "t"
+    )
+
+
+def test_every_user_is_also_the_anonymous_one() -> None:
+    assert may(Access([acl(to="User:*")]), Operation.READ, who=ANONYMOUS)
+    assert not may(Access([acl(to="User:*")]), Operation.READ, who=Principal("Group", "x"))
+
+
+def test_decisions_equal_brute_force() -> None:
+    rng = random.Random(7)
+    names = ["a", "ab", "abc", "b", "*"]
+    for _ in range(300):
+        rules = [
+            acl(
+                rng.choice(names),
+                to=rng.choice(["User:alice", "User:bob", "User:*"]),
+                operation=rng.choice(
+                    [Operation.ALL, Operation.READ, Operation.ALTER_CONFIGS, Operation.DESCRIBE]
+                ),
+                permission=rng.choice([Permission.ALLOW, Permission.ALLOW, Permission.DENY]),
+                pattern=rng.choice([PatternType.LITERAL, PatternType.PREFIXED]),
+                host=rng.choice(["*", "10.0.0.1"]),
+            )
+            for _ in range(rng.randrange(8))
+        ]
+        default = rng.random() < 0.3
+        access = Access(rules, allow_if_no_acl=default)
+        for who, host, name, operation in itertools.product(
+            (ALICE, BOB),
+            ("10.0.0.1", "10.0.0.2"),
+            ("a", "ab", "abcd", "b", "c"),
+            (
+                Operation.READ,
+                Operation.DESCRIBE,
+                Operation.DESCRIBE_CONFIGS,
+                Operation.ALTER_CONFIGS,
+            ),
+        ):
+            expected = _brute_force(rules, who, host, operation, name, default=default)
+            for _ in range(2):  # the second time from the kept decisions
+                assert access.allows(who, host, operation, TOPIC, name) is expected
+
+
+def _brute_force(
+    rules: list[Acl], who: Principal, host: str, operation: int, name: str, *, default: bool
+) -> bool:
+    about = [
+        rule
+        for rule in rules
+        if (rule.pattern == PatternType.LITERAL and rule.name in (name, "*"))
+        or (rule.pattern == PatternType.PREFIXED and name.startswith(rule.name))
+    ]
+    mine = [
+        rule
+        for rule in about
+        if rule.principal in (str(who), "User:*") and rule.host in ("*", host)
+    ]
+    if any(
+        rule.permission == Permission.DENY and rule.operation in (Operation.ALL, operation)
+        for rule in mine
+    ):
+        return False
+    implying = {operation, Operation.ALL}
+    if operation == Operation.DESCRIBE:
+        implying |= {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    if operation == Operation.DESCRIBE_CONFIGS:
+        implying |= {Operation.ALTER_CONFIGS}
+    if any(r.permission == Permission.ALLOW and r.operation in implying for r in mine):
+        return True
+    return default and not about
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ([acl(operation=Operation.WRITE)], True),
+        ([acl(operation=Operation.READ)], False),
+        ([acl("*", operation=Operation.ALL)], True),
+        ([acl("t", operation=Operation.WRITE), ("deny", "t", PatternType.LITERAL)], False),
+        ([acl("t", operation=Operation.WRITE), ("deny", "u", PatternType.LITERAL)], True),
+        ([acl("tt", operation=Operation.WRITE), ("deny", "t", PatternType.PREFIXED)], False),
+        ([acl("*", operation=Operation.WRITE), ("deny", "t", PatternType.PREFIXED)], True),
+        ([acl("*", operation=Operation.WRITE), ("deny", "*", PatternType.LITERAL)], False),
+    ],
+)
+def test_a_right_on_any_name(rules: list[object], expected: bool) -> None:
+    built = [
+        rule
+        if isinstance(rule, Acl)
+        else acl(
+            rule[1],  # type: ignore[index]
+            pattern=rule[2],  # type: ignore[index]
+            operation=Operation.WRITE,
+            permission=Permission.DENY,
+        )
+        for rule in rules
+    ]
+    access = Access(built)
+    assert access.allows_any(ALICE, "127.0.0.1", Operation.WRITE, TOPIC) is expected
+
+
+def test_removing_a_rule_takes_effect_at_once() -> None:
+    access = Access([acl()])
+    assert may(access, Operation.READ)
+    access.remove([acl()])
+    assert not may(access, Operation.READ)
+    access.add([acl()])
+    assert may(access, Operation.READ)
+
+
+def test_filters() -> None:
+    literal, wildcard = acl("team.a"), acl("*")
+    prefixed = acl("team.", pattern=PatternType.PREFIXED)
+    access = Access([literal, wildcard, prefixed])
+    match = AclFilter(name="team.a", pattern=PatternType.MATCH)
+    assert access.select(match) == [literal, wildcard, prefixed]
+    assert access.select(AclFilter(name="team.", pattern=PatternType.ANY)) == [prefixed]
+    assert access.select(AclFilter(pattern=PatternType.LITERAL)) == [literal, wildcard]
+    assert access.select(AclFilter(principal="User:bob")) == []
+    assert AclFilter(operation=0).complaint() is not None
+    assert AclFilter().complaint() is None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        acl(""),
+        acl(to="alice"),
+        acl(kind=ResourceType.CLUSTER),
+        acl(kind=ResourceType.ANY),
+        acl(operation=Operation.ANY),
+        acl(permission=Permission.ANY),
+        acl(pattern=PatternType.MATCH),
+    ],
+)
+def test_rules_that_cannot_be(bad: Acl) -> None:
+    assert complaint_about(bad) is not None
+    with pytest.raises(ValueError, match="not an access rule"):
+        parse_acl(format_acl(bad))
+
+
+def test_documents_of_rules() -> None:
+    for good in (acl(), acl(CLUSTER_NAME, kind=ResourceType.CLUSTER), acl("a b/..")):
+        assert complaint_about(good) is None
+        assert parse_acl(format_acl(good)) == good
+
+
+def test_bit_fields_are_kafkas() -> None:
+    access = Access([acl(operation=Operation.READ)])
+    assert access.bits(ALICE, "127.0.0.1", TOPIC, "t") == 264
+    everything = Access([], super_users=[ALICE])
+    assert everything.bits(ALICE, "h", TOPIC, "t") == 3576
+    assert everything.bits(ALICE, "h", ResourceType.GROUP, "g") == 3400
+    assert everything.bits(ALICE, "h", ResourceType.CLUSTER, CLUSTER_NAME) == 8096
+
+
+@pytest.mark.parametrize("text", ["", "alice", ":alice", "User:"])
+def test_principals_have_a_type_and_a_name(text: str) -> None:
+    with pytest.raises(ValueError, match="User:alice"):
+        parse_principal(text)
+    assert parse_principal("User:CN=a,O=b:c") == user("CN=a,O=b:c")
