@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.clocks.clock import FrozenClock
 from broker.security.credentials import Upsertion
 from broker.security.scram import ScramMechanism, salted
 from protocol.api.api_versions import ApiVersionsRequest
@@ -19,6 +18,7 @@ from protocol.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenti
 from protocol.api.sasl_handshake import SaslHandshakeRequest
 from protocol.error_codes import ErrorCode
 from tests.support.broker import ConnectionClosed, RawClient, RunningBroker, running_broker
+from tests.support.clock import FrozenClock
 
 HELLO = ApiVersionsRequest(client_software_name="x", client_software_version="1")
 SALT = b"0123456789abcdef"
