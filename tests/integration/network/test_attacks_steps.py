@@ -60,6 +60,7 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from storage.disk.steps import OffLoop
+from storage.log.log import Log
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, produce_request, values_of
 
@@ -179,6 +180,13 @@ def call(broker: RunningBroker, message: Any, version: int) -> Any:
     return handler_of(key)(context_of(broker), request, message)
 
 
+async def durable(running: RunningBroker, log: Log, next_offset: int) -> None:
+    """Wait until the records below `next_offset` are on disk."""
+    done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    context_of(running).group_commit.when_durable(log, next_offset, done.set_result)
+    await done
+
+
 def run(steps: Any) -> tuple[Any, list[Any]]:
     """The reply, and what was yielded on the way."""
     yielded: list[Any] = []
@@ -223,7 +231,7 @@ async def test_small_requests_need_no_steps(running: RunningBroker) -> None:
     records = memoryview(bytearray(batch("a", timestamp=7)))
     produced = call(running, produce_request(TOPIC, records, acks=1), 11)
     assert produced.responses[0].partition_responses[0].base_offset == 0
-    await context_of(running).group_commit.durable(running.broker.topics.led_log(TOPIC, 0), 1)
+    await durable(running, running.broker.topics.led_log(TOPIC, 0), 1)
     assert _look_up(call(running, _lookup(7), 7)).offset == 0
 
 
@@ -282,7 +290,7 @@ async def test_commit_that_ends_between_the_steps_of_a_fetch(running: RunningBro
     assert next(steps) is None, "the first partitions are read, the others are not"
     log = running.broker.topics.led_log("wide", 0)
     assert log.high_watermark == 0, "not on disk when it was read"
-    await context_of(running).group_commit.durable(log, 1)
+    await durable(running, log, 1)
     reply, _ = run(steps)
     assert isinstance(reply, FetchResponse)
     assert values_of(reply.responses[0].partitions[0]) == [b"a"]

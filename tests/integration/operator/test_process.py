@@ -83,7 +83,7 @@ def test_taken_port(tmp_path: Path) -> None:
 
 
 def test_address_of_another_machine(tmp_path: Path) -> None:
-    line = start_failure(tmp_path, listeners="PLAINTEXT://192.0.2.1:0")
+    line = start_failure(tmp_path, listeners="PLAINTEXT://192.0.2.1:0", insecure_allow="true")
     assert "is not an address of this machine" in line
 
 

@@ -69,24 +69,46 @@ async def test_there_are_no_quotas_and_none_can_be_set(client: RawClient, versio
     assert altered.entries[0].entity == entity
 
 
-async def test_nobody_has_a_password(client: RawClient) -> None:
+async def test_users_are_set_described_and_removed(client: RawClient) -> None:
     everybody = await client.request(DescribeUserScramCredentialsRequest(users=None), 0)
     assert (everybody.error_code, everybody.results) == (ErrorCode.NONE, [])
-    named = await client.request(
-        DescribeUserScramCredentialsRequest(users=[UserName(name="ann")]), 0
+    ann, bob = (
+        DescribeUserScramCredentialsRequest(users=[UserName(name=n)]) for n in ("ann", "bob")
     )
+    named = await client.request(ann, 0)
     assert [r.error_code for r in named.results] == [ErrorCode.RESOURCE_NOT_FOUND]
     altered = await client.request(
         AlterUserScramCredentialsRequest(
             deletions=[ScramCredentialDeletion(name="ann", mechanism=1)],
-            upsertions=[ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096)],
+            upsertions=[
+                ScramCredentialUpsertion(
+                    name="bob",
+                    mechanism=1,
+                    iterations=4096,
+                    salt=b"salt",
+                    salted_password=b"salted",
+                ),
+                ScramCredentialUpsertion(name="carol", mechanism=1, iterations=4096),
+            ],
         ),
         0,
     )
     assert {r.user: r.error_code for r in altered.results} == {
         "ann": ErrorCode.RESOURCE_NOT_FOUND,
-        "bob": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        "bob": ErrorCode.NONE,
+        "carol": ErrorCode.UNACCEPTABLE_CREDENTIAL,
     }
+    (found,) = (await client.request(bob, 0)).results
+    infos = [(info.mechanism, info.iterations) for info in found.credential_infos]
+    assert (found.error_code, infos) == (ErrorCode.NONE, [(1, 4096)])
+    await client.request(
+        AlterUserScramCredentialsRequest(
+            deletions=[ScramCredentialDeletion(name="bob", mechanism=1)]
+        ),
+        0,
+    )
+    (gone,) = (await client.request(bob, 0)).results
+    assert gone.error_code == ErrorCode.RESOURCE_NOT_FOUND
 
 
 @pytest.mark.parametrize("version", range(3))
