@@ -48,8 +48,8 @@ def forget_the_start(patch: pytest.MonkeyPatch) -> None:
     """Lookups answer with records that were deleted."""
     original = TimeLookup.find
 
-    def find(self: TimeLookup, timestamp: int, log_start_offset: int) -> object:
-        return original(self, timestamp, 0)
+    def find(self: TimeLookup, timestamp: int, log_start_offset: int, *more: Any) -> object:
+        return original(self, timestamp, 0, *more)
 
     patch.setattr(TimeLookup, "find", find)
 
