@@ -322,8 +322,14 @@ class _Fetch:
             self._reserve(0)
 
     def _begin(self, steps: Steps[None]) -> None:
+        assert self._pending is not None, "a fetch that waits has a promise out"
         self._work = None
-        outcome = self._context.turns.begin(steps)
+        try:
+            outcome = self._context.turns.begin(steps)
+        except Exception as error:  # noqa: BLE001 - delivered to the request boundary
+            # The caller completes the waits of others as well.
+            self._pending.fail(error)
+            return
         if isinstance(outcome, Work):
             self._work = outcome
             outcome.subscribe(self._read_in_turns)

@@ -239,8 +239,9 @@ def _join_transaction(
         try:
             # Even if the client has gone: its records are then part of the transaction.
             pending.resolve(context.turns.begin(appends.append_all()))
-        except ConnectionMustClose as must_close:
-            pending.fail(must_close)
+        except Exception as error:  # noqa: BLE001 - delivered to the request boundary
+            # The caller completes the waits of others as well.
+            pending.fail(error)
 
     context.transactions.admit(gate.transactional_id, gate.producer, partitions, admitted)
     return pending

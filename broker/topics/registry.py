@@ -265,9 +265,16 @@ class TopicRegistry:
             raise UnknownTopicOrPartition(name)
         if name in OWN_TOPICS:
             raise PolicyViolation(f"Topic {name!r} belongs to the broker and cannot be deleted.")
-        self._data_dir.delete_topic(name, self._clock.wall_ms())
+        try:
+            self._data_dir.delete_topic(name, self._clock.wall_ms())
+        finally:
+            # After a failure the topic may be gone all the same, with files that are left.
+            if name not in self._data_dir.topics:
+                self._forget(topic)
+
+    def _forget(self, topic: "Topic") -> None:
         self._by_id.pop(topic.topic_id, None)
-        self._metric_names[_metric_name(name)] -= 1
+        self._metric_names[_metric_name(topic.name)] -= 1
         self._revision += 1
         for callback in self._on_deleted:
             callback(topic)

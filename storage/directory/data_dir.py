@@ -219,7 +219,7 @@ class DataDir:
         except StorageFailed:
             self._journal.put_topic(self._metadata(topic, partitions=before))
             with suppress(OSError):
-                self._directories.delete(name, range(before, total), due_ms=now_ms)
+                self._directories.delete(name, range(before, total), now_ms)
             raise
         topic.partitions += added
         assert [log.partition for log in topic.partitions] == list(range(total))
@@ -238,7 +238,8 @@ class DataDir:
         for log in topic.partitions:
             log.abandon()
         try:
-            self._delete_directories(metadata, now_ms + topic.config.file_delete_delay_ms)
+            delay_ms = topic.config.file_delete_delay_ms
+            self._delete_directories(metadata, now_ms, delay_ms=delay_ms)
         except OSError as error:
             raise StorageFailed("delete", f"{self.path}/{name}", str(error)) from error
 
@@ -498,9 +499,12 @@ class DataDir:
             random=self._random,
         )
 
-    def _delete_directories(self, metadata: TopicMetadata, due_ms: int) -> None:
+    def _delete_directories(
+        self, metadata: TopicMetadata, now_ms: int, *, delay_ms: int = 0
+    ) -> None:
         """Rename the directories of a topic that is marked as deleted, then drop it."""
-        self._directories.delete(metadata.name, range(metadata.partitions), due_ms=due_ms)
+        partitions = range(metadata.partitions)
+        self._directories.delete(metadata.name, partitions, now_ms, delay_ms=delay_ms)
         self._directories.sync()
         self._journal.remove_topic(metadata.name)
 

@@ -97,9 +97,11 @@ class OffsetCheckpoints:
 
         def put() -> None:
             with self._one_at_a_time:
+                # In this order: a call that overtakes this one between the two lines must not
+                # believe that the files still have the content from before.
+                self._written = None
                 if generation != self._generation:
                     return
-                self._written = None
                 write_offsets(self._root, LOG_START_FILE, log_starts, self._files)
                 write_offsets(self._root, RECOVERY_POINT_FILE, recovery_points, self._files)
                 write_offsets(self._root, HIGH_WATERMARK_FILE, high_watermarks, self._files)

@@ -20,7 +20,11 @@ from typing import Final
 from storage.directory.claim import RandomBytes, stray_directory_name
 from storage.directory.metadata_journal import TopicMetadata
 from storage.disk.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
-from storage.disk.file_names import deleted_directory_name, partition_directory_name
+from storage.disk.file_names import (
+    deleted_directory_name,
+    is_removal_due,
+    partition_directory_name,
+)
 from storage.disk.files import Files
 from storage.disk.steps import Steps, off_loop
 from storage.errors import StorageFailed
@@ -36,8 +40,9 @@ class PartitionDirectories:
         self._root = root
         self._files = files
         self._random_bytes = random_bytes
-        # Directories to remove, each with the time from which it may be removed.
-        self._deleted: list[tuple[str, int]] = []
+        # Directories to remove, each with the time from which it may be removed, and the delay
+        # until then.
+        self._deleted: list[tuple[str, int, int]] = []
 
     def path(self, topic: str, partition: int) -> str:
         """The path of the partition's directory."""
@@ -106,8 +111,10 @@ class PartitionDirectories:
             )
         return notices
 
-    def delete(self, topic: str, partitions: Iterable[int], *, due_ms: int) -> None:
-        """Rename the existing ones of the partitions' directories, for removal from then on.
+    def delete(
+        self, topic: str, partitions: Iterable[int], now_ms: int, *, delay_ms: int = 0
+    ) -> None:
+        """Rename the existing ones of the partitions' directories, for removal after the delay.
 
         Raises OSError.
         """
@@ -117,22 +124,25 @@ class PartitionDirectories:
                 unique = self._random_bytes(_UNIQUE_BYTES).hex()
                 name = deleted_directory_name(topic, partition, unique)
                 self._files.rename(directory, f"{self._root}/{name}")
-                self.remove_later(name, due_ms)
+                self.remove_later(name, now_ms, delay_ms=delay_ms)
 
-    def remove_later(self, name: str, remove_from_ms: int) -> None:
-        """Schedule the removal of the directory by `remove_due` at that time."""
-        self._deleted.append((f"{self._root}/{name}", remove_from_ms))
+    def remove_later(self, name: str, now_ms: int, *, delay_ms: int = 0) -> None:
+        """Schedule the removal of the directory by `remove_due` after the delay."""
+        self._deleted.append((f"{self._root}/{name}", now_ms + delay_ms, delay_ms))
 
     def remove_due(self, now_ms: int) -> Steps[int]:
         """Remove the directories that are due, each in another thread; returns their number.
-
         Their names have no other use, so topics may come and go between the steps.
 
         Raises:
             StorageFailed: some could not be removed, the first is named; the next call tries them
                 again.
         """
-        due = [path for path, remove_from_ms in self._deleted if remove_from_ms <= now_ms]
+        due = [
+            path
+            for path, due_ms, delay_ms in self._deleted
+            if is_removal_due(due_ms, now_ms, delay_ms)
+        ]
         failed: dict[str, OSError] = {}
         for path in due:
             try:

@@ -144,3 +144,12 @@ def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
     """
     ending = f"-{partition}.{unique}{DELETED_DIRECTORY_SUFFIX}"
     return topic[: DIRECTORY_NAME_MAX - len(ending)] + ending
+
+
+def is_removal_due(due_ms: int, now_ms: int, delay_ms: int) -> bool:
+    """Whether a deleted file or directory may be removed; it was due `delay_ms` after its deletion.
+
+    One that is due much later than that was deleted when the clock was ahead: it is due as well,
+    or it would use the disk until the next start. A small step backward shortens no delay.
+    """
+    return not now_ms < due_ms <= now_ms + 2 * delay_ms

@@ -131,7 +131,7 @@ class Files(Protocol):
         """Remove the file. Raises FileNotFoundError."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove the directory and everything below it, if it exists."""
+        """Remove the directory with everything below it, or a file in its place, if it exists."""
 
     def sync_directory(self, path: str) -> None:
         """Make the current names in the directory durable."""
@@ -230,7 +230,10 @@ class RealFiles:
     def remove_tree(self, path: str) -> None:
         """See `Files.remove_tree`."""
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            try:
+                shutil.rmtree(path)
+            except NotADirectoryError:
+                os.unlink(path)
 
     def sync_directory(self, path: str) -> None:
         """See `Files.sync_directory`. May run in any thread."""

@@ -629,7 +629,7 @@ class Log:
 
     def delete_pending_files(self, now_ms: int) -> Steps[int]:
         """Unlink the renamed files that are due; returns their number. Raises StorageFailed."""
-        return self.changes.unlink_due(now_ms)
+        return self.changes.unlink_due(now_ms, self.config.file_delete_delay_ms)
 
     def advance_log_start(self, offset: int) -> None:
         """Move the start durably: neither a crash nor a copy may bring deleted records back.

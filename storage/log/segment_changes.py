@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+from storage.disk.file_names import is_removal_due
 from storage.disk.files import Files, sync_file
 from storage.disk.steps import Steps, off_loop
 from storage.errors import storage_failure
@@ -168,13 +169,13 @@ class SegmentChanges:
         assert self.swap is None, "a swap would change what was counted"
         self._retire(self._segments.remove_first(count), due_ms=due_ms)
 
-    def unlink_due(self, now_ms: int) -> Steps[int]:
+    def unlink_due(self, now_ms: int, delay_ms: int) -> Steps[int]:
         """Unlink the files that are due, each in another thread; returns their number.
 
         Unlinking a gigabyte takes a third of a second. The log may add files between the steps.
         Raises StorageFailed after all were tried; the files that failed stay pending.
         """
-        due = [entry for entry in self._pending_deletes if entry[0] <= now_ms]
+        due = [one for one in self._pending_deletes if is_removal_due(one[0], now_ms, delay_ms)]
         gone: set[tuple[int, str]] = set()
         failures: list[OSError] = []
         for entry in due:

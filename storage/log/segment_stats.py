@@ -139,7 +139,7 @@ def _read_segment(log: Log, segment: Segment) -> Steps[Statistics | None]:
     records, least, most, position = 0, INT64_MAX, NO_TIMESTAMP, 0
     slice_bytes = SLICE_BYTES
     while position < segment.size:
-        if log.offline_reason is not None or not log.segments.holds([segment]):
+        if not _is_there(log, segment):
             return None
         data = read_exactly(segment, min(slice_bytes, segment.size - position), position)
         part = yield from off_loop(partial(statistics_of_entries, data))
@@ -152,7 +152,12 @@ def _read_segment(log: Log, segment: Segment) -> Steps[Statistics | None]:
         position += part.size
         # The batch is longer than the slice: read more at once.
         slice_bytes = SLICE_BYTES if part.size else 2 * slice_bytes
-    return Statistics(records, least, most, position) if log.segments.holds([segment]) else None
+    return Statistics(records, least, most, position) if _is_there(log, segment) else None
+
+
+def _is_there(log: Log, segment: Segment) -> bool:
+    """Whether the segment is part of an open log; the directory of a deleted one may be reused."""
+    return log.offline_reason is None and log.segments.holds([segment])
 
 
 def _store(log: Log, segment: Segment, found: Statistics) -> None:

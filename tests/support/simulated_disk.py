@@ -188,7 +188,10 @@ class SimulatedDisk:
     def remove_tree(self, path: str) -> None:
         """See `Files.remove_tree`; one operation for every name that goes."""
         node = self._find(path)
+        if node is None:
+            return
         if not isinstance(node, DirectoryNode):
+            self.unlink(path)
             return
         for name, child in list(node.live.items()):
             if isinstance(child, DirectoryNode):

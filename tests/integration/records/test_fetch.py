@@ -322,3 +322,25 @@ class TestSessions:
                 fetch_request("missing", {}, session=(first.session_id, epoch)), 12
             )
             assert again.responses[0].partitions[0].error_code == 3
+
+
+async def test_waiting_fetch_that_fails_holds_up_no_producer(
+    broker: RunningBroker, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create_topic(client, "t")
+    reader = await broker.client()
+    request = fetch_request("t", max_wait_ms=9_000, min_bytes=1)
+    reader.send(request, 12)
+    while not len(broker.broker.fetch_waiters):
+        await asyncio.sleep(0.001)
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("broker.requests.fetch_read.FetchReader.read", fail)
+        await produce(client, "t", batch("a"))
+        response = await reader.receive()
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    await produce(client, "t", batch("b"))
+    assert values_of(await fetch(client, "t")) == [b"a", b"b"]

@@ -17,7 +17,7 @@ from protocol.api.txn_offset_commit import (
 )
 from protocol.error_codes import ErrorCode
 from tests.integration.transactions.test_wire import Session
-from tests.support.broker import batch, running_broker
+from tests.support.broker import ConnectionClosed, batch, running_broker
 
 NONE = ErrorCode.NONE
 
@@ -84,6 +84,26 @@ async def test_a_transaction_needs_no_request_before_its_first_records(tmp_path:
         assert (await end(session, is_commit=False))[0] == NONE
         assert session.epoch == 2
         assert await session.read() == ["a"]
+
+
+async def test_failed_append_of_joined_records_closes_one_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        session = await Session.open(broker)
+        await session.init()
+
+        def fail(*_: object, **__: object) -> None:
+            raise AssertionError("a bug")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("broker.handlers.produce._Appends._try_at_once", fail)
+            with pytest.raises(ConnectionClosed):
+                await write(session, "a")
+        session.client = await broker.client()
+        assert await write(session, "b") == [NONE]
+        assert (await end(session))[0] == NONE
+        assert await session.read() == ["b"]
 
 
 async def test_records_may_name_their_topic_by_id(tmp_path: Path) -> None:

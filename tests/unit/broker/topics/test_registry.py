@@ -20,6 +20,7 @@ from broker.errors import (
 from broker.threads import Pool
 from broker.topics.registry import TopicRegistry, check_topic_name, is_internal
 from config import load
+from storage.errors import StorageFailed
 from tests.support.clock import FrozenClock
 
 
@@ -198,6 +199,29 @@ async def test_deletion_is_announced_and_forgets_the_id() -> None:
     await topics.delete("t")
     assert gone == ["t"]
     assert topics.find_by_id(made.topic_id) is None
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+async def test_deletion_that_fails_is_announced_if_the_topic_is_gone(
+    is_gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = registry()
+    made = await topics.create("a.b", 1)
+    gone: list[str] = []
+    topics.when_deleted(lambda topic: gone.append(topic.name))
+
+    def fail(self: FakeDataDir, name: str, now_ms: int) -> None:
+        if is_gone:
+            del self.topics[name]
+        raise StorageFailed("delete", name, "the disk is broken")
+
+    monkeypatch.setattr(FakeDataDir, "delete_topic", fail)
+    with pytest.raises(StorageFailed):
+        await topics.delete("a.b")
+    assert gone == (["a.b"] if is_gone else [])
+    assert topics.find_by_id(made.topic_id) is (None if is_gone else made)
+    if is_gone:
+        assert (await topics.create("a_b", 1)).name == "a_b"
 
 
 async def test_internal_topic_is_not_deleted() -> None:

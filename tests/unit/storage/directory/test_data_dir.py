@@ -284,6 +284,24 @@ def test_what_cannot_be_removed_holds_up_nothing_else() -> None:
     assert not [name for name in disk.tree() if "delete" in name]
 
 
+def test_files_deleted_while_the_clock_was_ahead_are_removed_once_it_is_corrected() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    ahead = NOW + 3650 * DAY
+    run_steps(data_dir.create_topic("a", 1, {}, NOW))
+    log = run_steps(data_dir.create_topic("b", 1, {"segment.bytes": "150"}, NOW)).partitions[0]
+    for _ in range(3):
+        produce(log)
+    log.flush()
+    log.delete_before(2)
+    delete_expired(log, ahead)
+    data_dir.delete_topic("a", ahead)
+    assert run_steps(data_dir.delete_pending_files(ahead + 59_999)) == 0
+    assert run_steps(data_dir.delete_pending_files(ahead - 59_999)) == 0
+    assert run_steps(data_dir.delete_pending_files(NOW)) > 1
+    assert not [name for name in disk.tree() if "delete" in name]
+
+
 def test_deleted_topic_stays_deleted_and_its_files_go_later() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)

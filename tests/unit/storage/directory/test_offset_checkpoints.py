@@ -176,3 +176,40 @@ def test_steps_that_were_overtaken_write_nothing() -> None:
     assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {}
     run_steps(data_dir.checkpoint())
     assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {("t", 0): 0}
+
+
+def test_steps_that_are_overtaken_while_they_begin_leave_the_old_entries_nowhere() -> None:
+    """A thread may be suspended between any two of its lines."""
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    run_steps(data_dir.checkpoint())
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
+    produce(log, 6)
+    log.flush()
+    checkpoints = Overtaken(ROOT, disk)
+    run_steps(checkpoints.write([]))
+    call = next(checkpoints.write([log]))
+    assert call is not None
+    checkpoints.overtaking = True
+    call.run()
+    assert checkpoints.overtaken_by is not None
+
+
+class Overtaken(OffsetCheckpoints):
+    """A write without the topic begins after the thread has compared the generations."""
+
+    overtaking = False
+    overtaken_by: object = None
+
+    @property
+    def _generation(self) -> int:
+        number: int = self.__dict__["number"]
+        if self.overtaking:
+            self.overtaking = False
+            # None is the end of the steps: the file is believed to have these entries already.
+            self.overtaken_by = next(self.write([]), None)
+        return number
+
+    @_generation.setter
+    def _generation(self, number: int) -> None:
+        self.__dict__["number"] = number

@@ -48,7 +48,7 @@ def test_deleted_directory_goes_when_it_is_due() -> None:
     disk, directories = new()
     directories.make("t", 0, TOPIC_ID)
     directories.make("t", 1, TOPIC_ID)
-    directories.delete("t", range(3), due_ms=100)
+    directories.delete("t", range(3), 90, delay_ms=10)
     assert disk.list_directory(ROOT) == [
         f"t-0.{'00' * 16}-delete",
         f"t-1.{'01' * 16}-delete",
@@ -62,7 +62,7 @@ def test_deleted_directory_goes_when_it_is_due() -> None:
 def test_removal_that_fails_is_tried_again() -> None:
     disk, directories = new()
     directories.make("t", 0, TOPIC_ID)
-    directories.delete("t", range(1), due_ms=0)
+    directories.delete("t", range(1), 0)
     disk.fault = Fault(at=0, kinds=frozenset({Operation.UNLINK}))
     with pytest.raises(StorageFailed, match="remove"):
         run_steps(directories.remove_due(0))
@@ -74,12 +74,12 @@ def test_topic_made_again_between_the_steps_of_a_removal_stays() -> None:
     disk, directories = new()
     for partition in range(2):
         directories.make("t", partition, TOPIC_ID)
-    directories.delete("t", range(2), due_ms=0)
+    directories.delete("t", range(2), 0)
     steps = directories.remove_due(0)
     first = next(steps)
     assert first is not None
     directories.make("t", 0, TOPIC_ID)
-    directories.delete("t", range(1), due_ms=0)
+    directories.delete("t", range(1), 0)
     directories.make("t", 0, TOPIC_ID)
     first.run()
     assert len(disk.list_directory(ROOT)) == 3, "one directory in one step"

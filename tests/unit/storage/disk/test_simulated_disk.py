@@ -90,6 +90,8 @@ def test_directories_are_renamed_with_their_content_and_removed(place: tuple[Fil
     assert files.is_directory(f"{root}/r/q")
     assert files.exists(f"{root}/r/q/x")
     files.remove_tree(f"{root}/r")
+    files.create(f"{root}/file")
+    files.remove_tree(f"{root}/file")
     assert files.list_directory(root) == []
 
 

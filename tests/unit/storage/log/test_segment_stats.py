@@ -215,6 +215,27 @@ def test_segment_that_retention_takes_meanwhile_is_left() -> None:
     assert 0 not in log.log.manifest.facts
 
 
+def test_statistics_of_a_deleted_log_are_not_stored_in_its_successor() -> None:
+    log = LogHarness()
+    log.append(50)
+    log.log.roll(log.now_ms)
+    log.append(999)
+    log.crash()
+    steps = collect_statistics(log.log, set())
+    call = next(steps)
+    assert call is not None
+    log.log.abandon()
+    log.files.rename(DIRECTORY, f"{DIRECTORY}.deleted")
+    log.files.make_directory(DIRECTORY)
+    log.open(is_clean=True)
+    call.run()
+    with pytest.raises(StopIteration):
+        next(steps)
+    assert remembered(log) == {}
+    log.crash()
+    assert log.log.offline_reason is None
+
+
 def test_what_cannot_be_read_stays_unknown_and_is_not_tried_again() -> None:
     log = LogHarness()
     log.append(50, size=200)
