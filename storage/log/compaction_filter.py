@@ -39,7 +39,6 @@ from protocol.records.builder import assemble_batch, build_message_set
 from protocol.records.compression import compress
 from protocol.records.encode_loops import encode_record
 from protocol.records.layout import (
-    BATCH_OVERHEAD,
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -270,8 +269,9 @@ class Round:
                 yield None
         self.kept += len(kept)
         self.dropped += batch.records_count - len(kept)
-        needs_horizon = not entry.attributes & DELETE_HORIZON_BIT and any(
-            not record.has_value and record.offset < self.keys.end for record in kept
+        # The map ends between two entries, so all records of this one are below its end.
+        needs_horizon = not (
+            entry.attributes & DELETE_HORIZON_BIT or all(record.has_value for record in kept)
         )
         if len(kept) == batch.records_count and not needs_horizon:
             return bytes(data)
@@ -286,7 +286,7 @@ class Round:
         if horizon_ms >= 0:
             flags |= DELETE_HORIZON_BIT
             payload = yield from _cut_out(batch, kept)
-        elif all(record.has_value or record.offset >= self.keys.end for record in kept):
+        elif all(record.has_value for record in kept):
             payload = yield from _cut_out(batch, kept)
         else:
             flags |= DELETE_HORIZON_BIT
@@ -389,7 +389,7 @@ class Round:
             base_sequence=NO_SEQUENCE,
             max_timestamp=NO_TIMESTAMP,
         )
-        return rest + self._bare(bare, memoryview(bytes(BATCH_OVERHEAD)))
+        return rest + self._bare(bare, data)
 
 
 def index_entry(entry: Entry, data: memoryview, keys: KeyMap, first_dirty: int) -> Steps[bool]:

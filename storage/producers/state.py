@@ -275,7 +275,13 @@ class ProducerState:
                 self._forget_one()
         self._producers[producer_id] = entry
         if batch.is_control:
-            return None if marker is None else _end_txn(entry, batch, marker)
+            if marker is not None:
+                return _end_txn(entry, batch, marker)
+            if batch.records_count == 0:
+                # Compaction has left the header of a marker, because the epoch was known by it.
+                entry.move_to_epoch(batch.producer_epoch)
+                entry.last_timestamp = batch.max_timestamp
+            return None
         entry.move_to_epoch(batch.producer_epoch)
         last_offset = batch.last_offset
         entry.remember(

@@ -251,14 +251,7 @@ def _adopt_indexes(segment: Segment, appended_ms: int) -> str | None:
     Two things can be judged: their order, and whether they end with the log's maximum. See
     `Segment.adopt_indexes`.
     """
-    missing = [i.path for i in (segment.offset_index, segment.time_index) if not i.exists]
-    if missing and not segment.is_empty:
-        return f"{missing[0]} is missing"
-    damage = (
-        segment.offset_index.find_disorder()
-        or segment.time_index.find_disorder()
-        or segment.txn_index.find_damage()
-    )
+    damage = segment.txn_index.find_damage()
     if damage is None:
         try:
             segment.adopt_indexes(appended_ms=appended_ms)

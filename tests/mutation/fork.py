@@ -1,10 +1,10 @@
 """Tries mutants against tests in forks of one process that has collected the tests already.
 
-Owns the order of work. The tests run once without a bug; a trace notes which lines of the module
-each of them reaches, and how long it takes. Then for each mutant the process forks: the child
-plants the bug, runs the tests that reach the mutated statement, those first that killed mutants of
-the same function before, then the quickest, and ends with the first test that fails. A test that
-takes many times as long as it should counts as one that fails.
+Owns the order of work. The tests run once without a bug; the functions to mutate note which of
+their lines each test reaches. Then for each mutant the process forks: the child plants the bug,
+runs the tests that reach the mutated statement, those first that killed mutants of the same
+function before, then the quickest, and ends with the first test that fails. A test that takes many
+times as long as it should counts as one that fails.
 
 Used as a plugin of pytest by tests/mutation/run.py, which is what to read next.
 """
@@ -14,20 +14,16 @@ import gc
 import os
 import resource
 import signal
-import sys
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Sequence
 from itertools import accumulate
-from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, TextIO
 
 import pytest
 from hypothesis import Phase, settings
 
 from tests.mutation.mutants import Mutant
-from tests.tidy.tree import ROOT
 
 CPU_MAX_S: Final = 3.0
 """The processor time a test may take, beside `SLOWER_MAX` times what it took without a bug.
@@ -123,17 +119,14 @@ class ForkRunner:
         return True
 
     def _run_without_bug(self) -> None:
+        for module in self._modules.values():
+            module.plant_notes({m.function for m in self._mutants if m.module is module})
         for item in self._items:
             reached: dict[str, set[int]] = {path: set() for path in self._modules}
-            trace = _tracer({str(ROOT / path): lines for path, lines in reached.items()})
+            for path, module in self._modules.items():
+                module.notes(reached[path].add)
             began = time.process_time()
-            threading.settrace(trace)
-            sys.settrace(trace)
-            try:
-                self._run(item)
-            finally:
-                sys.settrace(None)
-                threading.settrace(None)
+            self._run(item)
             if self._has_failed:
                 raise pytest.UsageError(f"{item.nodeid} fails without any bug planted")
             self._seconds.append(time.process_time() - began)
@@ -204,25 +197,3 @@ class ForkRunner:
         self.outcomes[number] = Outcome(killer, is_reached=True)
         if killer is None:
             print(f"\n{number + 1} of {len(self._mutants)} survives: {mutant.name}", flush=True)
-
-
-def _tracer(lines_of: dict[str, set[int]]) -> Any:
-    """A trace function that notes which lines of the files run."""
-    known: dict[CodeType, set[int] | None] = {}
-
-    def local(frame: FrameType, event: str, _argument: object) -> Any:
-        if event == "line":
-            lines_of[frame.f_code.co_filename].add(frame.f_lineno)
-        return local
-
-    def globally(frame: FrameType, _event: str, _argument: object) -> Any:
-        code = frame.f_code
-        if code not in known:
-            known[code] = lines_of.get(code.co_filename)
-        lines = known[code]
-        if lines is None:
-            return None
-        lines.add(code.co_firstlineno)
-        return local
-
-    return globally

@@ -11,9 +11,9 @@ import ast
 import difflib
 import importlib
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
@@ -23,6 +23,7 @@ from mutmut.mutation.pragma_handling import IgnoredCode
 
 from tests.tidy.tree import ROOT
 
+_NOTE: Final = "_note_of_mutants"
 _NOTHING_IGNORED: Final = IgnoredCode(set(), set(), set())
 
 
@@ -47,6 +48,20 @@ class Module:
         """The lines of the smallest statement around `line`; of an `if` or a loop, its head."""
         around = [lines for lines in self._statements if line in lines]
         return min(around, key=len, default=range(line, line + 1))
+
+    def plant_notes(self, functions: Iterable[str]) -> None:
+        """Let these functions note the lines of the statements that they reach, see `notes`.
+
+        This costs a call for each statement of these functions, and nothing elsewhere; a trace
+        function would cost a call for each function that the tests call anywhere.
+        """
+        tree = _Noting().visit(ast.parse(self.source))
+        code = compile(ast.fix_missing_locations(tree), self.path, "exec")
+        _plant(self, code, functions)
+
+    def notes(self, note: Callable[[int], object]) -> None:
+        """From now on `note` gets the lines."""
+        vars(importlib.import_module(self.name))[_NOTE] = note
 
     def mutants(self) -> list["Mutant"]:
         """Every mutant, in the order of the source; what an `assert` says is not mutated."""
@@ -126,11 +141,48 @@ class Mutant:
 
     def plant(self) -> None:
         """Put the bug into this process; there is no way back."""
-        real = importlib.import_module(self.module.name)
-        scratch = types.ModuleType(self.module.name)
-        scratch.__dict__.update(__file__=real.__file__, __package__=real.__package__)
-        exec(compile(self.source, str(real.__file__), "exec"), scratch.__dict__)
-        planted, healthy = _function(scratch, self.function), _function(real, self.function)
+        _plant(
+            self.module, compile(self.source, str(ROOT / self.module.path), "exec"), [self.function]
+        )
+
+
+class _Noting(ast.NodeTransformer):
+    """Puts a call that notes their lines before the statements of every function."""
+
+    def __init__(self) -> None:
+        self._is_within = False
+
+    def visit(self, node: ast.AST) -> Any:
+        """Add the calls within functions; what is around them runs at the import."""
+        was_within = self._is_within
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self._is_within = True
+            self.generic_visit(node)
+            node.body.insert(0, _note(node))
+        else:
+            self.generic_visit(node)
+        self._is_within = was_within
+        return [_note(node), node] if was_within and isinstance(node, ast.stmt) else node
+
+
+def _note(statement: ast.AST) -> ast.stmt:
+    """A call that notes the first lines of the statement and of its `except` and `case` clauses."""
+    clauses = [*getattr(statement, "handlers", ())]
+    clauses += [case.pattern for case in getattr(statement, "cases", ())]
+    lines = [each.lineno for each in (statement, *clauses)]
+    calls = [f"{_NOTE}({line})" for line in lines]
+    (call,) = ast.parse(f"({', '.join(calls)})").body
+    return ast.copy_location(call, statement)
+
+
+def _plant(module: Module, code: types.CodeType, functions: Iterable[str]) -> None:
+    """Replace the code of these functions of the imported module."""
+    real = importlib.import_module(module.name)
+    scratch = types.ModuleType(module.name)
+    scratch.__dict__.update(__file__=real.__file__, __package__=real.__package__)
+    exec(code, scratch.__dict__)
+    for name in functions:
+        planted, healthy = _function(scratch, name), _function(real, name)
         healthy.__code__ = planted.__code__
         healthy.__defaults__ = planted.__defaults__
         healthy.__kwdefaults__ = planted.__kwdefaults__

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import pytest
 
 from protocol.records.batch import RecordBatch
-from protocol.records.builder import build_batch, build_message_set
+from protocol.records.builder import assemble_batch, build_batch, build_message_set
 from protocol.records.layout import DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V1, Codec, TimestampType
-from protocol.records.record import Record
+from protocol.records.record import Record, record_bytes
 from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.append.plan import Origin
 from storage.audit.partition import PartitionAudit
-from storage.disk.steps import run_steps
-from storage.errors import CorruptLog, LogOffline
+from storage.disk.steps import SLICE_BYTES, run_steps
+from storage.errors import CorruptLog, InvalidProducerEpoch, LogOffline
 from storage.log import compaction_filter
 from storage.log.compaction import CompactionResult, compact, find_cleanable
 from storage.log.flush import FlushTicket
@@ -162,6 +162,29 @@ def test_an_untouched_batch_stays_byte_for_byte() -> None:
     assert first.log.pread(len(before), 0) == before
 
 
+def test_a_batch_that_another_library_compressed_stays_byte_for_byte() -> None:
+    log = opened()
+    ours = RecordBatch(build_batch([Record(0, 100, b"a", b"v" * 400)]))
+    clear, start, end = record_bytes(ours)
+    foreign = assemble_batch(
+        gzip.compress(bytes(clear[start:end]), compresslevel=1, mtime=1),
+        base_offset=0,
+        leader_epoch=0,
+        attributes=Codec.GZIP,
+        last_offset_delta=0,
+        base_timestamp=100,
+        max_timestamp=100,
+        producer=(-1, -1, -1),
+        records_count=1,
+    )
+    start_with(log, foreign)
+    put(log, ("c", "1"))
+    put(log, ("c", "2"))
+    roll_and_compact(log)
+    first = log.log.segments.first
+    assert first.log.pread(first.size, 0)[: len(foreign)] == foreign
+
+
 def test_segments_are_merged_while_they_fit() -> None:
     log = opened(segment_bytes=2000)
     for number in range(12):
@@ -277,7 +300,9 @@ def test_young_segments_wait_for_min_compaction_lag() -> None:
     put(log, ("b", "1"), ("b", "2"), at=900)
     roll_and_compact(log)
     assert [offset for offset, _, _ in content(log)] == [1, 2, 3]
-    log.now_ms = 1401
+    log.now_ms = 1399
+    assert compact_now(log) is None
+    log.now_ms = 1400
     compact_now(log)
     assert [offset for offset, _, _ in content(log)] == [1, 3]
 
@@ -299,6 +324,33 @@ def test_a_log_is_due_by_its_dirty_share_or_by_max_compaction_lag() -> None:
     overdue = find_cleanable(log.log, 6001)
     assert overdue is not None
     assert overdue.is_due
+
+
+@pytest.mark.parametrize(("at", "is_overdue"), [(-1, False), (0, False), (1, True)])
+def test_a_segment_without_a_real_time_makes_no_log_overdue(at: int, is_overdue: bool) -> None:
+    """As in Kafka, whose `LogCleanerManager.maxCompactionDelay` takes times above 0."""
+    log = opened(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=5000)
+    put(log, ("k", "v"), at=at)
+    log.log.roll(log.now_ms)
+    plan = find_cleanable(log.log, 6000)
+    assert plan is not None
+    assert plan.is_overdue is is_overdue
+
+
+def test_what_is_not_compacted_or_cannot_be_has_no_cleanable_part() -> None:
+    deleted = opened(cleanup_policy="delete")
+    put(deleted, ("a", "1"), ("a", "2"))
+    deleted.log.roll(deleted.now_ms)
+    assert find_cleanable(deleted.log, deleted.now_ms) is None
+    log = opened()
+    put(log, ("a", "1"), ("a", "2"))
+    none_yet = find_cleanable(log.log, log.now_ms)
+    assert none_yet is not None
+    assert (none_yet.first_dirty, none_yet.end, none_yet.is_due) == (0, 0, False)
+    log.log.roll(log.now_ms)
+    with pytest.raises(LogOffline):
+        log.log.go_offline(OSError(5, "gone"))
+    assert find_cleanable(log.log, log.now_ms) is None
 
 
 def test_the_dirty_share_counts_every_clean_segment() -> None:
@@ -363,9 +415,11 @@ def test_a_tombstone_stays_until_its_horizon() -> None:
     assert findings(log) == []
 
 
-def test_a_tombstone_is_given_its_horizon_though_nothing_else_changes() -> None:
+@pytest.mark.parametrize("at", [100, 1090])
+def test_a_tombstone_is_given_its_horizon_though_nothing_else_changes(at: int) -> None:
+    """A time near to the horizon takes no more bytes than before, and the batch keeps its size."""
     log = opened(delete_retention_ms=100)
-    put(log, ("a", None))
+    put(log, ("a", None), at=at)
     roll_and_compact(log)
     data = log.log.read(0, max_bytes=ONE_MB, isolation=Isolation.READ_UNCOMMITTED).records
     batch = RecordBatch(data)
@@ -403,7 +457,10 @@ def test_old_formats_are_compacted_in_their_own_format(magic: int, codec: Codec)
     pairs = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (None, b"no key"), (b"b", b"2")]
     old = [Record(i, 100 + i, key, value) for i, (key, value) in enumerate(pairs)]
     start_with(log, build_message_set(old, magic, codec))
-    roll_and_compact(log)
+    result = roll_and_compact(log)
+    assert result is not None
+    assert (result.records_kept, result.records_dropped) == (2, 3)
+    assert log.log.segments.first.records == 2
     assert content(log) == [(2, b"a", b"2"), (4, b"b", b"2")]
     assert {entry.magic for entry in entries(log)} == {magic}
     put(log, ("a", "3"), ("b", "3"))
@@ -521,6 +578,28 @@ def test_markers_go_after_their_transaction_is_empty_and_the_horizon_past() -> N
     assert markers == [2, 2, 2, 0]
 
 
+def test_the_marker_that_gave_a_producer_its_epoch_stays_as_a_header() -> None:
+    """Without it a start that lacks snapshots would accept the epoch that was fenced off."""
+    log = opened(delete_retention_ms=100)
+    old = {"producer_id": 5, "is_transactional": True}
+    put(log, ("a", "1"), producer_epoch=0, base_sequence=0, **old)
+    log.write(
+        marker(commit=False, producer_id=5, timestamp_ms=200, producer_epoch=1),
+        origin=Origin.COORDINATOR,
+    )
+    for number in range(4):
+        put(log, ("z", f"{number}"))
+        roll_and_compact(log)
+        log.now_ms += 1000
+    mine = [entry for entry in entries(log) if entry.producer_id == 5]
+    assert [(e.producer_epoch, e.is_control, e.records_count) for e in mine] == [(1, True, 0)]
+    for name in [name for name in log.names() if name.endswith(".snapshot")]:
+        log.files.unlink(f"{log.path}/{name}")
+    log.crash()
+    with pytest.raises(InvalidProducerEpoch):
+        put(log, ("a", "2"), producer_epoch=0, base_sequence=1, **old)
+
+
 def test_a_marker_at_the_end_of_a_segment_stays_as_a_header() -> None:
     log = opened(delete_retention_ms=100, segment_bytes=160)
     transaction(log, ("a", "1"), producer_id=5, commit=False)
@@ -591,6 +670,29 @@ def test_a_small_map_takes_several_rounds_and_gets_there() -> None:
     assert [offset for offset, _, _ in content(log)] == list(range(20, 40))
 
 
+def test_what_lies_beyond_a_small_map_stays_and_is_counted() -> None:
+    log = opened()
+    for key in ("a", "a", "b", "c", "d"):
+        put(log, (key, "v"))
+    log.log.roll(log.now_ms)
+    result = compact_now(log, map_bytes=1)
+    assert result is not None
+    assert (result.end, result.records_kept, result.records_dropped) == (2, 4, 1)
+    assert log.log.segments.first.records == 4
+    assert [offset for offset, _, _ in content(log)] == [1, 2, 3, 4]
+
+
+def test_segments_beyond_a_small_map_are_not_read_again() -> None:
+    log = opened()
+    for key in "ab":
+        put(log, (key, "1"), (key, "2"))
+        log.log.roll(log.now_ms)
+    result = compact_now(log, map_bytes=1)
+    assert result is not None
+    assert (result.end, result.segments_before, result.segments_after) == (2, 1, 1)
+    assert [offset for offset, _, _ in content(log)] == [1, 2, 3]
+
+
 # --- what happens meanwhile, and what goes wrong --------------------------------------------------
 
 
@@ -608,9 +710,8 @@ def test_retention_may_take_the_segments_that_a_round_works_on() -> None:
     delete_expired(log.log, log.now_ms)
     if call is not None:
         call.run()
-    for call in steps:
-        if call is not None:
-            call.run()
+    result = run_steps(steps)
+    assert result == CompactionResult(end=0, is_complete=False)
     assert [offset for offset, _, _ in content(log)][-1] == 5
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
     assert findings(log) == []
@@ -629,6 +730,22 @@ def test_appends_and_reads_go_on_between_the_steps() -> None:
         if call is not None:
             call.run()
     assert [o for o, key, _ in content(log) if key == b"k"] == [7]
+
+
+def test_small_entries_are_slow_to_read_too_and_let_others_run() -> None:
+    log = opened()
+    entries_count = 3 * SLICE_BYTES // 600
+    for number in range(entries_count):
+        log.append(100, flush=False, key=b"k", value=b"%d" % number)
+    log.log.flush()
+    log.log.roll(log.now_ms)
+    steps = compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB)
+    turns = 0
+    for call in steps:
+        turns += call is None
+        if call is not None:
+            call.run()
+    assert turns >= 4, "two for the map and two for the rewrite"
 
 
 def flush_across_a_roll(log: LogHarness) -> FlushTicket:
@@ -684,8 +801,9 @@ def test_damage_is_not_rewritten() -> None:
     log.log.roll(log.now_ms)
     path = log.log.segments.first.log.path
     log.files.damage(path, 65, b"\xff")
-    with pytest.raises(CorruptLog, match="at byte 0 expected a whole batch, found"):
+    with pytest.raises(CorruptLog, match="at byte 0 expected a whole batch, found") as caught:
         compact_now(log)
+    assert path in str(caught.value)
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
     assert log.log.offline_reason is None
 
