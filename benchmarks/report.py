@@ -21,7 +21,7 @@ PAGE = DOCS / "benchmarks.md"
 PICTURE = DOCS / "benchmarks.svg"
 
 RESOLUTION_MS = 1
-"""The tools tell latencies in whole milliseconds: what is below has no ratio."""
+"""The tools print latencies in whole milliseconds: what is below has no ratio."""
 
 _FAILED_ONCE = "\N{DAGGER}"
 _PAIRS = (

@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def besiege(checkout: Checkout, attack: Attack | None, idle: int = 0) -> Outcome:
-    """Start the checkout's broker, attack it, and say what came of it."""
+    """Start the checkout's broker, attack it, and report the outcome."""
     data = b"" if attack is None else attack.data()
     context = multiprocessing.get_context("spawn")
     with contextlib.ExitStack() as stack:

@@ -5,11 +5,11 @@
 
 Both sides read the same topic of four partitions with default options on local[2] into `noop`. The
 slices of 1 % of the time lie in the middle: between two offsets found by time, as Kafka's source
-has it, and strict, where older records behind the window count too, with what spares it the way.
-The connector comes from Maven Central (`tests.pipeline.connector.conftest`); without it only our
-side is measured. Each line is the best of three; CPU seconds are those of the driver, the JVM and
-all Python workers, not the broker's. Memory is what these hold at the end of a line's last run; the
-JVM gives little back, so the first line that needs much shows it. Compare ratios, not absolute
+has it, and strict, where older records after the window count too, with the options that shorten
+it. The connector comes from Maven Central (`tests.pipeline.connector.conftest`); without it only
+our side is measured. Each line is the best of three; CPU seconds are those of the driver, the JVM
+and all Python workers, not the broker's. Memory is what these hold at the end of a line's last run;
+the JVM gives little back, so the first line that needs much shows it. Compare ratios, not absolute
 numbers: the machine matters.
 """
 

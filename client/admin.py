@@ -68,9 +68,6 @@ from protocol.api.incremental_alter_configs import (
 _SET = 0
 _DELETE = 1
 
-ALL_RECORDS = -1
-"""The offset that makes `delete_records` delete all records."""
-
 
 class Admin:
     """Opened by ``async with``, closed by it or by `close`. Belongs to one event loop."""
@@ -391,7 +388,7 @@ class Admin:
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Delete records before an offset (`ALL_RECORDS`: all); returns the new earliest offsets.
+        """Delete records before an offset (-1: all); returns the new earliest offsets.
 
         Raises:
             BrokerRefused: an offset out of range, or a topic whose policy forbids it.

@@ -107,7 +107,7 @@ def error_code_of(code: int) -> ErrorCode:
 CURES: dict[ErrorCode, str] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "choose an offset between the earliest and the latest one",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic first, or check its name and partition",
-    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted or created anew; try again",
+    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted or created again; try again",
     ErrorCode.MESSAGE_TOO_LARGE: "send smaller records, or raise max.message.bytes of the topic",
     ErrorCode.RECORD_LIST_TOO_LARGE: "send smaller batches, or raise segment.bytes of the topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: (

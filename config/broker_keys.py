@@ -209,7 +209,7 @@ _LOG = (
         "log.reserved.bytes",
         64 * 1024 * 1024,
         "Tidelog's own. Appends of clients are refused while less than this is free on the disk, "
-        "so that retention, commits and checkpoints can go on; at most a twentieth of the disk.",
+        "so that retention, commits and checkpoints still work; at most a twentieth of the disk.",
         low=0,
         wide=True,
     ),
@@ -260,13 +260,13 @@ _LOG = (
     number(
         "producer.id.expiration.ms",
         MS_PER_DAY,
-        "A producer whose last timestamp is older than this is forgotten.",
+        "A producer id whose last timestamp is older than this expires.",
         low=1,
     ),
     number(
         "producer.id.expiration.check.interval.ms",
         600_000,
-        "How often producers that are to be forgotten are looked for.",
+        "How often expired producer ids are removed.",
         low=1,
     ),
 )
@@ -395,7 +395,7 @@ _GROUPS = (
     number(
         "transactional.id.expiration.ms",
         604_800_000,
-        "An unused transactional id is forgotten after this.",
+        "An unused transactional id expires after this.",
         low=1,
     ),
     number(

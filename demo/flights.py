@@ -1,8 +1,8 @@
 """A year of flights becomes a topic, and "when" becomes a question that any client can ask.
 
 `make demo` starts a broker of its own on a free port, writes the 336,776 flights that left New
-York in 2013 into four partitions in the order of their file (`demo.flight_data` tells what a
-record is), and asks which flight left first at or after noon of 4 July. Five clients look the
+York in 2013 into four partitions in the order of their file (`demo.flight_data` describes a
+record), and asks which flight left first at or after noon of 4 July. Five clients look the
 place up by time; a brute-force scan of everything that can be consumed says whether they are
 right. Then one hour is read by time. Nothing is left behind.
 
@@ -221,7 +221,7 @@ def look_up(question: Question, seen: Sequence[Seen]) -> Answer:
 
 
 def answer_question(question: Question, flights: Sequence[Flight], later: Sequence[Seen]) -> None:
-    """The flight that left first, from the records behind the found offsets.
+    """The flight that left first, from the records at the found offsets.
 
     Raises:
         Disagreement: the table of flights says otherwise.

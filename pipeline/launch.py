@@ -109,7 +109,7 @@ def _common(job: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="an option of the source, such as kafka.security.protocol=SSL",
     )
-    job.add_argument("--dry-run", action="store_true", help="tell what would be done")
+    job.add_argument("--dry-run", action="store_true", help="print what would be done")
     job.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -134,7 +134,7 @@ def _describe_archive(job: argparse.ArgumentParser) -> None:
     job.add_argument("--from", dest="oldest", metavar="TIME", help="where the first run starts")
     job.add_argument("--min-rows", type=int, default=1, help="leave fewer new records for later")
     job.add_argument("--grace", default="1h", help="how far past its end a day is complete")
-    job.add_argument("--continuous", action="store_true", help="go on until stopped")
+    job.add_argument("--continuous", action="store_true", help="run until stopped")
     job.add_argument("--interval", default="5m", help="with --continuous: how often")
 
 

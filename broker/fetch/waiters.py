@@ -59,7 +59,7 @@ class FetchWaiters:
             self._by_log.setdefault(log, {})[waiter] = None
         waiter.timer = self._clock.call_later(max_wait_ms, lambda: self._release(waiter, True))
 
-    def forget(self, waiter: FetchWaiter) -> None:
+    def remove(self, waiter: FetchWaiter) -> None:
         """Drop `waiter` without running it; its client has gone, or the fetch was answered."""
         if not waiter.parked:
             return
@@ -101,5 +101,5 @@ class FetchWaiters:
     def _release(self, waiter: FetchWaiter, is_deadline: bool) -> None:
         if not waiter.parked:
             return
-        self.forget(waiter)
+        self.remove(waiter)
         waiter.retry(is_deadline)

@@ -426,7 +426,7 @@ class GroupCoordinator:
 def _is_blank(group: ClassicGroup) -> bool:
     """Whether no member ever joined: a refusal neither leaves a group behind nor converts one."""
     is_unused = group.generation_id == 0 and group.state is GroupState.EMPTY
-    return is_unused and not group.roster.pending
+    return is_unused and not group.members.pending
 
 
 def _no_group(group_id: str) -> ErrorCode:

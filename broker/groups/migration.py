@@ -42,7 +42,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.roster import ClassicMember, Roster
+from broker.groups.classic.members import ClassicMember, Members
 from broker.groups.classic.subscription import (
     MemberMetadata,
     parse_assignment,
@@ -100,9 +100,9 @@ def upgrade_problem(group: ClassicGroup, policy: MigrationPolicy, size_max: int)
         return head + "group.consumer.migration.policy does not allow it."
     if group.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
         return head + f"they are of the type {group.protocol_type!r}, not consumers."
-    if len(group.roster) > size_max:
-        return head + f"it has {len(group.roster)} of them, above group.consumer.max.size."
-    for member in group.roster:
+    if len(group.members) > size_max:
+        return head + f"it has {len(group.members)} of them, above group.consumer.max.size."
+    for member in group.members:
         is_readable = parse_assignment(member.assignment) is not None
         if not is_readable or parse_subscription(_metadata(group, member)) is None:
             return head + "their metadata is not that of consumers."
@@ -120,7 +120,7 @@ def to_consumer(
     """
     generation = group.generation_id
     stored = StoredConsumerGroup(epoch=generation, assignment_epoch=generation)
-    for member in group.roster:
+    for member in group.members:
         assigned = _as_partitions(_held(group, member), topics)
         stored.subscriptions[member.member_id] = _subscription(group, member)
         stored.targets[member.member_id] = assigned
@@ -150,13 +150,13 @@ def to_classic(
     Its generation is the epoch that its members have reached, so that they continue in it.
     """
     assert group.is_classic_only, group.group_id
-    roster = Roster()
+    members = Members()
     for member in group.members.values():
-        roster.add(_classic_member(member, topics))
+        members.add(_classic_member(member, topics))
     made = ClassicGroup(group.group_id, limits)
     made.protocol_type = CONSUMER_PROTOCOL_TYPE
-    made.protocol_name = roster.select_protocol()
-    made.take_over(roster, group.assignment_epoch, now_ms)
+    made.protocol_name = members.select_protocol()
+    made.take_over(members, group.assignment_epoch, now_ms)
     return made
 
 

@@ -344,7 +344,7 @@ class _Fetch:
 
     def _forget(self) -> None:
         if self._waiter is not None:
-            self._context.fetch_waiters.forget(self._waiter)
+            self._context.fetch_waiters.remove(self._waiter)
         if self._commit_wait is not None:
             self._commit_wait.cancel()
         if self._work is not None:

@@ -246,7 +246,7 @@ class TopicRegistry:
         if self._metric_names[_metric_name(name)]:
             raise InvalidTopicName(
                 f"Topic {name!r} collides with an existing one whose name differs in . and _ only; "
-                "names of metrics cannot tell them apart, choose another"
+                "their metrics would have one name, choose another"
             )
         self._check_partition_count(partitions, partitions)
 

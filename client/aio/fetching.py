@@ -267,7 +267,7 @@ class PartitionReader:
     def _bad(self, offset: int, problem: object) -> BadRecords:
         return BadRecords(
             f"the batch at offset {offset} of {self.partition} cannot be read: {problem}; "
-            "seek behind it to go on"
+            "seek past it to continue"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a client does, whoever waits: versions, routing, retries, errors, authentication.
+"""What both faces of the client share: versions, routing, retries, errors, authentication.
 
 Owns the requests that need more than one step, written once as coroutines. They wait for two
 things only, a connection and time, and get both from a `cluster.Pool`: `client.aio` gives an event

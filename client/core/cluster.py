@@ -377,11 +377,11 @@ class Cluster:
     ) -> _T:
         """As `retrying`; each failure drops the cached leaders of `partitions`."""
 
-        def forget(_: ClientError) -> None:
+        def drop_leaders(_: ClientError) -> None:
             for partition in partitions:
                 self.forget_topic(partition.topic)
 
-        return await self.retrying(attempt, forget)
+        return await self.retrying(attempt, drop_leaders)
 
     async def retrying_at_coordinator(
         self, kind: CoordinatorType, key: str, attempt: Callable[[], Awaitable[_T]]

@@ -192,11 +192,11 @@ def _describe(cluster: Cluster, options: SourceOptions, plan: Plan) -> Outcome:
     # The plan of an interrupted run may have partitions that the options no longer select.
     planned = {one.topic_partition for one in plan.ranges}
     partitions = sorted(planned.union(cluster.partitions(options.choice)))
-    told = describe_plan(cluster, read, partitions, "archive")
+    plan_outcome = describe_plan(cluster, read, partitions, "archive")
     return replace(
-        told,
-        sentence=f"{told.sentence} as batch {plan.number}",
-        report={"batch": plan.number, **told.report},
+        plan_outcome,
+        sentence=f"{plan_outcome.sentence} as batch {plan.number}",
+        report={"batch": plan.number, **plan_outcome.report},
     )
 
 
@@ -338,7 +338,7 @@ def _check_loss(
             raise DataLoss(
                 f"{topic}-{index}: the archive reached offset {end} and the log now starts at "
                 f"{found.offset}: retention removed {found.offset - end} offsets before they were "
-                "archived. Set failOnDataLoss=false to go on, or run more often"
+                "archived. Set failOnDataLoss=false to continue, or run more often"
             )
 
 
@@ -368,8 +368,8 @@ def _check_identity(cluster: Cluster, plan: Plan) -> None:
     for topic, topic_id in plan.topic_ids.items():
         if cluster.topic_id(topic) != topic_id:
             raise DataLoss(
-                f"topic {topic} was deleted and made anew: its old records are gone before they "
-                "were archived. Archive the new one with a state directory of its own"
+                f"topic {topic} was deleted and created again: its old records are gone before "
+                "they were archived. Archive the new one with a state directory of its own"
             )
 
 

@@ -33,8 +33,6 @@ from pipeline.spark.session import by_partition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TOPIC_RESOURCE = 2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreSettings:

@@ -346,7 +346,7 @@ class Cluster:
 
         return run(self.core.retrying_at_leaders((Named(*partition),), attempt))
 
-    def forget(self, topic: str) -> None:
+    def drop_metadata(self, topic: str) -> None:
         """Look up the leaders of `topic` again."""
         self.core.forget_topic(topic)
 

@@ -249,7 +249,7 @@ def check_order(
         topic, index = wrong[0]
         raise BadOptions(
             [
-                f"option {options.starting.option} is behind option {options.ending.option} in "
+                f"option {options.starting.option} is after option {options.ending.option} in "
                 f"{describe_partitions(wrong)}: {topic}-{index} would start at "
                 f"{starts[topic, index]} and end at {ends[topic, index]}; exchange or correct them"
             ]

@@ -122,8 +122,8 @@ class RangeReader:
         one = self._wanted
         return (
             f"{one.topic}-{one.partition}: offsets {self._decoder.next_offset} to {one.end} "
-            f"cannot be read, {what}. Retention removed them, or the topic was made anew. Set "
-            "failOnDataLoss=false to go on with what is there"
+            f"cannot be read, {what}. Retention removed them, or the topic was created again. Set "
+            "failOnDataLoss=false to continue with what is there"
         )
 
     def _recover(self, error: BrokerUnreachable | BrokerRefused) -> None:
@@ -133,7 +133,7 @@ class RangeReader:
                 raise error
             self._decoder.next_offset = self._wanted.end
             return
-        self._cluster.forget(self._wanted.topic)
+        self._cluster.drop_metadata(self._wanted.topic)
         time.sleep(_PAUSE_S * self._failures)
 
     def _is_gone(self) -> bool:

@@ -82,7 +82,7 @@ def read_closed(
         raise DataLoss(
             f"{wanted.topic}-{wanted.partition}: segment files hold nothing from offset "
             f"{decoder.next_offset} on, and {wanted.end} was to be reached; use readFrom=hybrid, "
-            "or set failOnDataLoss=false to go on with what is there"
+            "or set failOnDataLoss=false to continue with what is there"
         )
     rest = wanted.end if is_all else min(decoder.next_offset, wanted.end)
     return OffsetRange(wanted.topic, wanted.partition, rest, wanted.end)

@@ -310,8 +310,8 @@ def _open(
     if mark["query"] != batch.query:
         raise JournalConflict(
             f"option transactionalIdPrefix={prefix!r} was used by another query "
-            f"({mark['query']}, {found.offset} batches); this one counts its batches anew, so they "
-            "would be taken for written. Choose another prefix for a new checkpoint"
+            f"({mark['query']}, {found.offset} batches); this one counts its batches from 0, so "
+            "they would be taken for written. Choose another prefix for a new checkpoint"
         )
     written = batch.number + 1
     if found.offset < written:

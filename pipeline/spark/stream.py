@@ -112,7 +112,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise JournalConflict(
                 f"option journalDir={self._options.journal_dir!r} belongs to a query with other "
                 "topics or another start: give every query its own, or remove the directory "
-                "together with the checkpoint to begin anew"
+                "together with the checkpoint to start from the beginning"
             )
         offset: Offset = known["offset"]
         return offset
@@ -173,8 +173,8 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {tp: min(end, ends[tp]) for tp, end in self._target.items() if tp in ends}
         if complaint is not None and self._options.fail_on_data_loss:
             raise DataLoss(
-                f"{complaint}. Set failOnDataLoss=false to go on with what is there, or start "
-                "anew with a new checkpoint and journalDir"
+                f"{complaint}. Set failOnDataLoss=false to continue with what is there, or start "
+                "again with a new checkpoint and journalDir"
             )
         return ends
 
@@ -190,7 +190,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for topic, topic_id in ids.items():
             now = self._connected().topic_id(topic)
             if now and topic_id and now != topic_id:
-                return f"topic {topic} was deleted and made anew: its old records are gone"
+                return f"topic {topic} was deleted and created again: its old records are gone"
         lower = [tp for tp, offset in known.items() if ends[tp] < offset]
         if lower:
             topic, index = lower[0]

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from typing import Final
 
 Buffer = bytes | bytearray | memoryview
 
@@ -63,7 +62,3 @@ def crc32c(buffer: Buffer, seed: int = 0) -> int:
 def crc32(buffer: Buffer, seed: int = 0) -> int:
     """CRC-32 of `buffer` as an unsigned number, continuing from `seed`."""
     return zlib.crc32(buffer, seed)
-
-
-ALGORITHM: Final = "hardware" if HARDWARE_CRC32C else "software"
-"""How CRC-32C is computed here, for start-up messages and benchmark tables."""

@@ -82,8 +82,6 @@ SIZE_AT: Final = 8
 LOG_OVERHEAD: Final = 12
 """Bytes before those that the size field counts."""
 MAGIC_AT: Final = 16
-ENTRY_PREFIX_BYTES: Final = 17
-"""Bytes needed before the magic of an entry is known."""
 
 # Attribute bits.
 CODEC_MASK: Final = 0x07

@@ -409,7 +409,7 @@ def refuse_negative_timestamps(records: Sequence[Record]) -> None:
 
 def _unstorable(timestamp: int) -> UnstorableTimestamp:
     """The refusal, with the timestamp in it."""
-    return UnstorableTimestamp(f"timestamp {timestamp} is negative and cannot be written anew")
+    return UnstorableTimestamp(f"timestamp {timestamp} is negative and cannot be rewritten")
 
 
 _TIMESTAMP_FAULTS = (record_loops.FAULT_TIMESTAMP_RANGE, record_loops.FAULT_TIMESTAMP_TYPE)

@@ -433,7 +433,7 @@ def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> 
     count = sum(entry.records_count for entry in entries)
     if count > REBUILT_RECORDS_MAX:
         raise MessageTooLarge(
-            f"{count} records would have to be written anew, at most {REBUILT_RECORDS_MAX} are; "
+            f"{count} records would have to be rewritten, at most {REBUILT_RECORDS_MAX} are; "
             "send fewer in a batch"
         )
     records: list[Record] = []

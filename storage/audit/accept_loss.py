@@ -139,7 +139,7 @@ class _Repair:
         self._move_start()
         gone = self._manifest.facts.keys() - set(self._bases)
         if self._report.lost and gone:
-            self._manifest.forget(gone)
+            self._manifest.drop(gone)
             self._manifest.rewrite()
         return self._report
 
@@ -199,7 +199,7 @@ class _Repair:
 
     def _replace(self, base: int, path: str, content: bytes) -> None:
         """Remove the indexes first: none may stay that belongs to other bytes."""
-        self._manifest.forget([base])
+        self._manifest.drop([base])
         self._manifest.rewrite()
         for suffix in INDEX_SUFFIXES:
             index = segment_file_path(self._directory, base, suffix)

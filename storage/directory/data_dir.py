@@ -67,7 +67,7 @@ RunAll = Callable[[Sequence[FlushTicket]], None]
 _SEED_BYTES: Final = 16
 
 _CHECKED_IN_ONE_SLICE: Final = 256
-"""Logs checked for due files, most of them in vain, before the thread serves requests."""
+"""Logs checked for due files, of which most have none, before the thread serves requests."""
 
 _CLOSED_TOGETHER: Final = 64
 """Logs whose last syncs are waited for together: each holds several descriptors meanwhile."""

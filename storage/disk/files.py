@@ -169,7 +169,7 @@ class RealFiles:
         # In the order in which the clock hand visits them. Not a dict: when it is emptied from the
         # front, its first key comes after all removed slots, and finding it scans them all.
         self._open: OrderedDict[RealFile, None] = OrderedDict()
-        self._vain_search_at = 0
+        self._next_search_at = 0
 
     @property
     def open_files(self) -> int:
@@ -283,18 +283,18 @@ class RealFiles:
     def _make_room(self) -> None:
         """Close one idle file when the bound is reached (second chance: recent use saves once)."""
         count = len(self._open)
-        if count < self.max_open_files or count < self._vain_search_at:
+        if count < self.max_open_files or count < self._next_search_at:
             return
         for _ in range(2 * count):
             file = next(iter(self._open))
             if file._may_be_evicted():
                 file.close()
-                self._vain_search_at = 0
+                self._next_search_at = 0
                 return
             self._open.move_to_end(file)
         # Every file holds unsynced bytes: exceeding the bound is better than losing an error. The
         # next search is useful only when there are some more files.
-        self._vain_search_at = count + count // _SEARCHES_PER_DOUBLING
+        self._next_search_at = count + count // _SEARCHES_PER_DOUBLING
 
 
 class RealFile:

@@ -115,7 +115,7 @@ class AuxiliaryIndexes:
         if index is not None:
             segment.auxiliary = tuple(other for other in segment.auxiliary if other is not index)
             if index.file is not None:
-                self._unsynced.forget((index.file,))
+                self._unsynced.drop((index.file,))
             index.close()
 
     def _remove(self, segment: Segment, suffix: str) -> None:

@@ -111,20 +111,15 @@ class CompactionResult:
 
     Attributes:
         end: the log is clean up to here (exclusive).
-        is_complete: whether the round came to its end, and the memory was sufficient for all dirty
-            keys.
-        segments_before, segments_after: number of segments read, and of those they became.
-        bytes_before, bytes_after: their sizes.
-        records_kept, records_dropped: number of records that stayed and that were removed.
+        segments_before: number of segments read; 0 when the round ended early.
+        bytes_before, bytes_after: size of the segments read, and of those they became.
+        records_dropped: number of records that were removed.
     """
 
     end: int
-    is_complete: bool
     segments_before: int = 0
-    segments_after: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
-    records_kept: int = 0
     records_dropped: int = 0
 
 
@@ -203,7 +198,7 @@ class _Compaction:
         self._start = log.log_start_offset
         self._now_ms = now_ms
         self._keys = KeyMap(plan.first_dirty, map_bytes)
-        self._after = [0, 0]
+        self._bytes_after = 0
 
     def steps(self) -> Steps[CompactionResult]:
         """Run the round. Raises OSError, CorruptLog, SwapFailed; the log is intact in any case."""
@@ -230,18 +225,15 @@ class _Compaction:
             for group in group_segments(segments, self._config):
                 yield from self._rewrite(group, rounds, horizon_ms)
         except _Overtaken:
-            return CompactionResult(end=self._plan.first_dirty, is_complete=False)
+            return CompactionResult(end=self._plan.first_dirty)
         assert self._plan.first_dirty <= keys.end <= self._log.log_end_offset, "cleaned too far"
         self._log.manifest.remember_cleaned(keys.end)
         self._log.unsynced.add_created(self._log.manifest.file)
         return CompactionResult(
             end=keys.end,
-            is_complete=not keys.is_full,
             segments_before=len(segments),
-            segments_after=self._after[0],
             bytes_before=sum(segment.size for segment in segments),
-            bytes_after=self._after[1],
-            records_kept=rounds.kept,
+            bytes_after=self._bytes_after,
             records_dropped=rounds.dropped,
         )
 
@@ -292,8 +284,7 @@ class _Compaction:
                         yield None
                         self._check_still_there(group)
             writer.flush()
-            self._after[0] += 1
-            self._after[1] += new.size
+            self._bytes_after += new.size
             if len(group) == 1 and new.size == group[0].size and not writer.is_changed:
                 return
             for txn in rounds.fates.kept_aborts:

@@ -128,7 +128,7 @@ class Unsynced:
         if file is not None:
             self._complete.append(file)
 
-    def forget(self, files: Iterable[File]) -> None:
+    def drop(self, files: Iterable[File]) -> None:
         """Drop these files, which are about to be deleted."""
         gone = list(files)
         self._to_sync = [file for file in self._to_sync if file not in gone]

@@ -195,8 +195,8 @@ class SegmentChanges:
         for reader in self._readers:
             reader.forget_positions()
         for segment in segments:
-            self._unsynced.forget(segment.all_files())
-        self._manifest.forget(segment.base_offset for segment in segments)
+            self._unsynced.drop(segment.all_files())
+        self._manifest.drop(segment.base_offset for segment in segments)
         for segment in segments:
             self._pending_deletes += [(due_ms, path) for path in segment.mark_deleted()]
         self._unsynced.add_created()
@@ -225,7 +225,7 @@ class SegmentChanges:
         """
         self.settle_swap()
         active = self._segments.active
-        if active.is_as_remembered or self.is_untouched:
+        if active.matches_manifest or self.is_untouched:
             return
         self._manifest.remember(active.seal(now_ms=now_ms))
         self._unsynced.add(active.all_files())

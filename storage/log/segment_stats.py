@@ -130,7 +130,7 @@ def _unknown_segments(log: Log, given_up: set[int]) -> Iterator[Segment]:
     """The closed segments with unknown statistics, oldest first."""
     for segment in list(log.segments)[:-1]:
         is_known = segment.min_timestamp != UNKNOWN_MINIMUM and segment.records != UNKNOWN
-        if not is_known and segment.is_as_remembered and segment.base_offset not in given_up:
+        if not is_known and segment.matches_manifest and segment.base_offset not in given_up:
             yield segment
 
 

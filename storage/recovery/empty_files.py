@@ -78,10 +78,6 @@ class EmptyFiles:
         """Raises OSError."""
         _read_only(path)
 
-    def free_bytes(self, path: str) -> int:
-        """Zero."""
-        return 0
-
 
 class EmptyFile:
     """A file of no bytes; see `storage.disk.files.File`."""

@@ -42,7 +42,7 @@ class Loss:
     found: str
 
 
-class Remembered:
+class StoredFacts:
     """The facts as they were before this start changed anything. Made once for each start."""
 
     def __init__(self, opening: DirectoryOpening) -> None:

@@ -57,7 +57,7 @@ from storage.log.producers import LogProducers
 from storage.log.values import RecoveryReport
 from storage.producers.snapshots import ProducerSnapshots
 from storage.producers.state import ProducerState
-from storage.recovery.loss import Remembered, quarantine
+from storage.recovery.loss import StoredFacts, quarantine
 from storage.recovery.opening import DirectoryOpening, parsed_names
 from storage.recovery.split_overflow import split_overflowing
 from storage.recovery.temporary_files import (
@@ -111,10 +111,10 @@ def open_log(
         remove_orphans(opening)
         remove_below_start(opening)
         split_overflowing(opening)
-        remembered = Remembered(opening)
-        segments = load_segments(opening, remembered)
+        stored = StoredFacts(opening)
+        segments = load_segments(opening, stored)
         if not is_clean and opening.quarantine is None:
-            recover_segments(opening, segments, remembered)
+            recover_segments(opening, segments, stored)
         if opening.quarantine is not None and not segments:
             return unusable_log(
                 opening.quarantine,
@@ -172,7 +172,7 @@ def _begin(
     )
 
 
-def load_segments(opening: DirectoryOpening, remembered: Remembered) -> list[Segment]:
+def load_segments(opening: DirectoryOpening, stored: StoredFacts) -> list[Segment]:
     """Pass 5: the segments in order, with all facts that need no verification.
 
     After an unclean stop the segments from the recovery point on stay unknown: pass 6 reads them.
@@ -183,30 +183,30 @@ def load_segments(opening: DirectoryOpening, remembered: Remembered) -> list[Seg
         Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms) for base in bases
     ]
     first_to_recover = _first_to_recover(opening, segments)
-    loss = remembered.find_missing_start(bases)
+    loss = stored.find_missing_start(bases)
     sound = 0
     while loss is None and sound < first_to_recover:
         segment = segments[sound]
         try:
-            _load_segment(opening, segments[:sound], segment, remembered)
+            _load_segment(opening, segments[:sound], segment, stored)
         except CorruptLog as error:
             # Its indexes had to be rebuilt, and now cover the part before the damage.
             _quarantine(opening, segment, error.position, error.found)
             return _only(segments, sound + 1)
         sound += 1
-        loss = remembered.find_cut(segment)
+        loss = stored.find_cut(segment)
         if loss is None and sound < len(segments):
-            loss = remembered.find_gap(segment, segments[sound].base_offset)
+            loss = stored.find_gap(segment, segments[sound].base_offset)
     if loss is None and (opening.is_clean or not segments):
-        loss = remembered.find_missing_end(segments)
+        loss = stored.find_missing_end(segments)
     if loss is None:
         return segments
-    remembered.quarantine(loss)
+    stored.quarantine(loss)
     return _only(segments, sound)
 
 
 def _load_segment(
-    opening: DirectoryOpening, before: list[Segment], segment: Segment, remembered: Remembered
+    opening: DirectoryOpening, before: list[Segment], segment: Segment, stored: StoredFacts
 ) -> None:
     """Load from the manifest if the files are unchanged, else from the indexes, else from the log.
 
@@ -223,7 +223,7 @@ def _load_segment(
     appended_ms = opening.files.modified_ms(segment.log.path)
     if facts is not None and facts.size_bytes == segment.size:
         # Not trusted even when in order: a part of an index may look like a whole one.
-        damage: str | None = "an index is not what is remembered"
+        damage: str | None = "an index differs from the manifest"
         appended_ms = facts.appended_ms
     else:
         damage = _adopt_indexes(segment, appended_ms)
@@ -240,8 +240,8 @@ def _load_segment(
             opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
         segment.appended_ms = appended_ms
     found = segment.seal(now_ms=opening.now_ms)
-    if remembered.find_cut(segment) is None:
-        # Otherwise the remembered facts are the proof that data is gone.
+    if stored.find_cut(segment) is None:
+        # Otherwise the stored facts are the proof that data is gone.
         opening.manifest.remember(found)
 
 
@@ -279,7 +279,7 @@ def _first_to_recover(opening: DirectoryOpening, segments: list[Segment]) -> int
 
 
 def recover_segments(
-    opening: DirectoryOpening, segments: list[Segment], remembered: Remembered
+    opening: DirectoryOpening, segments: list[Segment], stored: StoredFacts
 ) -> None:
     """Pass 6: verify every batch from the segment of the recovery point on; cut or quarantine.
 
@@ -303,7 +303,7 @@ def recover_segments(
         following = segments[index + 1].base_offset if index + 1 < len(segments) else None
         loss = None
         if end.damage is None:
-            loss = remembered.find_loss_after(segments[index], following)
+            loss = stored.find_loss_after(segments[index], following)
         if loss is not None:
             end = replace(end, damage=loss.found)
         if end.damage is None:
@@ -312,7 +312,7 @@ def recover_segments(
             if loss is None:
                 _quarantine(opening, segments[index], end.valid_bytes, end.damage)
             else:
-                remembered.quarantine(loss)
+                stored.quarantine(loss)
         else:
             _cut(opening, segments[index], end)
             _remove_after_cut(opening, segments[index + 1 :])
@@ -380,7 +380,7 @@ def _remove_after_cut(opening: DirectoryOpening, segments: list[Segment]) -> Non
     for segment in segments:
         opening.report.truncated_bytes += segment.size
         opening.report.removed_segments.append(segment.base_offset)
-        opening.manifest.forget([segment.base_offset])
+        opening.manifest.drop([segment.base_offset])
         for path in segment.mark_deleted():
             opening.files.unlink(path)
 
@@ -475,7 +475,7 @@ def _make_durable(opening: DirectoryOpening, segments: list[Segment], existed: b
             # Kafka's directory until now: from here on all of it is known and durable.
             manifest.durable_offset = segments[-1].next_offset
         manifest.release()
-        manifest.forget(set(manifest.facts) - {segment.base_offset for segment in segments})
+        manifest.drop(set(manifest.facts) - {segment.base_offset for segment in segments})
         if manifest.has_outdated(OUTDATED_AT_START_MAX):
             manifest.rewrite()
         return
@@ -484,7 +484,7 @@ def _make_durable(opening: DirectoryOpening, segments: list[Segment], existed: b
             opening.manifest.remember(segment.seal(now_ms=opening.now_ms))
         for file in segment.all_files():
             sync_file(file)
-    opening.manifest.forget(
+    opening.manifest.drop(
         set(opening.manifest.facts) - {segment.base_offset for segment in segments[:-1]}
     )
     manifest.durable_offset = max(manifest.durable_offset, segments[-1].next_offset)

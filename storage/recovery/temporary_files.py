@@ -70,7 +70,7 @@ def finish_rewrites(opening: DirectoryOpening) -> None:
             is_replaced = other.kind in SEGMENT_SUFFIXES and not other.stage
             if is_replaced and first <= other.base_offset < end:
                 opening.remove(other.format())
-                opening.manifest.forget([other.base_offset])
+                opening.manifest.drop([other.base_offset])
     for names in (logs, [name for name in swaps if name.kind != LOG_SUFFIX]):
         if not names:
             continue
@@ -121,4 +121,4 @@ def remove_below_start(opening: DirectoryOpening) -> None:
     for name in parsed:
         if name.base_offset in gone and name.kind in SEGMENT_SUFFIXES:
             opening.remove(name.format())
-    opening.manifest.forget(gone)
+    opening.manifest.drop(gone)

@@ -186,7 +186,7 @@ class Manifest:
         self.lost_offset = first_offset
         self._append(_offset_line("lost", first_offset))
 
-    def forget(self, base_offsets: Iterable[int]) -> None:
+    def drop(self, base_offsets: Iterable[int]) -> None:
         """Drop segments that are gone; the next `rewrite` updates the file."""
         for base_offset in base_offsets:
             self.facts.pop(base_offset, None)

@@ -349,7 +349,7 @@ class Segment:
         )
 
     @property
-    def is_as_remembered(self) -> bool:
+    def matches_manifest(self) -> bool:
         """Whether the segment has not changed since the last `seal` or `adopt`."""
         return self._facts is not None and self.matches(self._facts)
 

@@ -114,7 +114,7 @@ def crc_not_checked(patch: Patch) -> None:
 
 def holes_are_kept(patch: Patch) -> None:
     """A segment need not continue the one before it."""
-    patch.setattr(loss.Remembered, "is_meant", lambda self, end, following: True)
+    patch.setattr(loss.StoredFacts, "is_meant", lambda self, end, following: True)
 
 
 def index_off_by_one(patch: Patch) -> None:

@@ -164,7 +164,7 @@ def test_topic_made_anew_between_batches(
     broker.delete_topic(topic)
     broker.topic(1, name=topic)
     broker.produce(topic, 0, 6, first=100)
-    with pytest.raises(StreamingQueryException, match="deleted and made anew"):
+    with pytest.raises(StreamingQueryException, match="deleted and created again"):
         run(topic)
     run(topic, failOnDataLoss="false")
     assert sorted(seen(spark, tmp_path / "q")) == sorted(expected((0, 4), (100, 106)))
@@ -315,7 +315,7 @@ def test_available_now_takes_what_was_there_at_its_start(
 def test_available_now_with_partitions_that_got_lost_or_lowered(
     spark: SparkSession, broker: Broker, tmp_path: Path, then: str
 ) -> None:
-    """Between two batches of one run the topic is deleted, or made anew with fewer records."""
+    """Between two batches of one run the topic is deleted, or created again with fewer records."""
     topic = broker.topic(1)
     broker.produce(topic, 0, 20)
 
@@ -333,7 +333,7 @@ def test_available_now_with_partitions_that_got_lost_or_lowered(
         .writeStream.foreachBatch(spoil).option("checkpointLocation", str(tmp_path / "c"))
         .trigger(availableNow=True).start()
     )  # fmt: skip
-    message = "does not exist" if then == "lost" else "deleted and made anew"
+    message = "does not exist" if then == "lost" else "deleted and created again"
     with pytest.raises(StreamingQueryException, match=message):
         query.awaitTermination(120)
 

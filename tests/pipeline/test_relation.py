@@ -181,7 +181,7 @@ def test_unresolved_start_offset_greater_than_end_offset(topic: str, read: Any) 
 
 
 def test_resolved_start_offset_greater_than_end_offset(topic: str, read: Any) -> None:
-    with pytest.raises(FAILURES, match="startingOffsets is behind option endingOffsets"):
+    with pytest.raises(FAILURES, match="startingOffsets is after option endingOffsets"):
         read(
             topic,
             startingOffsets=offsets_json(topic, p0=5, p1=0, p2=0),

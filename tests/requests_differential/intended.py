@@ -158,7 +158,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
         theirs="text|",
     ),
     Intended(
-        "the start of the log is also told with a refused batch; in Kafka that depends on the "
+        "the answer to a refused batch has the start of the log too; in Kafka that depends on the "
         "layer that refuses",
         (_K.PRODUCE,),
         at=r".*\.log_start_offset",

@@ -19,7 +19,7 @@ RECORDS: Final = 3
 """How many records partition 0 of a topic has, one batch each."""
 
 SESSION_MS: Final = 1_800_000
-"""No member is forgotten before the run has ended."""
+"""No member expires before the run has ended."""
 
 REBALANCE_MS: Final = 2_000
 """How long a group waits for members that do not come back."""

@@ -12,6 +12,8 @@ from tests.tidy.tree import ROOT, source, tracked_files
 
 _PAGES = [path for path in tracked_files() if path.suffix == ".md"]
 _LINK = re.compile(r"\[[^\]]+\]\((?!https?://|mailto:|#)([^)#]+)(#[^)]*)?\)")
+_PATH = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py|[a-z]+(?:/[\w-]+)+)/?`")
+_MADE_BY_RUNS = frozenset({"benchmarks/results"})
 _MAKE = re.compile(r"\bmake ([a-z][a-z0-9-]*)")
 
 
@@ -23,6 +25,20 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not (ROOT / page.parent / target).exists()
     ]
     assert broken == []
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=str)
+def test_named_modules_exist(page: Path) -> None:
+    """A path from the root, or the end of one; other paths than the project's are not judged."""
+    files = [f"/{path}" for path in tracked_files()]
+    tops = {path.parts[0] for path in tracked_files()}
+    assert [
+        name
+        for name in _PATH.findall(source(page))
+        if (name.endswith(".py") or name.split("/")[0] in tops)
+        and name not in _MADE_BY_RUNS
+        and not any(file.endswith(f"/{name}") or f"/{name}/" in file for file in files)
+    ] == []
 
 
 def test_make_words_in_documents_exist() -> None:

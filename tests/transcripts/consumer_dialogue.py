@@ -219,9 +219,9 @@ class ConsumerDialogue:
             return "= no group"
         assert classic.state is not GroupState.DEAD
         members = " ".join(
-            f"{m.member_id}{'*' * (m.member_id == classic.roster.leader_id)}"
+            f"{m.member_id}{'*' * (m.member_id == classic.members.leader_id)}"
             f"{'?' * m.is_waiting} {_assignment_text(m.assignment)}".rstrip()
-            for m in classic.roster
+            for m in classic.members
         )
         return f"= classic {classic.state.value} gen={classic.generation_id} [{members}]"
 

@@ -178,13 +178,13 @@ class Dialogue:
         group = self.group
         members = " ".join(
             member.member_id
-            + "*" * (member.member_id == group.roster.leader_id)
+            + "*" * (member.member_id == group.members.leader_id)
             + "?" * member.is_waiting
-            for member in group.roster
+            for member in group.members
         )
         parts = ["=", group.state.value, f"gen={group.generation_id}", f"[{members}]"]
-        if group.roster.pending:
-            parts.append(f"pending={','.join(group.roster.pending)}")
+        if group.members.pending:
+            parts.append(f"pending={','.join(group.members.pending)}")
         if group.wake_ms is not None and group.state is not GroupState.DEAD:
             parts.append(f"wakes in {group.wake_ms - self.now_ms}")
         return " ".join(parts)

@@ -24,7 +24,7 @@ Read next: `broker.groups.coordinator`, `tests/transcripts`.
 
 from __future__ import annotations
 
-from broker.groups.classic.roster import ClassicMember, Roster, is_due, joining_member
+from broker.groups.classic.members import ClassicMember, Members, is_due, joining_member
 from broker.groups.classic.values import (
     NO_LEADER,
     NO_MEMBER_ID,
@@ -74,7 +74,7 @@ class ClassicGroup:
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        self.roster = Roster()
+        self.members = Members()
         self.wake_ms: int | None = None
         self._limits = limits
         self._actions: list[Action] = []
@@ -96,7 +96,7 @@ class ClassicGroup:
         error = join_error(self, request, self._limits)
         if error is not ErrorCode.NONE:
             self._reject_join(waiter, error, request.member_id)
-            if error is ErrorCode.GROUP_MAX_SIZE_REACHED and request.member_id in self.roster:
+            if error is ErrorCode.GROUP_MAX_SIZE_REACHED and request.member_id in self.members:
                 self._drop(request.member_id)
         elif request.member_id == NO_MEMBER_ID:
             self._join_new(request, waiter, now_ms)
@@ -111,7 +111,7 @@ class ClassicGroup:
         if error is not ErrorCode.NONE:
             self._actions.append(AnswerSync(waiter=waiter, answer=SyncAnswer(error=error)))
             return self._drain()
-        member = self.roster.get(request.member_id)
+        member = self.members.get(request.member_id)
         self._unsynced.discard(request.member_id)
         if not self._unsynced:
             self._sync_due_ms = None
@@ -122,7 +122,7 @@ class ClassicGroup:
         self._release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.sync_waiter = waiter
         member.deadline_ms = None
-        if member.member_id == self.roster.leader_id:
+        if member.member_id == self.members.leader_id:
             given = request.assignments
             self._store(AssignmentReceipt(self.generation_id, given), given)
         return self._drain()
@@ -134,7 +134,7 @@ class ClassicGroup:
         error = _member_error(self, member_id, group_instance_id, generation_id)
         if error is not ErrorCode.NONE:
             return error
-        self._expect(self.roster.get(member_id), now_ms)
+        self._expect(self.members.get(member_id), now_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -145,14 +145,14 @@ class ClassicGroup:
         """Remove one member; a static member may be named by its instance id alone."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        if member_id in self.roster.pending:
+        if member_id in self.members.pending:
             if group_instance_id is not None:
                 return ErrorCode.UNKNOWN_MEMBER_ID, []
             self._forget_pending(member_id, now_ms)
             return ErrorCode.NONE, self._drain()
         if member_id == NO_MEMBER_ID and group_instance_id is not None:
-            member_id = self.roster.find_static(group_instance_id) or NO_MEMBER_ID
-        error = self.roster.identity_error(member_id, group_instance_id)
+            member_id = self.members.find_static(group_instance_id) or NO_MEMBER_ID
+        error = self.members.identity_error(member_id, group_instance_id)
         if error is not ErrorCode.NONE:
             return error, []
         self._remove(member_id, now_ms)
@@ -170,7 +170,7 @@ class ClassicGroup:
         """NONE when this member may commit offsets; the commit then counts as a sign of life."""
         who = (member_id, group_instance_id, generation_id)
         error = commit_error(self, *who, is_transactional=is_transactional)
-        member = self.roster.find(member_id)
+        member = self.members.find(member_id)
         if error is ErrorCode.NONE and member is not None and not is_transactional:
             self._expect(member, now_ms)
         return error
@@ -182,16 +182,16 @@ class ClassicGroup:
 
         Cost: one pass over the members; called about once per earliest deadline.
         """
-        for member_id in [m for m, due in self.roster.pending.items() if due <= now_ms]:
+        for member_id in [m for m, due in self.members.pending.items() if due <= now_ms]:
             self._forget_pending(member_id, now_ms)
-        for member in self.roster.overdue(now_ms):
+        for member in self.members.overdue(now_ms):
             self._remove(member.member_id, now_ms)
         if is_due(self._rebalance_due_ms, now_ms):
             self._rebalance_due(now_ms)
         if is_due(self._sync_due_ms, now_ms):
             self._sync_due(now_ms)
-        deadlines = [m.deadline_ms for m in self.roster if m.deadline_ms is not None]
-        deadlines += self.roster.pending.values()
+        deadlines = [m.deadline_ms for m in self.members if m.deadline_ms is not None]
+        deadlines += self.members.pending.values()
         deadlines += [t for t in (self._rebalance_due_ms, self._sync_due_ms) if t is not None]
         self.wake_ms = min(deadlines, default=None)
         return self._drain()
@@ -208,17 +208,17 @@ class ClassicGroup:
         """Take the state of a snapshot; members get a full session from now to come back."""
         self.protocol_type = snapshot.protocol_type or None
         self.protocol_name = snapshot.protocol
-        self.take_over(Roster.restored(snapshot), snapshot.generation, now_ms)
+        self.take_over(Members.restored(snapshot), snapshot.generation, now_ms)
 
-    def take_over(self, roster: Roster, generation_id: int, now_ms: int) -> None:
+    def take_over(self, members: Members, generation_id: int, now_ms: int) -> None:
         """Become the group of these members, in a generation that they already have."""
         assert self.state is GroupState.EMPTY
         assert self.generation_id <= generation_id, self.group_id
-        self.roster = roster
+        self.members = members
         self.generation_id = generation_id
-        for member in roster:
+        for member in members:
             self._expect(member, now_ms)
-        if len(roster):
+        if len(members):
             self._become(GroupState.STABLE)
 
     def rebalance(self, now_ms: int) -> list[Action]:
@@ -228,7 +228,7 @@ class ClassicGroup:
 
     def snapshot(self, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
         """The group now, or as it will be under these assignments (absent members get none)."""
-        members = [member.snapshot(self.protocol_name) for member in self.roster]
+        members = [member.snapshot(self.protocol_name) for member in self.members]
         if assignments is not None:
             for member in members:
                 member.assignment = assignments.get(member.member_id, b"")
@@ -236,14 +236,14 @@ class ClassicGroup:
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
             protocol=self.protocol_name,
-            leader=self.roster.leader_id,
+            leader=self.members.leader_id,
             members=members,
         )
 
     def release(self, error: ErrorCode) -> list[Action]:
         """Answer every waiting request with `error`: the coordinator goes away."""
-        for member in self.roster:
-            waiter = self.roster.set_join_waiter(member, None)
+        for member in self.members:
+            waiter = self.members.set_join_waiter(member, None)
             if waiter is not None:
                 self._reject_join(waiter, error, member.member_id)
             self._release_sync(member, error)
@@ -258,7 +258,7 @@ class ClassicGroup:
         """Become DEAD because the members continue elsewhere; answer waiters with `error`."""
         actions = self.release(error)
         self._become(GroupState.DEAD)
-        self.roster.pending.clear()
+        self.members.pending.clear()
         return actions
 
     # -- joining -------------------------------------------------------------------------------
@@ -266,27 +266,27 @@ class ClassicGroup:
     def _join_new(self, request: JoinRequest, waiter: Waiter, now_ms: int) -> None:
         member_id = request.new_member_id
         if request.group_instance_id is not None:
-            known_id = self.roster.find_static(request.group_instance_id)
+            known_id = self.members.find_static(request.group_instance_id)
             if known_id is not None:
                 self._replace_static(known_id, request, waiter, now_ms)
                 return
         elif request.requires_known_member_id:
             due_ms = now_ms + request.session_timeout_ms
-            self.roster.pending[member_id] = due_ms
+            self.members.pending[member_id] = due_ms
             self._wake_by(due_ms)
             self._reject_join(waiter, ErrorCode.MEMBER_ID_REQUIRED, member_id)
             return
         self._add(member_id, request, waiter, now_ms)
 
     def _join_known(self, request: JoinRequest, waiter: Waiter, now_ms: int) -> None:
-        if request.member_id in self.roster.pending and request.group_instance_id is None:
+        if request.member_id in self.members.pending and request.group_instance_id is None:
             self._add(request.member_id, request, waiter, now_ms)
             return
-        error = self.roster.identity_error(request.member_id, request.group_instance_id)
+        error = self.members.identity_error(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
             self._reject_join(waiter, error, request.member_id)
             return
-        member = self.roster.get(request.member_id)
+        member = self.members.get(request.member_id)
         if _is_settled(self, member, request):
             self._actions.append(AnswerJoin(waiter=waiter, answer=self.join_answer(member)))
             return
@@ -294,21 +294,21 @@ class ClassicGroup:
         self._maybe_prepare_rebalance(now_ms)
 
     def _add(self, member_id: str, request: JoinRequest, waiter: Waiter, now_ms: int) -> None:
-        if not len(self.roster):
+        if not len(self.members):
             self.protocol_type = request.protocol_type
         due_ms = now_ms + self._limits.new_member_join_timeout_ms
         member = joining_member(request, member_id, waiter, deadline_ms=due_ms)
-        self.roster.add(member)
+        self.members.add(member)
         self._wake_by(due_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
             self._joined_since_delay = True
         self._maybe_prepare_rebalance(now_ms)
 
     def _update(self, member: ClassicMember, request: JoinRequest, waiter: Waiter) -> None:
-        self.roster.set_protocols(member, request.protocols)
+        self.members.set_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        former = self.roster.set_join_waiter(member, waiter)
+        former = self.members.set_join_waiter(member, waiter)
         if former is not None:
             self._reject_join(former, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         if not member.is_new:
@@ -318,26 +318,26 @@ class ClassicGroup:
         self, former_id: str, request: JoinRequest, waiter: Waiter, now_ms: int
     ) -> None:
         """Give a returning static member its former place; the old member id is fenced."""
-        former_leader_id = self.roster.leader_id or NO_LEADER
-        member = self.roster.get(former_id)
-        former = self.roster.set_join_waiter(member, None)
+        former_leader_id = self.members.leader_id or NO_LEADER
+        member = self.members.get(former_id)
+        former = self.members.set_join_waiter(member, None)
         if former is not None:
             self._reject_join(former, ErrorCode.FENCED_INSTANCE_ID, former_id)
         self._release_sync(member, ErrorCode.FENCED_INSTANCE_ID)
-        member = self.roster.rename(former_id, request.new_member_id)
+        member = self.members.rename(former_id, request.new_member_id)
         self._unsynced.discard(former_id)
         self._update(member, request, waiter)
         if (
             self.state is not GroupState.STABLE
-            or self.roster.select_protocol() != self.protocol_name
+            or self.members.select_protocol() != self.protocol_name
         ):
             self._maybe_prepare_rebalance(now_ms)
             return
-        self.roster.set_join_waiter(member, None)
+        self.members.set_join_waiter(member, None)
         self._expect(member, now_ms)
         # Assignments of a stable group are not handed out again, so the member must not act as
         # leader. KIP-814 has a flag for that; before it, naming the old leader id does the same.
-        is_leader = member.member_id == self.roster.leader_id
+        is_leader = member.member_id == self.members.leader_id
         may_skip = request.supports_skipping_assignment
         answer = self.join_answer(
             member,
@@ -366,7 +366,7 @@ class ClassicGroup:
         self._become(GroupState.PREPARING_REBALANCE)
         self._unsynced.clear()
         self._sync_due_ms = None
-        timeout_ms = self.roster.rebalance_timeout_ms
+        timeout_ms = self.members.rebalance_timeout_ms
         delay_ms = self._limits.initial_rebalance_delay_ms
         self._initial_delay_left_ms = None
         if was_empty and not delay_ms:
@@ -383,7 +383,7 @@ class ClassicGroup:
     def _try_complete_join(self, now_ms: int) -> None:
         """Start the generation when no member is missing; an empty group first waits its delay."""
         is_open = self.state is GroupState.PREPARING_REBALANCE
-        if is_open and self._initial_delay_left_ms is None and self.roster.has_all_joined:
+        if is_open and self._initial_delay_left_ms is None and self.members.has_all_joined:
             self._complete_join(now_ms)
 
     def _rebalance_due(self, now_ms: int) -> None:
@@ -399,29 +399,29 @@ class ClassicGroup:
 
     def _complete_join(self, now_ms: int) -> None:
         """Drop the dynamic members that did not rejoin, and begin the next generation."""
-        for member in [m for m in self.roster if m.join_waiter is None]:
+        for member in [m for m in self.members if m.join_waiter is None]:
             if member.group_instance_id is None:
                 self._drop(member.member_id)
-        if len(self.roster) and not self.roster.elect_joined_leader():
+        if len(self.members) and not self.members.elect_joined_leader():
             # Only absent static members are left; their sessions decide, not this deadline.
-            self._rebalance_due_ms = now_ms + self.roster.rebalance_timeout_ms
+            self._rebalance_due_ms = now_ms + self.members.rebalance_timeout_ms
             self._wake_by(self._rebalance_due_ms)
             return
         self._rebalance_due_ms = None
         self._initial_delay_left_ms = None
         self.generation_id += 1
-        if not len(self.roster):
+        if not len(self.members):
             self.protocol_name = None
             self._become(GroupState.EMPTY)
             self._store()
             return
-        self.protocol_name = self.roster.select_protocol()
+        self.protocol_name = self.members.select_protocol()
         self._become(GroupState.COMPLETING_REBALANCE)
-        self._unsynced = {member.member_id for member in self.roster}
-        self._sync_due_ms = now_ms + self.roster.rebalance_timeout_ms
+        self._unsynced = {member.member_id for member in self.members}
+        self._sync_due_ms = now_ms + self.members.rebalance_timeout_ms
         self._wake_by(self._sync_due_ms)
-        for member in self.roster:
-            waiter = self.roster.set_join_waiter(member, None)
+        for member in self.members:
+            waiter = self.members.set_join_waiter(member, None)
             member.is_new = False
             self._expect(member, now_ms)
             if waiter is not None:
@@ -447,7 +447,7 @@ class ClassicGroup:
 
         Their sessions start again: a deadline that passed while they waited had no effect.
         """
-        for member in self.roster:
+        for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
             if member.sync_waiter is not None:
                 self._release_sync(member, error)
@@ -471,14 +471,14 @@ class ClassicGroup:
 
     def _drop(self, member_id: str) -> None:
         self._unsynced.discard(member_id)
-        member = self.roster.remove(member_id)
+        member = self.members.remove(member_id)
         # This error makes a waiting member join again under a new id.
         if member.join_waiter is not None:
             self._reject_join(member.join_waiter, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         self._release_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _forget_pending(self, member_id: str, now_ms: int) -> None:
-        del self.roster.pending[member_id]
+        del self.members.pending[member_id]
         self._try_complete_join(now_ms)
 
     # -- small steps ---------------------------------------------------------------------------
@@ -486,7 +486,7 @@ class ClassicGroup:
     def _become(self, state: GroupState) -> None:
         assert self.state in _PREDECESSORS[state], f"{self.group_id}: {self.state} to {state}"
         if state in _REBALANCEABLE:
-            assert (state is GroupState.EMPTY) == (not len(self.roster)), (
+            assert (state is GroupState.EMPTY) == (not len(self.members)), (
                 f"{self.group_id}: {state}"
             )
         self.state = state
@@ -532,7 +532,7 @@ class ClassicGroup:
         `leader_id` names another leader than the real one: for a client before KIP-814 that is the
         only way to make it skip the assignment.
         """
-        leader_id = leader_id or self.roster.leader_id or NO_LEADER
+        leader_id = leader_id or self.members.leader_id or NO_LEADER
         members: tuple[JoinedMember, ...] = ()
         if member.member_id == leader_id:
             members = tuple(
@@ -541,7 +541,7 @@ class ClassicGroup:
                     group_instance_id=each.group_instance_id,
                     metadata=each.metadata(self.protocol_name),
                 )
-                for each in self.roster
+                for each in self.members
             )
         return JoinAnswer(
             error=ErrorCode.NONE,
@@ -586,8 +586,8 @@ def join_error(group: ClassicGroup, request: JoinRequest, limits: GroupLimits) -
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if not request.protocol_type or not request.protocols:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if len(group.roster) and (
-        request.protocol_type != group.protocol_type or not group.roster.accepts(request.protocols)
+    if len(group.members) and (
+        request.protocol_type != group.protocol_type or not group.members.accepts(request.protocols)
     ):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
@@ -603,11 +603,11 @@ def session_error(request: JoinRequest, limits: GroupLimits) -> ErrorCode:
 
 def _has_room(group: ClassicGroup, member_id: str, size_max: int) -> bool:
     """Whether one more member fits; during a rebalance only members that have rejoined count."""
-    member = group.roster.find(member_id)
+    member = group.members.find(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         is_waiting = member is not None and member.join_waiter is not None
-        return is_waiting or group.roster.joining_count < size_max
-    return member is not None or len(group.roster) < size_max
+        return is_waiting or group.members.joining_count < size_max
+    return member is not None or len(group.members) < size_max
 
 
 def _member_error(
@@ -616,7 +616,7 @@ def _member_error(
     """Why this is not a member of the group's current generation."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    error = group.roster.identity_error(member_id, group_instance_id)
+    error = group.members.identity_error(member_id, group_instance_id)
     if error is ErrorCode.NONE and generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     return error
@@ -633,7 +633,7 @@ def _is_settled(group: ClassicGroup, member: ClassicMember, request: JoinRequest
 
     A stable leader that rejoins wants new assignments, so it is never settled.
     """
-    if group.state is GroupState.STABLE and member.member_id == group.roster.leader_id:
+    if group.state is GroupState.STABLE and member.member_id == group.members.leader_id:
         return False
     if group.state is GroupState.PREPARING_REBALANCE:
         return False

@@ -62,7 +62,7 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     if group.protocol_type != consumer_protocol.CONSUMER_PROTOCOL_TYPE:
         return None
     topics: set[str] = set()
-    for member in group.roster:
+    for member in group.members:
         for name, metadata in member.protocols:
             if group.protocol_name is not None and name != group.protocol_name:
                 continue

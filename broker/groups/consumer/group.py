@@ -235,12 +235,12 @@ class ConsumerGroup:
         is_full = request.member_epoch == JOIN_EPOCH or (
             request.owned is not None and request.rebalance_timeout_ms is not None
         )
-        tells = is_full or before.assigned != member.current.assigned
+        has_assignment = is_full or before.assigned != member.current.assigned
         return HeartbeatAnswer(
             member_id=member.member_id,
             member_epoch=member.current.member_epoch,
             heartbeat_interval_ms=self._interval_ms(member),
-            assigned=member.current.assigned if tells else None,
+            assigned=member.current.assigned if has_assignment else None,
         )
 
     # -- steps, for both kinds of members ------------------------------------------------------

@@ -2,7 +2,7 @@
 
 The lag in time of a partition is the age of the first record that its group has not committed: what
 "ten minutes behind" means, whatever the rate. Finding that record's timestamp takes one read of one
-batch, so it is remembered until that record is another one. A scrape looks up at most
+batch, so it is kept until that record is another one. A scrape looks up at most
 `LOOKUPS_MAX` of them. If more groups have moved, the rest keep the value of the last scrape and get
 their turn at the next. The marks that our Spark sink commits beside its records are batch numbers,
 not offsets, and are left out.
@@ -32,7 +32,7 @@ MARKERS_MAX = 16
 """The most markers in a row that are read over; beyond them a group's age is unknown."""
 
 MARK_PREFIX = "tidelog-mark "
-"""The prefix of the metadata of a writer's mark (`pipeline.net.marks`)."""
+"""The prefix of the metadata of a writer's mark (`pipeline.net.producing`)."""
 
 
 class Lag(NamedTuple):

@@ -146,7 +146,7 @@ async def test_do_two_librdkafka_members_go_on_after_a_restart(
         assert await asyncio.to_thread(two.committed) == 2 * RECORDS
         await asyncio.to_thread(two.close)
         group = broker.broker.groups.classic_groups["g"]
-        assert (group.state.value, len(group.roster)) == ("Empty", 0)
+        assert (group.state.value, len(group.members)) == ("Empty", 0)
 
 
 async def test_is_a_static_librdkafka_member_back_without_a_rebalance(tmp_path: Path) -> None:

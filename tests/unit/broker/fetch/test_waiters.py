@@ -84,7 +84,7 @@ def test_forgotten_fetch_is_silent() -> None:
     calls: list[bool] = []
     waiter = FetchWaiter(cast(Any, [log]), 1, calls.append)
     waiters.park(waiter, 500)
-    waiters.forget(waiter)
+    waiters.remove(waiter)
     waiters.data_visible(cast(Any, log), 1000)
     clock.advance(1000)
     assert calls == []

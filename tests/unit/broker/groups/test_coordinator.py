@@ -101,7 +101,7 @@ async def test_does_a_silent_member_end_by_the_timer() -> None:
     g.world.clock.advance(9_999)
     assert g.coordinator.classic_groups["g"].state is GroupState.STABLE
     g.world.clock.advance(1)
-    assert len(g.coordinator.classic_groups["g"].roster) == 0
+    assert len(g.coordinator.classic_groups["g"].members) == 0
 
 
 async def test_do_heartbeats_keep_a_member_without_new_timers() -> None:
@@ -124,7 +124,7 @@ async def test_does_an_earlier_deadline_move_the_timer() -> None:
     g.sync("m2", 2)
     g.sync("m1", 2)
     g.world.clock.advance(6_000)
-    assert [m.member_id for m in g.coordinator.classic_groups["g"].roster] == ["m1"]
+    assert [m.member_id for m in g.coordinator.classic_groups["g"].members] == ["m1"]
 
 
 async def test_does_a_thousand_member_group_need_one_timer() -> None:
@@ -145,7 +145,7 @@ async def test_do_members_go_on_after_a_restart() -> None:
     assert again.sync("m1", 1)[0].assignment == b"x"
     g.world.clock.advance(10_000)
     assert again.coordinator.classic_groups["g"].state is GroupState.PREPARING_REBALANCE or not len(
-        again.coordinator.classic_groups["g"].roster
+        again.coordinator.classic_groups["g"].members
     )
 
 

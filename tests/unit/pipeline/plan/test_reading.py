@@ -78,7 +78,7 @@ def test_a_topic_that_was_deleted_amid_a_task_is_loss_or_the_end(
         def send_fetch(self, *_: Any, **__: Any) -> object:
             raise BrokerUnreachable("t-0 has no leader")
 
-        def forget(self, _: str) -> None:
+        def drop_metadata(self, _: str) -> None:
             """Nothing is remembered."""
 
         def topics(self, _: object) -> dict[str, object]:

@@ -101,5 +101,5 @@ def test_forgotten_files_are_not_synced() -> None:
     unsynced = Unsynced(files, DIRECTORY)
     unsynced.add(closed.all_files())
     assert unsynced.is_dirty
-    unsynced.forget(closed.all_files())
+    unsynced.drop(closed.all_files())
     assert not unsynced.is_dirty

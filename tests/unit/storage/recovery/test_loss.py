@@ -439,11 +439,11 @@ def _never(*_arguments: Any) -> None:
 
 
 RULES: dict[str, Callable[[Patch], None]] = {
-    "the start": lambda patch: patch.setattr(loss.Remembered, "find_missing_start", _never),
-    "a gap": lambda patch: patch.setattr(loss.Remembered, "find_gap", _never),
-    "a cut": lambda patch: patch.setattr(loss.Remembered, "find_cut", _never),
-    "the end": lambda patch: patch.setattr(loss.Remembered, "find_missing_end", _never),
-    "after what was read": lambda patch: patch.setattr(loss.Remembered, "find_loss_after", _never),
+    "the start": lambda patch: patch.setattr(loss.StoredFacts, "find_missing_start", _never),
+    "a gap": lambda patch: patch.setattr(loss.StoredFacts, "find_gap", _never),
+    "a cut": lambda patch: patch.setattr(loss.StoredFacts, "find_cut", _never),
+    "the end": lambda patch: patch.setattr(loss.StoredFacts, "find_missing_end", _never),
+    "after what was read": lambda patch: patch.setattr(loss.StoredFacts, "find_loss_after", _never),
     "below the recovery point": lambda patch: patch.setattr(recovery, "_was_durable", _never),
 }
 """Each rule, left out."""

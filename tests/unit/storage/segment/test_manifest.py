@@ -88,7 +88,7 @@ def test_rewriting_drops_what_is_gone() -> None:
     manifest.remember(replace(FACTS, base_offset=3))
     manifest.remember_start(3)
     manifest.remember_durable(3)
-    manifest.forget([0, 77])
+    manifest.drop([0, 77])
     manifest.rewrite()
     assert len(files.read_all(PATH).splitlines()) == 4
     manifest.remember(replace(FACTS, base_offset=5))

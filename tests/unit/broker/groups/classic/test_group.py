@@ -186,19 +186,19 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def state_and_members_agree(self) -> None:
         group = self.group
-        assert (group.state is GroupState.EMPTY) <= (not len(group.roster))
+        assert (group.state is GroupState.EMPTY) <= (not len(group.members))
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            assert len(group.roster)
+            assert len(group.members)
             assert group.protocol_name is not None
-            assert all(member.join_waiter is None for member in group.roster)
+            assert all(member.join_waiter is None for member in group.members)
         if group.state is not GroupState.COMPLETING_REBALANCE:
-            assert all(member.sync_waiter is None for member in group.roster)
+            assert all(member.sync_waiter is None for member in group.members)
 
     @invariant()
     def everybody_is_watched(self) -> None:
         """Whoever may fall silent has a deadline, and the group wakes by the earliest."""
-        due = list(self.group.roster.pending.values())
-        for member in self.group.roster:
+        due = list(self.group.members.pending.values())
+        for member in self.group.members:
             if not member.is_waiting:
                 assert member.deadline_ms is not None
             if member.deadline_ms is not None:
@@ -209,16 +209,16 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_are_right(self) -> None:
-        roster = self.group.roster
-        assert roster.joining_count == sum(each.join_waiter is not None for each in roster)
-        static = [each.group_instance_id for each in roster if each.group_instance_id is not None]
+        members = self.group.members
+        assert members.joining_count == sum(each.join_waiter is not None for each in members)
+        static = [each.group_instance_id for each in members if each.group_instance_id is not None]
         assert len(set(static)) == len(static)
-        assert all(each not in roster.pending for each in (m.member_id for m in roster))
+        assert all(each not in members.pending for each in (m.member_id for m in members))
 
     @invariant()
     def a_full_group_has_no_more_members_than_it_may(self) -> None:
         if self.group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            assert len(self.group.roster) <= self.limits.size_max
+            assert len(self.group.members) <= self.limits.size_max
 
 
 TestGroupWhateverHappens = GroupMachine.TestCase

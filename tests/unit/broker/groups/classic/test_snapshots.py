@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.roster import Roster
+from broker.groups.classic.members import Members
 from broker.groups.classic.values import GroupLimits, JoinRequest
 
 
@@ -46,13 +46,13 @@ def test_does_a_stored_group_come_back_the_same() -> None:
 
 def test_does_a_leader_that_is_no_member_matter() -> None:
     snapshot = _group().snapshot()
-    roster = Roster.restored(_group().snapshot())
-    assert roster.leader_id == snapshot.leader == "a"
+    members = Members.restored(_group().snapshot())
+    assert members.leader_id == snapshot.leader == "a"
 
 
 def test_is_only_the_leader_told_who_is_in() -> None:
     group = _group()
-    leader, follower = group.roster.get("a"), group.roster.get("b")
+    leader, follower = group.members.get("a"), group.members.get("b")
     told = group.join_answer(leader)
     assert [(m.member_id, m.group_instance_id, m.metadata) for m in told.members] == [
         ("a", "i-a", b"a"),
@@ -63,13 +63,13 @@ def test_is_only_the_leader_told_who_is_in() -> None:
 
 def test_does_naming_another_leader_hide_the_members() -> None:
     group = _group()
-    answer = group.join_answer(group.roster.get("a"), leader_id="gone")
+    answer = group.join_answer(group.members.get("a"), leader_id="gone")
     assert (answer.leader_id, answer.members) == ("gone", ())
 
 
 def test_is_a_member_told_its_own_assignment() -> None:
     group = _group()
-    member = group.roster.get("b")
+    member = group.members.get("b")
     member.assignment = b"y"
     answer = group.sync_answer(member)
     assert (answer.assignment, answer.protocol_name) == (b"y", "range")

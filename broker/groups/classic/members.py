@@ -104,7 +104,7 @@ def joining_member(
     )
 
 
-class Roster:
+class Members:
     """The members of one group in order of arrival, and the leader among them.
 
     Counts of waiting joiners and of protocol support are incremental, so that a thousand members
@@ -112,7 +112,7 @@ class Roster:
     """
 
     def __init__(self) -> None:
-        """Create an empty roster without a leader."""
+        """Create an empty set without a leader."""
         self.leader_id: str | None = None
         self.pending: dict[str, int] = {}
         self._members: dict[str, ClassicMember] = {}
@@ -121,14 +121,14 @@ class Roster:
         self._joining = 0
 
     @classmethod
-    def restored(cls, snapshot: GroupMetadataValue) -> Roster:
+    def restored(cls, snapshot: GroupMetadataValue) -> Members:
         """A snapshot's members and their leader."""
-        roster = cls()
+        members = cls()
         for stored in snapshot.members:
-            roster.add(stored_member(stored, snapshot.protocol))
-        if snapshot.leader is not None and snapshot.leader in roster:
-            roster.leader_id = snapshot.leader
-        return roster
+            members.add(stored_member(stored, snapshot.protocol))
+        if snapshot.leader is not None and snapshot.leader in members:
+            members.leader_id = snapshot.leader
+        return members
 
     def __len__(self) -> int:
         """How many members there are."""
