@@ -44,6 +44,11 @@ from protocol.api import (
 _MANY_KEYS_SINCE = 4
 _LOG_DIRS_ERROR_SINCE = 3
 _ELECT_ERROR_SINCE = 1
+_WHY = {
+    GROUP_DENIED: GROUP_MESSAGE,
+    TRANSACTIONAL_ID_DENIED: "Transactional Id authorization failed.",
+    CLUSTER_DENIED: CLUSTER_MESSAGE,
+}
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
 
 describe_quorum_guard = on_cluster(
@@ -177,7 +182,7 @@ def find_coordinator_guard(
         if not code:
             return handler(context, request, message)
         return find_coordinator.FindCoordinatorResponse(
-            error_code=code, error_message=None, node_id=-1, host="", port=-1
+            error_code=code, error_message=_WHY[code], node_id=-1, host="", port=-1
         )
     refusals = {key: code for key in message.coordinator_keys if (code := refusal(key))}
     if not refusals:
@@ -186,7 +191,7 @@ def find_coordinator_guard(
     def with_refusals(answer: find_coordinator.FindCoordinatorResponse) -> object:
         answer.coordinators.extend(
             find_coordinator.Coordinator(
-                key=key, node_id=-1, host="", port=-1, error_code=code, error_message=None
+                key=key, node_id=-1, host="", port=-1, error_code=code, error_message=""
             )
             for key, code in refusals.items()
         )
