@@ -161,9 +161,7 @@ class FetchSessions:
 
         The session has its next epoch, or is in the cache, before the first step ends.
         """
-        session = self._sessions.get(request.session_id)
-        if session is not None and session.owner != owner:
-            session = None
+        session = self._find(request.session_id, owner)
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session is not None:
                 del self._sessions[session.id]
@@ -192,6 +190,10 @@ class FetchSessions:
                 self._sessions.pop(session.id, None)
                 return FetchPlan()
         return FetchPlan(targets=tuple(session), session=session, is_incremental=True)
+
+    def _find(self, session_id: int, owner: Principal) -> FetchSession | None:
+        session = self._sessions.get(session_id)
+        return None if session is None or session.owner != owner else session
 
     def _open(self, size: int, api_version: int, owner: Principal) -> FetchSession | None:
         """A new session of `owner` for `size` partitions, or None when no slot is available."""

@@ -72,7 +72,18 @@ alter_partition_reassignments_guard = on_cluster(
 list_partition_reassignments_guard = on_cluster(
     Operation.DESCRIBE,
     lambda message, request: list_partition_reassignments.ListPartitionReassignmentsResponse(
-        error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
+        error_code=CLUSTER_DENIED,
+        error_message=CLUSTER_MESSAGE,
+        topics=[
+            list_partition_reassignments.OngoingTopicReassignment(
+                name=topic.name,
+                partitions=[
+                    list_partition_reassignments.OngoingPartitionReassignment(partition_index=index)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in message.topics or ()
+        ],
     ),
 )
 list_config_resources_guard = on_cluster(

@@ -115,7 +115,7 @@ def consumer_group_describe_guard(
     allowed, denied = parted(message.group_ids, lambda name: check.group(Operation.DESCRIBE, name))
 
     def with_rights(answer: consumer_group_describe.ConsumerGroupDescribeResponse) -> object:
-        for group in answer.groups:
+        for place, group in enumerate(answer.groups):
             topics = {
                 topic.topic_name
                 for member in group.members
@@ -123,9 +123,9 @@ def consumer_group_describe_guard(
                 for topic in assignment.topic_partitions
             }
             if not all(check.topic(Operation.DESCRIBE, name) for name in topics):
-                group.error_code = TOPIC_DENIED
-                group.error_message = _TOPICS_HIDDEN
-                group.members = []
+                answer.groups[place] = consumer_group_describe.DescribedGroup(
+                    group_id=group.group_id, error_code=TOPIC_DENIED, error_message=_TOPICS_HIDDEN
+                )
             elif message.include_authorized_operations and not group.error_code:
                 group.authorized_operations = check.bits(ResourceType.GROUP, group.group_id)
         answer.groups.extend(

@@ -167,7 +167,7 @@ describe_producers_guard = on_items(
         name=topic.name,
         partitions=[
             describe_producers.PartitionResponse(
-                partition_index=index, error_code=TOPIC_DENIED, error_message=None
+                partition_index=index, error_code=TOPIC_DENIED, error_message=TOPIC_MESSAGE
             )
             for index in topic.partition_indexes
         ],
@@ -392,16 +392,27 @@ def describe_topic_partitions_guard(
 ) -> Reply:
     """DESCRIBE on each topic; those that a list of all would hide count for no page."""
     check = Check(context, request)
-    asked = message.topics
-    denied: list[describe_topic_partitions.TopicRequest] = []
+    cursor = message.cursor
+    asked = {topic.name for topic in message.topics}
+    if cursor is not None and (
+        cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
+    ):
+        return handler(context, request, message)  # it is refused as a whole
+    denied: list[str] = []
     if asked:
-        allowed, denied = parted(asked, lambda t: check.topic(Operation.DESCRIBE, t.name))
+        allowed, denied = parted(
+            sorted(name for name in asked if cursor is None or name >= cursor.topic_name),
+            lambda name: check.topic(Operation.DESCRIBE, name),
+        )
     else:
         allowed = [
-            describe_topic_partitions.TopicRequest(name=topic.name)
+            topic.name
             for topic in context.topics
             if check.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
+    if cursor is not None and cursor.topic_name not in allowed:
+        allowed = [name for name in allowed if name > cursor.topic_name]
+        message.cursor = None
 
     def with_rights(
         answer: describe_topic_partitions.DescribeTopicPartitionsResponse,
@@ -412,15 +423,15 @@ def describe_topic_partitions_guard(
         answer.topics.extend(
             describe_topic_partitions.DescribeTopicPartitionsResponseTopic(
                 error_code=TOPIC_DENIED,
-                name=topic.name,
+                name=name,
                 partitions=[],
                 topic_authorized_operations=NOT_ASKED,
             )
-            for topic in denied
+            for name in denied
         )
         return answer
 
     if not allowed:
         return with_rights(describe_topic_partitions.DescribeTopicPartitionsResponse())
-    message.topics = allowed
+    message.topics = [describe_topic_partitions.TopicRequest(name=name) for name in allowed]
     return then(handler(context, request, message), with_rights)

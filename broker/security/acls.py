@@ -392,9 +392,7 @@ def _covers(allowed: int, asked: int) -> bool:
     return allowed in _IMPLIED_BY.get(Operation(asked), ())
 
 
-def _for_client(
-    by_principal: _ByPrincipal, principal: Principal, address: object
-) -> Iterator[Acl]:
+def _for_client(by_principal: _ByPrincipal, principal: Principal, address: object) -> Iterator[Acl]:
     """The rules about `principal` at `address`."""
     for text in (str(principal), ANY_USER) if principal.type == USER_TYPE else (str(principal),):
         for acl, host in by_principal.get(text, _NO_RULES).items():

@@ -91,7 +91,7 @@ _CHANGED: Final = frozenset(
         *(("include_authorized_operations", "True"), ("topic_partitions", "all")),
         *(("include_cluster_authorized_operations", "True"), ("protocol_name", "null")),
         *(("include_topic_authorized_operations", "True"), ("enable2_pc", "True")),
-        *(("records", "transactional"), ("components", "empty"), ("users", "null")),
+        *(("records", "transactional"), ("components", "empty")),
     }
 )
 """The changed requests of the matrix, by field and what stands in it."""
@@ -164,6 +164,6 @@ def _cells() -> Iterator[Cell]:
             if case.changes:
                 is_sent = knows and not condition.is_repeated and case.version == most
             else:
-                is_sent = knows or not condition.is_repeated
+                is_sent = knows or (not condition.is_repeated and case.version == most)
             if is_sent:
                 yield Cell(case, condition)
