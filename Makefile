@@ -107,6 +107,10 @@ differential-requests: setup ## the same requests of every API to Apache Kafka a
 differential-requests-core: setup ## the part of differential-requests that CI runs
 	$(PYTEST) -q tests/requests_differential -m core
 
+.PHONY: rights
+rights: setup ## every API under every kind of access rule, of Apache Kafka and of us; what differs
+	$(PYTEST) -q tests/rights
+
 .PHONY: demo
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour
 	$(BIN)/python -m demo.flights

@@ -66,7 +66,22 @@ update_features_guard = on_cluster(
 alter_partition_reassignments_guard = on_cluster(
     Operation.ALTER,
     lambda message, request: alter_partition_reassignments.AlterPartitionReassignmentsResponse(
-        error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
+        error_code=CLUSTER_DENIED,
+        error_message=CLUSTER_MESSAGE,
+        responses=[
+            alter_partition_reassignments.ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    alter_partition_reassignments.ReassignablePartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=CLUSTER_DENIED,
+                        error_message=CLUSTER_MESSAGE,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ],
     ),
 )
 list_partition_reassignments_guard = on_cluster(

@@ -2,10 +2,19 @@
 
 from collections.abc import Iterable
 
+from protocol.api_keys import ApiKey
 from tests.requests_differential.intended import Intended
 from tests.rights.run import Unlike
 
-INTENDED: tuple[Intended, ...] = ()
+INTENDED: tuple[Intended, ...] = (
+    Intended(
+        "a new producer id may be one that stands beside the scene's own",
+        (ApiKey.INIT_PRODUCER_ID,),
+        at="producer_id",
+        ours="new producer|own producer.*",
+        theirs="new producer|own producer.*",
+    ),
+)
 
 
 def unintended(found: Iterable[Unlike]) -> list[Unlike]:

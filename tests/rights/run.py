@@ -1,11 +1,12 @@
 """Sends the matrix to one Apache Kafka and to Tidelog, and lists what differs.
 
 `python -m tests.rights.run [API...]` prints a report, one line for what differs alike under several
-conditions; the tests call `compare`.
+conditions; the tests call `compare`. `--record` keeps Kafka's answers to the small matrix instead.
 """
 
 import asyncio
 import hashlib
+import json
 import sys
 import tempfile
 import time
@@ -19,10 +20,11 @@ from protocol.api.create_acls import AclCreation, CreateAclsRequest
 from protocol.api.sasl_authenticate import SaslAuthenticateRequest
 from protocol.api.sasl_handshake import SaslHandshakeRequest
 from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
 from tests.compat.brokers import TidelogProcess
 from tests.requests_differential.conversation import Connection, Conversation, Seen
 from tests.requests_differential.intended import unexplained
-from tests.requests_differential.normal import Answer, normal
+from tests.requests_differential.normal import OUTCOME, Answer, normal
 from tests.requests_differential.run import (
     FOR_BOTH,
     FOR_KAFKA,
@@ -31,9 +33,12 @@ from tests.requests_differential.run import (
 )
 from tests.requests_differential.scene import Scene
 from tests.rights.conditions import SUPER_USER, Condition, conditions
-from tests.rights.matrix import Cell, cells
+from tests.rights.matrix import Cell, cells, small
 from tests.support.broker import RawClient
 from tests.support.kafka_peer import NEWEST, KafkaPeer, free_ports
+
+RECORDED: Final = Path(__file__).parent / "recorded.json"
+"""The cells of the small matrix by what Apache Kafka answers."""
 
 PASSWORD: Final = "secret"
 _ITERATIONS: Final = 4096
@@ -182,6 +187,26 @@ def compare(chosen: Sequence[Cell], directory: Path) -> list[Unlike]:
     ]
 
 
+def codes(cell: Cell, seen: Seen) -> tuple[str, str]:
+    """A cell's name, and in short what was answered: the error codes in their places."""
+    rows = sorted(
+        f"{at}={value}"
+        for at, value in seen.answer.items()
+        if at == OUTCOME or (at.endswith("error_code") and value != ErrorCode.NONE.name)
+    )
+    return f"{cell.api.name} {cell.version} {cell.sent} | {cell.condition.name}", " ".join(rows)
+
+
+def record(directory: Path) -> None:
+    """Keep what an Apache Kafka answers to the small matrix."""
+    chosen = small()
+    seen = from_kafka(chosen, directory)
+    by_answer: dict[str, list[str]] = defaultdict(list)
+    for name, answer in map(codes, chosen, seen):
+        by_answer[answer].append(name)
+    RECORDED.write_text(json.dumps(by_answer, indent=0, sort_keys=True) + "\n")
+
+
 def report(found: Iterable[Unlike]) -> list[str]:
     """A line for each difference that is the same under several conditions."""
     grouped = defaultdict(list)
@@ -199,6 +224,10 @@ def main() -> int:
     from tests.rights.intended import unintended
 
     wanted = sys.argv[1:]
+    if wanted == ["--record"]:
+        with tempfile.TemporaryDirectory() as directory:
+            record(Path(directory))
+        return 0
     chosen = [cell for cell in cells() if not wanted or cell.api.name in wanted]
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
