@@ -3,7 +3,8 @@
 Source: Kafka `KafkaApis`, `ControllerApis`, `ConfigAdminManager`.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from broker.requests.access import Check
 from broker.requests.config_resources import ResourceType as ConfigResourceType
@@ -44,7 +45,7 @@ from protocol.api import (
 _MANY_KEYS_SINCE = 4
 _LOG_DIRS_ERROR_SINCE = 3
 _ELECT_ERROR_SINCE = 1
-_WHY = {
+_WHY: Final[Mapping[int, str]] = {
     GROUP_DENIED: GROUP_MESSAGE,
     TRANSACTIONAL_ID_DENIED: "Transactional Id authorization failed.",
     CLUSTER_DENIED: CLUSTER_MESSAGE,
