@@ -62,7 +62,8 @@ quick: setup ## unit tests only, stop at the first failure
 .PHONY: test
 test: setup ## everything but what needs other languages or a Java
 	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/pipeline \
-		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential
+		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential \
+		--deselect tests/rights/test_rights.py::test_both_brokers_refuse_the_same
 
 .PHONY: compat
 compat: setup ## real clients of every kind against the broker (installs them)
@@ -106,6 +107,10 @@ differential-requests: setup ## the same requests of every API to Apache Kafka a
 .PHONY: differential-requests-core
 differential-requests-core: setup ## the part of differential-requests that CI runs
 	$(PYTEST) -q tests/requests_differential -m core
+
+.PHONY: rights
+rights: setup ## every API under every kind of access rule, of Apache Kafka and of us; what differs
+	$(PYTEST) -q tests/rights
 
 .PHONY: demo
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour

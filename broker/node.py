@@ -43,7 +43,7 @@ from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, render
-from broker.operator.http import MetricsServer
+from broker.operator.http import MetricsServer, Query, refused
 from broker.operator.segments import list_segments
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
@@ -388,7 +388,10 @@ class Broker:
         return bound
 
     async def _start_metrics(self, context: Context, bound: socket.socket) -> None:
-        """Serve metrics, probes and explanations."""
+        """Serve metrics, probes and explanations; no names past the rules on a network."""
+        listener = self.config.metrics_listener
+        assert listener is not None
+        shows_names = context.security.access is None or listener.is_loopback
         collector = BrokerCollector(
             self.metrics,
             self.topics,
@@ -396,22 +399,26 @@ class Broker:
             self.fetch_waiters,
             context.fetch_sessions,
             GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
+            shows_names=shows_names,
         )
+        queries: dict[str, Query] = {
+            "/explain": partial(explain, self.topics),
+            "/segments": partial(list_segments, self.topics),
+        }
         server = MetricsServer(
             lambda: render(collector),
-            healthy=self._offline_partition,
+            healthy=partial(self._offline_partition, shows_names=shows_names),
             ready=self._why_not_ready,
-            queries={
-                "/explain": partial(explain, self.topics),
-                "/segments": partial(list_segments, self.topics),
-            },
+            queries=queries if shows_names else dict.fromkeys(queries, refused),
         )
         await server.start(bound)
         self._stack.push_async_callback(server.stop)
 
-    def _offline_partition(self) -> str | None:
+    def _offline_partition(self, *, shows_names: bool) -> str | None:
         for log in self.topics.logs():
             if log.offline_reason is not None:
+                if not shows_names:
+                    return "a partition is offline"
                 return f"{log.topic}-{log.partition} is offline: {log.offline_reason}"
         return None
 

@@ -13,7 +13,9 @@ may evict it at any time, and the client then starts over with a full fetch.
 | unknown    | > 0   | FETCH_SESSION_ID_NOT_FOUND                                       |
 
 Epochs run 1, 2, ... 2^31-1, 1: zero and minus one keep their meaning. A session is about names
-(before v13) or ids (since); changing sides is FETCH_SESSION_TOPIC_ID_ERROR.
+(before v13) or ids (since); changing sides is FETCH_SESSION_TOPIC_ID_ERROR. It belongs to the
+principal that opened it: for another principal it does not exist, so that no client can advance or
+end the session of another user by its number (Kafka does not bind them).
 
 This module knows nothing of logs: it keeps the requested partitions and the values last reported.
 
@@ -25,6 +27,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from broker.clocks.clock import Clock
+from broker.security.principal import ANONYMOUS, Principal
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import SLICE_RECORDS, Slice, Steps
@@ -79,11 +82,14 @@ class FetchPlan:
 class FetchSession:
     """The partitions of one consumer, in the order in which they get bytes."""
 
-    __slots__ = ("_targets", "id", "next_epoch", "used_ms", "uses_topic_ids")
+    __slots__ = ("_targets", "id", "next_epoch", "owner", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
-        """Start empty, expecting epoch 1."""
+    def __init__(
+        self, session_id: int, *, owner: Principal, uses_topic_ids: bool, now_ms: int
+    ) -> None:
+        """Start empty, expecting epoch 1 of a fetch by `owner`."""
         self.id = session_id
+        self.owner = owner
         self.uses_topic_ids = uses_topic_ids
         self.next_epoch = 1
         self.used_ms = now_ms
@@ -148,23 +154,25 @@ class FetchSessions:
         """How many sessions are open."""
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, api_version: int) -> Steps[FetchPlan]:
-        """The plan of `request`; opens, updates or ends a session as it says.
+    def plan(
+        self, request: FetchRequest, api_version: int, owner: Principal = ANONYMOUS
+    ) -> Steps[FetchPlan]:
+        """The plan of `request` by `owner`; opens, updates or ends a session as it says.
 
         The session has its next epoch, or is in the cache, before the first step ends.
         """
+        session = self._find(request.session_id, owner)
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            if self._sessions:
-                self._sessions.pop(request.session_id, None)
+            if session is not None:
+                del self._sessions[session.id]
             targets = yield from _targets(request.topics)
             if request.session_epoch == FINAL_EPOCH or not targets:
                 return FetchPlan(targets=tuple(targets))
-            session = self._open(len(targets), api_version)
+            session = self._open(len(targets), api_version, owner)
             if session is None:
                 return FetchPlan(targets=tuple(targets))
             yield from session.update(targets, ())
             return FetchPlan(targets=tuple(session), session=session)
-        session = self._sessions.get(request.session_id)
         if session is None:
             return FetchPlan(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.uses_topic_ids != (api_version >= TOPIC_IDS_SINCE):
@@ -183,8 +191,12 @@ class FetchSessions:
                 return FetchPlan()
         return FetchPlan(targets=tuple(session), session=session, is_incremental=True)
 
-    def _open(self, size: int, api_version: int) -> FetchSession | None:
-        """A new session for `size` partitions, or None when no slot is available."""
+    def _find(self, session_id: int, owner: Principal) -> FetchSession | None:
+        session = self._sessions.get(session_id)
+        return None if session is None or session.owner != owner else session
+
+    def _open(self, size: int, api_version: int, owner: Principal) -> FetchSession | None:
+        """A new session of `owner` for `size` partitions, or None when no slot is available."""
         now_ms = self._clock.monotonic_ms()
         if not self._make_room(size, now_ms):
             return None
@@ -192,7 +204,10 @@ class FetchSessions:
         while session_id == NO_SESSION_ID or session_id in self._sessions:
             session_id = self._random.randint(1, _SESSION_ID_MAX)
         session = self._sessions[session_id] = FetchSession(
-            session_id, uses_topic_ids=api_version >= TOPIC_IDS_SINCE, now_ms=now_ms
+            session_id,
+            owner=owner,
+            uses_topic_ids=api_version >= TOPIC_IDS_SINCE,
+            now_ms=now_ms,
         )
         return session
 

@@ -28,7 +28,8 @@ async def handle(
         names = dict.fromkeys(change.name for change in message.deletions)
         names.update(dict.fromkeys(change.name for change in message.upsertions))
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        outcomes = [Outcome(name=name, code=code, message=None) for name in names]
+        text = "Cluster authorization failed."
+        outcomes = [Outcome(name=name, code=code, message=text) for name in names]
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(

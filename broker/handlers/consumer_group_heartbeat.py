@@ -19,6 +19,7 @@ from broker.groups.consumer.values import (
     HeartbeatRequest,
     Partitions,
 )
+from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
 from protocol.api.consumer_group_heartbeat import (
@@ -47,7 +48,7 @@ def handle(
     pending: Pending[ConsumerGroupHeartbeatResponse] = Pending()
     context.groups.consumer_heartbeat(
         message.group_id,
-        _request(request, message, member_id),
+        _request(context, request, message, member_id),
         lambda answer: pending.resolve(_response(answer)),
     )
     return pending
@@ -86,7 +87,10 @@ def _problem(version: int, message: ConsumerGroupHeartbeatRequest) -> str | None
 
 
 def _request(
-    request: RequestContext, message: ConsumerGroupHeartbeatRequest, member_id: str
+    context: Context,
+    request: RequestContext,
+    message: ConsumerGroupHeartbeatRequest,
+    member_id: str,
 ) -> HeartbeatRequest:
     names = message.subscribed_topic_names
     timeout_ms = message.rebalance_timeout_ms
@@ -102,6 +106,7 @@ def _request(
         owned=_owned(message.topic_partitions),
         client_id=request.client_id or "",
         client_host=request.peer_host,
+        sees=Check(context, request).sight(),
     )
 
 

@@ -48,7 +48,11 @@ def _delete(context: Context, message: DeleteAclsRequest) -> DeleteAclsResponse:
             continue
         selected = access.select(chosen)
         gone += selected
-        results.append(DeleteAclsFilterResult(matching_acls=[_matching(acl) for acl in selected]))
+        results.append(
+            DeleteAclsFilterResult(
+                error_message=None, matching_acls=[_matching(acl) for acl in selected]
+            )
+        )
     context.security.remove_acls(gone)
     return DeleteAclsResponse(filter_results=results)
 
@@ -62,6 +66,7 @@ def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
         host=acl.host,
         operation=acl.operation,
         permission_type=acl.permission,
+        error_message=None,
     )
 
 

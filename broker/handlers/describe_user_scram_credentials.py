@@ -33,7 +33,10 @@ def handle(
         return DescribeUserScramCredentialsResponse(
             error_code=code,
             error_message="Cluster authorization failed.",
-            results=[DescribeUserScramCredentialsResult(error_code=code) for _ in asked],
+            results=[
+                DescribeUserScramCredentialsResult(error_code=code, error_message=None)
+                for _ in asked
+            ],
         )
     known = context.security.credentials.users()
     results = []

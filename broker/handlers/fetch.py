@@ -78,7 +78,9 @@ def handle(
     """Answer with the available records, or wait for `min_bytes` at most `max_wait_ms`."""
     if message.isolation_level not in _ISOLATION_LEVELS:
         return (yield from _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR))
-    plan = yield from context.fetch_sessions.plan(message, request.api_version)
+    plan = yield from context.fetch_sessions.plan(
+        message, request.api_version, request.session.principal
+    )
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
     return (yield from _Fetch(context, request, message, plan).start())

@@ -36,8 +36,14 @@ class BrokerCollector:
         fetch_waiters: "FetchWaiters",
         fetch_sessions: "FetchSessions",
         group_lag: "GroupLag",
+        *,
+        shows_names: bool = True,
     ) -> None:
-        """Read from these parts; nothing is copied until a scrape."""
+        """Read from these parts; nothing is copied until a scrape.
+
+        Without `shows_names` there are no figures of single partitions and groups.
+        """
+        self._shows_names = shows_names
         self._metrics = metrics
         self._topics = topics
         self._connections = connections
@@ -51,7 +57,8 @@ class BrokerCollector:
         yield from self._requests()
         yield from self._traffic()
         yield from self._commits()
-        yield from self._groups()
+        if self._shows_names:
+            yield from self._groups()
         yield from self._upkeep()
 
     def _requests(self) -> Iterator[Any]:
@@ -136,6 +143,8 @@ class BrokerCollector:
         Formatted here, because ten thousand partitions are 70,000 lines: a second of work in one
         go. A family's lines must be contiguous, so they are gathered before they are yielded.
         """
+        if not self._shows_names:
+            return
         families: list[list[str]] = [
             [
                 f"# HELP tidelog_partition_{name} {help_text}\n",

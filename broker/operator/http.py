@@ -10,6 +10,10 @@ once. `broker.operator.http_connection` reads the requests.
 | /readyz   | clients are being accepted                                | starting, or stopping    |
 | /explain  | a lookup was explained: `broker.operator.explain`         | its partition is offline |
 | /segments | a topic's segments are listed: `broker.operator.segments` |                          |
+
+Names of topics and groups and times of records are data, and this port knows no users. With an
+authorizer, a port that is not on loopback shows none: /explain and /segments are 403, /metrics
+leaves out the figures of partitions and groups, /healthz names no partition.
 """
 
 import asyncio
@@ -31,6 +35,14 @@ Probe = Callable[[], str | None]
 
 Query = Callable[[str], tuple[int, bytes]]
 """From a query string to HTTP status and JSON."""
+
+
+def refused(_: str) -> tuple[int, bytes]:
+    """The answer to a query whose answer has names, on a port that may not show them."""
+    return 403, (
+        b'{"error": "with an authorizer this path is served on loopback only; '
+        b'set metrics.listener to 127.0.0.1:9464"}\n'
+    )
 
 
 class MetricsServer:

@@ -6,6 +6,8 @@ every question is a dictionary lookup after the first time.
 Source: Kafka `AuthHelper`. Read next: `broker.security.acls`, `broker.rights`.
 """
 
+from collections.abc import Callable
+
 from broker.requests.context import Context, RequestContext
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 
@@ -59,6 +61,16 @@ class Check:
         access = self._access
         return access is None or access.allows_any(
             self._principal, self._host, operation, ResourceType.TOPIC
+        )
+
+    def sight(self) -> Callable[[str], bool] | None:
+        """Whether the client may describe a topic, as a function to keep; None if it sees all."""
+        access = self._access
+        if access is None:
+            return None
+        principal, host = self._principal, self._host
+        return lambda name: access.allows(
+            principal, host, Operation.DESCRIBE, ResourceType.TOPIC, name
         )
 
     def bits(self, resource_type: ResourceType, name: str) -> int:

@@ -68,7 +68,7 @@ _STORAGE_ERROR_SINCE = 6
 _UNKNOWN_OFFSET = -1
 _READ_COMMITTED = 1
 _CONSUMER_ID = -1
-_NOT_FOUND = (UnknownTopicOrPartition, UnknownTopicId, InconsistentTopicId)
+_NOT_FOUND = (UnknownTopicOrPartition, UnknownTopicId, InconsistentTopicId, TopicDenied)
 """Errors whose answer has an empty list of aborted transactions, not null, as in Kafka."""
 
 

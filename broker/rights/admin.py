@@ -3,7 +3,8 @@
 Source: Kafka `KafkaApis`, `ControllerApis`, `ConfigAdminManager`.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from broker.requests.access import Check
 from broker.requests.config_resources import ResourceType as ConfigResourceType
@@ -44,6 +45,11 @@ from protocol.api import (
 _MANY_KEYS_SINCE = 4
 _LOG_DIRS_ERROR_SINCE = 3
 _ELECT_ERROR_SINCE = 1
+_WHY: Final[Mapping[int, str]] = {
+    GROUP_DENIED: GROUP_MESSAGE,
+    TRANSACTIONAL_ID_DENIED: "Transactional Id authorization failed.",
+    CLUSTER_DENIED: CLUSTER_MESSAGE,
+}
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
 
 describe_quorum_guard = on_cluster(
@@ -61,13 +67,39 @@ update_features_guard = on_cluster(
 alter_partition_reassignments_guard = on_cluster(
     Operation.ALTER,
     lambda message, request: alter_partition_reassignments.AlterPartitionReassignmentsResponse(
-        error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
+        error_code=CLUSTER_DENIED,
+        error_message=CLUSTER_MESSAGE,
+        responses=[
+            alter_partition_reassignments.ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    alter_partition_reassignments.ReassignablePartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=CLUSTER_DENIED,
+                        error_message=CLUSTER_MESSAGE,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ],
     ),
 )
 list_partition_reassignments_guard = on_cluster(
     Operation.DESCRIBE,
     lambda message, request: list_partition_reassignments.ListPartitionReassignmentsResponse(
-        error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
+        error_code=CLUSTER_DENIED,
+        error_message=CLUSTER_MESSAGE,
+        topics=[
+            list_partition_reassignments.OngoingTopicReassignment(
+                name=topic.name,
+                partitions=[
+                    list_partition_reassignments.OngoingPartitionReassignment(partition_index=index)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in message.topics or ()
+        ],
     ),
 )
 list_config_resources_guard = on_cluster(
@@ -177,7 +209,7 @@ def find_coordinator_guard(
         if not code:
             return handler(context, request, message)
         return find_coordinator.FindCoordinatorResponse(
-            error_code=code, error_message=None, node_id=-1, host="", port=-1
+            error_code=code, error_message=_WHY[code], node_id=-1, host="", port=-1
         )
     refusals = {key: code for key in message.coordinator_keys if (code := refusal(key))}
     if not refusals:
@@ -186,7 +218,7 @@ def find_coordinator_guard(
     def with_refusals(answer: find_coordinator.FindCoordinatorResponse) -> object:
         answer.coordinators.extend(
             find_coordinator.Coordinator(
-                key=key, node_id=-1, host="", port=-1, error_code=code, error_message=None
+                key=key, node_id=-1, host="", port=-1, error_code=code, error_message=""
             )
             for key, code in refusals.items()
         )

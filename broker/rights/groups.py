@@ -13,6 +13,7 @@ from broker.rights.guards import (
     GROUP_DENIED,
     GROUP_MESSAGE,
     TOPIC_DENIED,
+    joined,
     on_group,
     on_items,
     parted,
@@ -38,6 +39,7 @@ from protocol.error_codes import ErrorCode
 _GROUP_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
 _PROTOCOL_SINCE = 5
+_NO_PROTOCOL_SINCE = 7
 _BITS_SINCE = 3
 _COMMIT_BY_ID_SINCE = 10
 _TOPICS_HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
@@ -45,7 +47,11 @@ _TOPICS_HIDDEN = "The group has described topic(s) that the client is not author
 join_group_guard = on_group(
     Operation.READ,
     lambda message, request: join_group.JoinGroupResponse(
-        error_code=GROUP_DENIED, generation_id=-1, protocol_name="", leader="", member_id=""
+        error_code=GROUP_DENIED,
+        generation_id=-1,
+        protocol_name=None if request.api_version >= _NO_PROTOCOL_SINCE else "",
+        leader="",
+        member_id="",
     ),
 )
 heartbeat_guard = on_group(
@@ -72,6 +78,7 @@ delete_groups_guard = on_items(
     "results",
     lambda name: delete_groups.DeletableGroupResult(group_id=name, error_code=GROUP_DENIED),
     delete_groups.DeleteGroupsResponse,
+    once=True,
 )
 
 
@@ -115,7 +122,7 @@ def consumer_group_describe_guard(
     allowed, denied = parted(message.group_ids, lambda name: check.group(Operation.DESCRIBE, name))
 
     def with_rights(answer: consumer_group_describe.ConsumerGroupDescribeResponse) -> object:
-        for group in answer.groups:
+        for place, group in enumerate(answer.groups):
             topics = {
                 topic.topic_name
                 for member in group.members
@@ -123,9 +130,9 @@ def consumer_group_describe_guard(
                 for topic in assignment.topic_partitions
             }
             if not all(check.topic(Operation.DESCRIBE, name) for name in topics):
-                group.error_code = TOPIC_DENIED
-                group.error_message = _TOPICS_HIDDEN
-                group.members = []
+                answer.groups[place] = consumer_group_describe.DescribedGroup(
+                    group_id=group.group_id, error_code=TOPIC_DENIED, error_message=_TOPICS_HIDDEN
+                )
             elif message.include_authorized_operations and not group.error_code:
                 group.authorized_operations = check.bits(ResourceType.GROUP, group.group_id)
         answer.groups.extend(
@@ -232,7 +239,7 @@ def _refused_commit(
                 for partition in topic.partitions
             ],
         )
-        for topic in denied
+        for topic in joined(denied)
     )
     return answer
 
@@ -252,6 +259,8 @@ def offset_delete_guard(
         return handler(context, request, message)
 
     def with_refusals(answer: offset_delete.OffsetDeleteResponse) -> object:
+        if answer.error_code:
+            return answer
         answer.topics.extend(
             offset_delete.OffsetDeleteResponseTopic(
                 name=topic.name,
@@ -262,7 +271,7 @@ def offset_delete_guard(
                     for partition in topic.partitions
                 ],
             )
-            for topic in denied
+            for topic in joined(denied)
         )
         return answer
 

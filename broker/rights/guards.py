@@ -86,6 +86,18 @@ def parted(items: Iterable[Item], is_allowed: Callable[[Item], bool]) -> tuple[l
     return allowed, denied
 
 
+def joined(topics: Iterable[Any]) -> list[Any]:
+    """The topics of a request, one that is there twice once, with all its partitions."""
+    found: dict[tuple[str, bytes | None], Any] = {}
+    for topic in topics:
+        key = topic.name, getattr(topic, "topic_id", None)
+        if key in found:
+            found[key].partitions = [*found[key].partitions, *topic.partitions]
+        else:
+            found[key] = topic
+    return list(found.values())
+
+
 def on_cluster(operation: Operation, refuse: Callable[[Any, RequestContext], Any]) -> Guard:
     """Serve the whole request or refuse it, by a right on the cluster."""
 
@@ -126,6 +138,8 @@ def on_items(
     answers: str,
     refuse: Callable[[Any], Any],
     empty: Callable[[], Any],
+    *,
+    once: bool = False,
 ) -> Guard:
     """Serve the allowed items of a request, and refuse the others one by one.
 
@@ -135,6 +149,7 @@ def on_items(
         answers: the list in the answer.
         refuse: the answer to an item that may not be served.
         empty: an answer without items, for a request of which nothing is left.
+        once: whether an item that is there twice is answered once.
     """
 
     def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
@@ -144,6 +159,8 @@ def on_items(
         )
         if not denied:
             return handler(context, request, message)
+        if once:
+            denied = list(dict.fromkeys(denied))
 
         def with_refusals(answer: Any) -> Any:
             getattr(answer, answers).extend(map(refuse, denied))

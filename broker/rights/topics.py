@@ -17,6 +17,7 @@ from broker.rights.guards import (
     parted,
     then,
 )
+from broker.topics.registry import NO_TOPIC_ID
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import (
     create_partitions,
@@ -32,6 +33,7 @@ from protocol.api import (
 )
 
 _BY_ID_SINCE_PRODUCE = 13
+_BY_ID_SINCE_METADATA = 12
 _CONFIGS_SINCE = 5
 _TRANSACTIONAL_BIT = 0x10
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 21
@@ -165,7 +167,7 @@ describe_producers_guard = on_items(
         name=topic.name,
         partitions=[
             describe_producers.PartitionResponse(
-                partition_index=index, error_code=TOPIC_DENIED, error_message=None
+                partition_index=index, error_code=TOPIC_DENIED, error_message=TOPIC_MESSAGE
             )
             for index in topic.partition_indexes
         ],
@@ -207,12 +209,23 @@ def metadata_guard(
     check = Check(context, request)
     asks_all = message.topics is None or (request.api_version == 0 and not message.topics)
     denied: list[metadata.MetadataRequestTopic] = []
+    by_id = any(map(_is_by_id, message.topics or ()))
+    if by_id and request.api_version < _BY_ID_SINCE_METADATA:
+        return handler(context, request, message)  # it is refused as a whole
     if not asks_all:
         assert message.topics is not None
         allowed, denied = parted(
             message.topics, lambda topic: _may_describe(context, check, message, topic)
         )
         message.topics = allowed
+        # A name beside ids is not refused, but left out; a topic asked for twice is refused once.
+        denied = list(
+            {
+                (topic.name, topic.topic_id): topic
+                for topic in map(_as_refused, denied)
+                if not by_id or topic.name is None
+            }.values()
+        )
     hides_all = request.api_version == 0 and bool(denied) and not message.topics
 
     def with_rights(answer: metadata.MetadataResponse) -> metadata.MetadataResponse:
@@ -257,15 +270,27 @@ def _may_describe(
     message: metadata.MetadataRequest,
     asked: metadata.MetadataRequestTopic,
 ) -> bool:
-    if asked.name is None:
+    if _is_by_id(asked):
         found = context.topics.find_by_id(asked.topic_id)
         return found is None or check.topic(Operation.DESCRIBE, found.name)
+    assert asked.name is not None
     if not check.topic(Operation.DESCRIBE, asked.name):
         return False
     creates = message.allow_auto_topic_creation and context.config.auto_create_topics_enable
     return (
         not creates or context.topics.find(asked.name) is not None or _may_create(check, asked.name)
     )
+
+
+def _is_by_id(asked: metadata.MetadataRequestTopic) -> bool:
+    """Whether the id counts, and not the name if there is one."""
+    return asked.name is None or asked.topic_id != NO_TOPIC_ID
+
+
+def _as_refused(asked: metadata.MetadataRequestTopic) -> metadata.MetadataRequestTopic:
+    """What a refusal may repeat of a request: with an id no name, which the id does not show."""
+    name = None if _is_by_id(asked) else asked.name
+    return metadata.MetadataRequestTopic(name=name, topic_id=asked.topic_id)
 
 
 def _may_create(check: Check, name: str) -> bool:
@@ -367,16 +392,27 @@ def describe_topic_partitions_guard(
 ) -> Reply:
     """DESCRIBE on each topic; those that a list of all would hide count for no page."""
     check = Check(context, request)
-    asked = message.topics
-    denied: list[describe_topic_partitions.TopicRequest] = []
+    cursor = message.cursor
+    asked = {topic.name for topic in message.topics}
+    if cursor is not None and (
+        cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
+    ):
+        return handler(context, request, message)  # it is refused as a whole
+    denied: list[str] = []
     if asked:
-        allowed, denied = parted(asked, lambda t: check.topic(Operation.DESCRIBE, t.name))
+        allowed, denied = parted(
+            sorted(name for name in asked if cursor is None or name >= cursor.topic_name),
+            lambda name: check.topic(Operation.DESCRIBE, name),
+        )
     else:
         allowed = [
-            describe_topic_partitions.TopicRequest(name=topic.name)
+            topic.name
             for topic in context.topics
             if check.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
+    if cursor is not None and cursor.topic_name not in allowed:
+        allowed = [name for name in allowed if name > cursor.topic_name]
+        message.cursor = None
 
     def with_rights(
         answer: describe_topic_partitions.DescribeTopicPartitionsResponse,
@@ -387,15 +423,15 @@ def describe_topic_partitions_guard(
         answer.topics.extend(
             describe_topic_partitions.DescribeTopicPartitionsResponseTopic(
                 error_code=TOPIC_DENIED,
-                name=topic.name,
+                name=name,
                 partitions=[],
                 topic_authorized_operations=NOT_ASKED,
             )
-            for topic in denied
+            for name in denied
         )
         return answer
 
     if not allowed:
         return with_rights(describe_topic_partitions.DescribeTopicPartitionsResponse())
-    message.topics = allowed
+    message.topics = [describe_topic_partitions.TopicRequest(name=name) for name in allowed]
     return then(handler(context, request, message), with_rights)

@@ -12,6 +12,7 @@ from broker.rights.guards import (
     GROUP_DENIED,
     TOPIC_DENIED,
     TRANSACTIONAL_ID_DENIED,
+    joined,
     on_transactional_id,
     parted,
     then,
@@ -162,7 +163,7 @@ def _refused_commit(
                 for partition in topic.partitions
             ],
         )
-        for topic in denied
+        for topic in joined(denied)
     )
     return answer
 

@@ -24,11 +24,13 @@ the protocol.
 """
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from broker.security.principal import Principal
+from broker.security.principal import USER_TYPE, Principal
 from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 
 WILDCARD: Final = "*"
@@ -171,30 +173,62 @@ class AclFilter(NamedTuple):
         return self.pattern in (PatternType.ANY, acl.pattern) and name in (None, acl.name)
 
 
+_ByPrincipal: TypeAlias = dict[str, dict[Acl, object]]
+"""Rules by the text of their principal, each with its host as `_address` compares it."""
+
+_ByName: TypeAlias = dict[str, _ByPrincipal]
+_NO_RULES: Final[dict[Acl, object]] = {}
+
+
 class _Rules:
     """The rules of one resource type, by the ways in which they match a name."""
 
     __slots__ = ("_lengths", "literal", "prefixed")
 
     def __init__(self) -> None:
-        self.literal: dict[str, list[Acl]] = {}
-        self.prefixed: dict[str, list[Acl]] = {}
-        self._lengths: list[int] = []
+        self.literal: _ByName = {}
+        self.prefixed: _ByName = {}
+        # How many prefixes have a length.
+        self._lengths: Counter[int] = Counter()
 
-    def index(self, acl: Acl) -> None:
-        by_name = self.literal if acl.pattern == PatternType.LITERAL else self.prefixed
-        by_name.setdefault(acl.name, []).append(acl)
-        if acl.pattern == PatternType.PREFIXED and len(acl.name) not in self._lengths:
-            self._lengths.append(len(acl.name))
+    def add(self, acl: Acl) -> None:
+        """Take in a rule that is not here."""
+        by_name = self._map_of(acl)
+        if acl.name not in by_name:
+            by_name[acl.name] = {}
+            if by_name is self.prefixed:
+                self._lengths[len(acl.name)] += 1
+        by_name[acl.name].setdefault(acl.principal, {})[acl] = _address(acl.host)
 
-    def of(self, name: str) -> Iterator[Acl]:
-        """Every rule whose pattern matches `name`."""
-        yield from self.literal.get(name, ())
-        if name != WILDCARD:
-            yield from self.literal.get(WILDCARD, ())
+    def remove(self, acl: Acl) -> None:
+        """Forget a rule that is here."""
+        by_name = self._map_of(acl)
+        by_principal = by_name[acl.name]
+        of_principal = by_principal[acl.principal]
+        del of_principal[acl]
+        if of_principal:
+            return
+        del by_principal[acl.principal]
+        if by_principal:
+            return
+        del by_name[acl.name]
+        if by_name is self.prefixed:
+            self._lengths[len(acl.name)] -= 1
+            if not self._lengths[len(acl.name)]:
+                del self._lengths[len(acl.name)]
+
+    def of(self, name: str) -> Iterator[_ByPrincipal]:
+        """Every rule whose pattern matches `name`, never an empty map."""
+        if name in self.literal:
+            yield self.literal[name]
+        if name != WILDCARD and WILDCARD in self.literal:
+            yield self.literal[WILDCARD]
         for length in self._lengths:
-            if length <= len(name):
-                yield from self.prefixed.get(name[:length], ())
+            if length <= len(name) and name[:length] in self.prefixed:
+                yield self.prefixed[name[:length]]
+
+    def _map_of(self, acl: Acl) -> _ByName:
+        return self.literal if acl.pattern == PatternType.LITERAL else self.prefixed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +237,13 @@ class Decision:
 
     allowed: bool
     rule: Acl | None = None
-    reason: str = ""
+    default: str = ""
+    """Why it is so without a rule."""
+
+    @property
+    def reason(self) -> str:
+        """The rule, or the default, as text."""
+        return self.default if self.rule is None else str(self.rule)
 
 
 class Access:
@@ -219,10 +259,10 @@ class Access:
         """Start with `acls`; `super_users` may do everything."""
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
-        self._acls: dict[Acl, None] = dict.fromkeys(acls)
+        self._acls: dict[Acl, None] = {}
         self._by_type: dict[int, _Rules] = {}
         self._decided: dict[tuple[Any, ...], bool] = {}
-        self._index()
+        self.add(acls)
 
     def __len__(self) -> int:
         """How many rules there are."""
@@ -242,14 +282,19 @@ class Access:
 
     def add(self, acls: Iterable[Acl]) -> None:
         """Put rules in force; those that are already stay as they are."""
-        self._acls.update(dict.fromkeys(acls))
-        self._index()
+        for acl in acls:
+            if acl not in self._acls:
+                self._acls[acl] = None
+                self._by_type.setdefault(acl.resource_type, _Rules()).add(acl)
+        self._decided.clear()
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Take rules out of force."""
         for acl in acls:
-            self._acls.pop(acl, None)
-        self._index()
+            if acl in self._acls:
+                del self._acls[acl]
+                self._by_type[acl.resource_type].remove(acl)
+        self._decided.clear()
 
     def allows(
         self, principal: Principal, host: str, operation: int, resource_type: int, name: str
@@ -269,29 +314,28 @@ class Access:
     ) -> Decision:
         """The decision, with the rule that made it."""
         if principal in self._super_users:
-            return Decision(allowed=True, reason=f"{principal} is a super user")
+            return Decision(allowed=True, default=f"{principal} is a super user")
         rules = self._by_type.get(resource_type)
         address = _address(host)
         allowing: Acl | None = None
         found_any = False
-        for acl in rules.of(name) if rules else ():
+        for by_principal in rules.of(name) if rules else ():
             found_any = True
-            if not _is_for(acl, principal, address):
-                continue
-            if acl.permission == Permission.DENY:
-                if acl.operation in (Operation.ALL, operation):
-                    return Decision(allowed=False, rule=acl, reason=str(acl))
-            elif allowing is None and _covers(acl.operation, operation):
-                allowing = acl
+            for acl in _for_client(by_principal, principal, address):
+                if acl.permission == Permission.DENY:
+                    if acl.operation in (Operation.ALL, operation):
+                        return Decision(allowed=False, rule=acl)
+                elif allowing is None and _covers(acl.operation, operation):
+                    allowing = acl
         if allowing is not None:
-            return Decision(allowed=True, rule=allowing, reason=str(allowing))
+            return Decision(allowed=True, rule=allowing)
         if not found_any:
             return Decision(
                 allowed=self._allow_if_no_acl,
-                reason="no rule matches the resource (allow.everyone.if.no.acl.found = "
+                default="no rule matches the resource (allow.everyone.if.no.acl.found = "
                 f"{str(self._allow_if_no_acl).lower()})",
             )
-        return Decision(allowed=False, reason="no rule allows it")
+        return Decision(allowed=False, default="no rule allows it")
 
     def allows_any(
         self, principal: Principal, host: str, operation: int, resource_type: int
@@ -310,9 +354,9 @@ class Access:
         mine = [
             acl
             for by_name in (rules.literal, rules.prefixed)
-            for acls in by_name.values()
-            for acl in acls
-            if acl.operation in (Operation.ALL, operation) and _is_for(acl, principal, address)
+            for by_principal in by_name.values()
+            for acl in _for_client(by_principal, principal, address)
+            if acl.operation in (Operation.ALL, operation)
         ]
         denied = [acl for acl in mine if acl.permission == Permission.DENY]
         if any(_is_wildcard(acl) for acl in denied):
@@ -337,12 +381,6 @@ class Access:
             if self.allows(principal, host, operation, resource_type, name)
         )
 
-    def _index(self) -> None:
-        self._decided.clear()
-        self._by_type = {}
-        for acl in self._acls:
-            self._by_type.setdefault(acl.resource_type, _Rules()).index(acl)
-
 
 def _is_wildcard(acl: Acl) -> bool:
     return acl.name == WILDCARD and acl.pattern == PatternType.LITERAL
@@ -354,14 +392,15 @@ def _covers(allowed: int, asked: int) -> bool:
     return allowed in _IMPLIED_BY.get(Operation(asked), ())
 
 
-def _is_for(acl: Acl, principal: Principal, address: object) -> bool:
-    if acl.principal != str(principal) and not (
-        acl.principal == ANY_USER and principal.type == "User"
-    ):
-        return False
-    return acl.host == WILDCARD or _address(acl.host) == address
+def _for_client(by_principal: _ByPrincipal, principal: Principal, address: object) -> Iterator[Acl]:
+    """The rules about `principal` at `address`."""
+    for text in (str(principal), ANY_USER) if principal.type == USER_TYPE else (str(principal),):
+        for acl, host in by_principal.get(text, _NO_RULES).items():
+            if acl.host == WILDCARD or host == address:
+                yield acl
 
 
+@lru_cache(1024)
 def _address(text: str) -> object:
     """An address in a form that compares equal however it is written."""
     try:

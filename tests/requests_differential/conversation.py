@@ -76,11 +76,15 @@ class Connection:
         self._address = host, int(port)
         self._client: RawClient | None = None
 
+    async def opened(self, host: str, port: int) -> RawClient:
+        """A new connection that takes requests."""
+        return await RawClient.connect(host, port)
+
     async def ask(self, api: ApiKey, version: int, message: Any) -> Any:
         """The answer; `CLOSED` or `NO_ANSWER` where there is none."""
         try:
             if self._client is None:
-                self._client = await RawClient.connect(*self._address)
+                self._client = await self.opened(*self._address)
             sent = self._client.send_body(api, version, encoded(message, version))
             if api is ApiKey.PRODUCE and message.acks == 0:
                 return await self._after_silence(sent)

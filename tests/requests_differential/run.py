@@ -22,7 +22,7 @@ from tests.requests_differential.normal import mismatches
 from tests.support.kafka_peer import NEWEST, KafkaPeer
 
 _NO_TIMER_MS: Final = str(3_600_000)
-_BOTH: Final = {
+FOR_BOTH: Final = {
     "auto.create.topics.enable": "false",
     "log.retention.ms": "-1",
     "log.retention.check.interval.ms": _NO_TIMER_MS,
@@ -39,8 +39,8 @@ _BOTH: Final = {
 }
 """Nothing happens by itself while the requests are sent."""
 
-_KAFKA: Final = {
-    **_BOTH,
+FOR_KAFKA: Final = {
+    **FOR_BOTH,
     # Assignments are made before a heartbeat is answered, so that answers do not hang on time.
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.assignor.offload.enable": "false",
@@ -66,13 +66,13 @@ def compare(chosen: Sequence[Case], directory: Path) -> list[Difference]:
 def from_tidelog(chosen: Sequence[Case], directory: Path) -> list[Seen]:
     """What a Tidelog on a new directory answers."""
     data_dir = directory / "tide"
-    with TidelogProcess(data_dir, settings={**_BOTH, "metrics.listener": ""}) as broker:
+    with TidelogProcess(data_dir, settings={**FOR_BOTH, "metrics.listener": ""}) as broker:
         return asyncio.run(Conversation(broker.bootstrap, str(data_dir)).run(chosen))
 
 
 def from_kafka(chosen: Sequence[Case], directory: Path) -> list[Seen]:
     """What an Apache Kafka on a new directory answers."""
-    with KafkaPeer(directory / "kafka", settings=_KAFKA, heap="1g") as broker:
+    with KafkaPeer(directory / "kafka", settings=FOR_KAFKA, heap="1g") as broker:
         return asyncio.run(Conversation(broker.bootstrap, str(broker.log_dir)).run(chosen))
 
 

@@ -123,6 +123,7 @@ class ConsumerGroup:
 
     def heartbeat(self, request: HeartbeatRequest, topics: Topics, now_ms: int) -> Outcome:
         """Take a heartbeat: join, continue, or leave."""
+        self._view.look_as(request.sees)
         try:
             if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
                 answer = self._leave(request, now_ms)

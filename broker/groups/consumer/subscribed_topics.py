@@ -5,7 +5,9 @@ different subscription, however many members have it.
 
 A pattern means the names that it matches from end to end, including those of internal topics; to
 leave them out is the client's part, in its pattern. A pattern that `broker.patterns` does not
-accept is refused with INVALID_REGULAR_EXPRESSION.
+accept is refused with INVALID_REGULAR_EXPRESSION. With an authorizer it means only those names that
+the client may describe whose heartbeat looks it up; members with the same pattern share the result,
+and new rules count from the next change of the topics on, as in Kafka.
 
 Source: KIP-848, KIP-1043; Kafka's `TopicRegexResolver`.
 Read next: `broker.groups.consumer.group`.
@@ -19,6 +21,7 @@ from broker import patterns
 from broker.groups.consumer.values import (
     HeartbeatRefused,
     Partition,
+    Sight,
     Subscription,
     TopicImage,
     Topics,
@@ -33,8 +36,16 @@ class SubscribedTopics:
         """Create an empty view; `look` fills it."""
         self.revision: int | None = None
         self.seen: Mapping[str, TopicImage] = {}
+        self._sees: Sight | None = None
         self._resolved_at: int | None = None
         self._resolved: dict[tuple[frozenset[str], str | None], frozenset[str]] = {}
+
+    def look_as(self, sees: Sight | None) -> None:
+        """Look up patterns for a client that sees some names, None for one that sees all."""
+        if self._sees is None and sees is not None:
+            # What was looked up without a client had all names.
+            self.revision = self._resolved_at = None
+        self._sees = sees
 
     def look(self, topics: Topics, subscriptions: Iterable[Subscription]) -> None:
         """Resolve which of `topics` are subscribed to now, and keep the result."""
@@ -49,7 +60,7 @@ class SubscribedTopics:
             self._resolved.clear()
         different = {(each.names, each.regex) for each in subscriptions}
         for subscription in different - self._resolved.keys():
-            self._resolved[subscription] = _resolve(*subscription, topics)
+            self._resolved[subscription] = _resolve(*subscription, topics, self._sees)
         for gone in self._resolved.keys() - different:
             del self._resolved[gone]
         return frozenset[str]().union(*self._resolved.values())
@@ -67,11 +78,14 @@ class SubscribedTopics:
         }
 
 
-def _resolve(names: frozenset[str], regex: str | None, topics: Topics) -> frozenset[str]:
+def _resolve(
+    names: frozenset[str], regex: str | None, topics: Topics, sees: Sight | None
+) -> frozenset[str]:
     wanted = names & topics.by_name.keys()
     if regex:
         pattern = compile_pattern(regex)
-        wanted |= matching(pattern, topics.by_name)
+        matched = matching(pattern, topics.by_name)
+        wanted |= matched if sees is None else frozenset(filter(sees, matched))
     return frozenset(wanted)
 
 

@@ -12,7 +12,7 @@ Read next: `broker.groups.consumer.group`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -77,9 +77,16 @@ class Topics:
     by_name: Mapping[str, TopicImage]
 
 
+Sight: TypeAlias = Callable[[str], bool]
+"""Whether a client may see the topic of a name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """A member's state, as far as it changed; None means unchanged."""
+    """A member's state, as far as it changed; None means unchanged.
+
+    `sees` says which topics its pattern may find, None for all.
+    """
 
     member_id: str
     member_epoch: int
@@ -92,6 +99,7 @@ class HeartbeatRequest:
     owned: Partitions | None = None
     client_id: str = ""
     client_host: str = ""
+    sees: Sight | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from broker.fetch.sessions import EVICTABLE_AFTER_MS, FetchPlan, FetchSessions
+from broker.security.principal import ANONYMOUS, Principal, user
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import run_steps
@@ -18,8 +19,10 @@ def sessions(slots: int = 10, clock: FrozenClock | None = None) -> FetchSessions
     return FetchSessions(slots, clock=clock or FrozenClock(), source=random.Random(1))
 
 
-def plan_of(cache: FetchSessions, message: FetchRequest, version: int) -> FetchPlan:
-    return run_steps(cache.plan(message, version))
+def plan_of(
+    cache: FetchSessions, message: FetchRequest, version: int, owner: Principal = ANONYMOUS
+) -> FetchPlan:
+    return run_steps(cache.plan(message, version, owner))
 
 
 def request(
@@ -86,6 +89,16 @@ def test_repeated_epoch_is_refused() -> None:
 def test_unknown_session_is_refused() -> None:
     plan = plan_of(sessions(), request(99, 1), NAMES)
     assert plan.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_does_not_exist_for_another_principal() -> None:
+    cache = sessions()
+    session_id = plan_of(cache, request(0, 0, (0, 1)), NAMES, user("alice")).session_id
+    for epoch in (1, -1, 0):
+        plan = plan_of(cache, request(session_id, epoch), NAMES, user("bob"))
+        wanted = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if epoch == 1 else ErrorCode.NONE
+        assert plan.error is wanted
+    assert plan_of(cache, request(session_id, 1), NAMES, user("alice")).is_incremental
 
 
 def test_final_epoch_ends_the_session() -> None:

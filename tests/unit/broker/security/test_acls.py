@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from broker.security import acls
 from broker.security.acls import Access, Acl, AclFilter, complaint_about, format_acl, parse_acl
 from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
 from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
@@ -109,6 +110,51 @@ def test_decisions_equal_brute_force() -> None:
             expected = _brute_force(rules, who, host, operation, name, default=default)
             for _ in range(2):  # the second time from the kept decisions
                 assert access.allows(who, host, operation, TOPIC, name) is expected
+
+
+def test_rules_put_in_force_one_by_one_decide_like_those_from_the_start() -> None:
+    rng = random.Random(11)
+    names = ["a", "ab", "abc", "b", "*"]
+    pool = [
+        acl(name, to=to, permission=permission, pattern=pattern, host=host)
+        for name, to, permission, pattern, host in itertools.product(
+            names,
+            ("User:alice", "User:*"),
+            (Permission.ALLOW, Permission.DENY),
+            (PatternType.LITERAL, PatternType.PREFIXED),
+            ("*", "10.0.0.1"),
+        )
+    ]
+    changed = Access()
+    for _ in range(2_000):
+        some = rng.sample(pool, rng.randrange(4))
+        (changed.add if rng.random() < 0.4 else changed.remove)(some)
+        fresh = Access(changed)
+        assert len(fresh) == len(changed)
+        for who, name in itertools.product((ALICE, BOB), ("a", "abcd", "b", "c", "*")):
+            asked = (who, "10.0.0.1", Operation.READ, TOPIC, name)
+            assert changed.allows(*asked) is fresh.allows(*asked)
+        any_of = (ALICE, "10.0.0.1", Operation.READ, TOPIC)
+        assert changed.allows_any(*any_of) is fresh.allows_any(*any_of)
+
+
+def test_a_change_looks_at_the_rules_that_change_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+
+    def count(text: str) -> object:
+        nonlocal looked_at
+        looked_at += 1
+        return text
+
+    monkeypatch.setattr(acls, "_address", count)
+    access = Access()
+    rules = [acl(f"t{number}") for number in range(300)]
+    for rule in rules:
+        access.add([rule])
+    for rule in rules:
+        access.remove([rule])
+    assert looked_at == len(rules)
+    assert not len(access)
 
 
 def _brute_force(

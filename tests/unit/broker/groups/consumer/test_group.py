@@ -175,6 +175,26 @@ def test_a_pattern_is_a_subscription() -> None:
     assert unset.assigned == NO_PARTITIONS
 
 
+def test_a_pattern_finds_what_the_client_may_see() -> None:
+    table = Table(a=1, ab=1, b=1)
+    answer = table.join(
+        "m1", subscribed_names=None, subscribed_regex="a.*", sees=lambda name: name == "ab"
+    )
+    assert answer.assigned == frozenset({(b"ab" * 8, 0)})
+    # A named topic is checked by the API's guard, not here.
+    named = table.join("m2", subscribed_names=frozenset({"b"}), sees=lambda name: False)
+    assert named.assigned == frozenset({(b"b" * 16, 0)})
+
+
+def test_a_pattern_looked_up_without_a_client_is_looked_up_again_for_one() -> None:
+    table = Table(a=1, ab=1)
+    table.join("m1", subscribed_names=None, subscribed_regex="a.*", sees=lambda name: name == "a")
+    table.restart()
+    assert table.group.subscribed_topics(table.topics) == {"a", "ab"}
+    table.beat("m1", 1, sees=lambda name: name == "a")
+    assert table.group.subscribed_topics(table.topics) == {"a"}
+
+
 def test_the_assignor_that_most_ask_for_is_used() -> None:
     table = Table(a=4)
     assert table.group.assignor == "uniform"
