@@ -171,7 +171,7 @@ class Broker:
         metrics_socket = self._bind_metrics()
         self._stack.callback(self._threads.close)
         self._open_data_dir()
-        self.security = Security(self.config, self.data_dir, monotonic_ms=self.clock.monotonic_ms)
+        self.security = Security(self.config, self.data_dir, clock=self.clock, metrics=self.metrics)
         self._guards = {
             listener.name: self.security.guard(self.config, listener)
             for listener in self.config.listeners

@@ -183,6 +183,10 @@ class FetchSessions:
                 return FetchPlan()
         return FetchPlan(targets=tuple(session), session=session, is_incremental=True)
 
+    def close(self, session: FetchSession) -> None:
+        """End a session whose first answer is not sent."""
+        self._sessions.pop(session.id, None)
+
     def _open(self, size: int, api_version: int) -> FetchSession | None:
         """A new session for `size` partitions, or None when no slot is available."""
         now_ms = self._clock.monotonic_ms()
