@@ -396,6 +396,7 @@ class Broker:
             self.fetch_waiters,
             context.fetch_sessions,
             GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
+            self.security,
         )
         server = MetricsServer(
             lambda: render(collector),
