@@ -317,7 +317,7 @@ class Dispatcher:
                     requester.id,
                     requester.session,
                 )
-                reply = self._call(route, request, message, len(frame), started_ns)
+                reply = self._call(route, request, message, frame, started_ns)
         if reply is None:
             route.metrics.observe(time.perf_counter_ns() - started_ns)
             return None
@@ -395,11 +395,20 @@ class Dispatcher:
         route: Route,
         request: RequestContext,
         message: Any,
-        frame_bytes: int,
+        frame: bytearray | memoryview,
         started_ns: int,
     ) -> Any:
+        handler = route.handler
+        if handler is None:
+            handler = route.handler = self._handler(route.api_key)
+        throttle = self._security.throttle
         try:
-            reply = self._serve(route, request, message, frame_bytes, started_ns)
+            if throttle is None:
+                reply = handler(self._context, request, message)
+            else:
+                reply = throttle.serve(
+                    handler, self._context, request, message, len(frame), started_ns
+                )
             if type(reply) is GeneratorType:
                 reply = self._begin(route, request, reply)
             if isinstance(reply, CoroutineType):
@@ -407,22 +416,6 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - see the module docstring
             return _failure_response(route, request.api_version, error)
         return reply
-
-    def _serve(
-        self,
-        route: Route,
-        request: RequestContext,
-        message: Any,
-        frame_bytes: int,
-        started_ns: int,
-    ) -> Any:
-        handler = route.handler
-        if handler is None:
-            handler = route.handler = self._handler(route.api_key)
-        throttle = self._security.throttle
-        if throttle is None:
-            return handler(self._context, request, message)
-        return throttle.serve(handler, self._context, request, message, frame_bytes, started_ns)
 
     def _begin(self, route: Route, request: RequestContext, steps: Steps[Any]) -> Any:
         """The reply of `steps` if one slice is enough (nearly always), else the `Work`."""
@@ -462,8 +455,16 @@ class Dispatcher:
             requester.id,
             requester.session,
         )
-        started_ns = time.perf_counter_ns()
-        reply = self._serve(route, request, message, len(held), started_ns)
+        if route.handler is None:
+            route.handler = self._handler(route.api_key)
+        throttle = self._security.throttle
+        if throttle is None:
+            reply = route.handler(self._context, request, message)
+        else:
+            now_ns = time.perf_counter_ns()
+            reply = throttle.serve(
+                route.handler, self._context, request, message, len(held), now_ns
+            )
         return (yield from self._answer_in_steps(route, request, reply))
 
     def _answer_in_steps(self, route: Route, request: RequestContext, reply: Any) -> Steps[Any]:
