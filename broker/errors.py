@@ -114,6 +114,10 @@ class NoTimeLeft(BrokerError):
         super().__init__(f"timeout_ms is {timeout_ms}, which leaves no time; give 1 or more.")
 
 
+class ThrottlingQuotaExceeded(BrokerError):
+    """The client has changed too many partitions; it may try again later."""
+
+
 class SenselessRequest(BrokerError):
     """A number that means nothing, for which Kafka has no code of its own."""
 

@@ -27,6 +27,7 @@ LATENCY_BOUNDS_S = (
     5.0,
     10.0,
 )
+THROTTLE_BOUNDS_MS = (10, 100, 1_000, 10_000, 30_000, 100_000)
 SIZE_BOUNDS_BYTES = tuple(1024 * 4**exponent for exponent in range(10))
 
 
@@ -111,6 +112,8 @@ class Metrics:
         self.job_failures: Counter[str] = Counter()
         self.authentications: Counter[tuple[str, str, str]] = Counter()
         """By listener, mechanism and result: ok or failed."""
+        self.throttle_ms: dict[str, Distribution] = {}
+        """The delays that quotas imposed, by kind."""
         self.loop_lag_ns = latency_distribution()
         self.loop_lag_max_ns = 0
         self.wall_clock_jumps = 0
@@ -130,6 +133,13 @@ class Metrics:
     def apis(self) -> Iterator[tuple[ApiKey, ApiMetrics]]:
         """All counters of APIs, by key."""
         return iter(sorted(self._apis.items()))
+
+    def throttled(self, kind: str, delay_ms: int) -> None:
+        """Count a delay by a quota."""
+        distribution = self.throttle_ms.get(kind)
+        if distribution is None:
+            distribution = self.throttle_ms[kind] = Distribution(THROTTLE_BOUNDS_MS)
+        distribution.observe(delay_ms)
 
     def observe_loop_lag(self, lag_ns: int) -> None:
         """Record that the event loop ran a timer `lag_ns` late."""

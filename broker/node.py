@@ -171,7 +171,7 @@ class Broker:
         metrics_socket = self._bind_metrics()
         self._stack.callback(self._threads.close)
         self._open_data_dir()
-        self.security = Security(self.config, self.data_dir, monotonic_ms=self.clock.monotonic_ms)
+        self.security = Security(self.config, self.data_dir, clock=self.clock, metrics=self.metrics)
         self._guards = {
             listener.name: self.security.guard(self.config, listener)
             for listener in self.config.listeners
@@ -399,6 +399,7 @@ class Broker:
             self.fetch_waiters,
             context.fetch_sessions,
             GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
+            self.security,
             shows_names=shows_names,
         )
         queries: dict[str, Query] = {

@@ -42,6 +42,7 @@ from client.descriptions import (
     GroupInfo,
     GroupListing,
     NewTopic,
+    Quota,
     ResourceType,
 )
 from client.types import (
@@ -461,7 +462,7 @@ class Admin:
         positions = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
         await commit_offsets(self._cluster, Membership(group_id=group_id), positions)
 
-    # Users and access rules.
+    # Users, access rules and quotas.
 
     async def set_user(
         self,
@@ -517,3 +518,20 @@ class Admin:
             BrokerRefused: the cluster has no authorizer.
         """
         return await security_requests.remove_rules(self._cluster, chosen)
+
+    async def alter_quotas(
+        self, entity: Mapping[str, str | None], limits: Mapping[str, float | None]
+    ) -> None:
+        """Set limits of an entity, and remove those that are None.
+
+        `entity` gives `user`, `client-id` or both, or `ip`, a name; None is the default, which
+        counts for every name without limits of its own.
+
+        Raises:
+            BrokerRefused: there is no such entity or limit, or a value is out of its range.
+        """
+        await security_requests.alter_quotas(self._cluster, entity, limits)
+
+    async def quotas(self) -> list[Quota]:
+        """All quotas."""
+        return await security_requests.quotas(self._cluster)

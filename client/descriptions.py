@@ -129,6 +129,14 @@ class AccessRuleFilter:
     permission: int = Permission.ANY
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """The limits of an entity: `user`, `client-id` or `ip` to a name, None for the default."""
+
+    entity: Mapping[str, str | None]
+    limits: Mapping[str, float]
+
+
 def _name(kind: type[IntEnum], number: int) -> str:
     """The name of a code, or the number itself if a newer broker has more codes."""
     try:

@@ -165,6 +165,10 @@ class BrokerConfig:
     connection_failed_authentication_delay_ms: int
     authorizer_class_name: str
     super_users: str
+    quota_window_num: int
+    quota_window_size_seconds: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     allow_everyone_if_no_acl_found: bool
     insecure_allow: bool
     secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))

@@ -42,6 +42,15 @@ def _secret(name: str, doc: str) -> Key:
     return Key(name=name, type=ValueType.PASSWORD, default="", doc=doc)
 
 
+def _windows(prefix: str, what: str) -> tuple[Key, ...]:
+    return (
+        number(
+            f"{prefix}.num", 11, f"Quotas of {what} are measured over this many windows.", low=1
+        ),
+        number(f"{prefix}.size.seconds", 1, f"The length of a window of {what}.", low=1),
+    )
+
+
 _PEM_ONLY: Final = "Only PEM is served; `openssl pkcs12` converts other stores."
 
 LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
@@ -147,6 +156,8 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                     False,
                     "Whether everyone may use a resource for which there is no rule at all.",
                 ),
+                *_windows("quota.window", "bytes, request time and connections"),
+                *_windows("controller.quota.window", "partitions created and deleted"),
                 flag(
                     "insecure.allow",
                     False,

@@ -191,6 +191,10 @@ class FetchSessions:
                 return FetchPlan()
         return FetchPlan(targets=tuple(session), session=session, is_incremental=True)
 
+    def close(self, session: FetchSession) -> None:
+        """End a session whose first answer is not sent."""
+        self._sessions.pop(session.id, None)
+
     def _find(self, session_id: int, owner: Principal) -> FetchSession | None:
         session = self._sessions.get(session_id)
         return None if session is None or session.owner != owner else session

@@ -17,11 +17,16 @@ from protocol.api.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+_QUOTA_CODE_SINCE = 3
+
 
 async def handle(
     context: Context, request: RequestContext, message: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Grow every topic as requested, where possible, and answer for all."""
+    quota = context.security.mutation_quota(
+        request, is_strict=request.api_version >= _QUOTA_CODE_SINCE
+    )
     counts = Counter(topic.name for topic in message.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     for topic in message.topics:
@@ -36,20 +41,25 @@ async def handle(
             context.topics.check_growth(topic.name, topic.count)
             _check_assignment(context, topic)
             if not message.validate_only:
+                quota.charge(topic.count - _size(context, topic.name))
                 await context.topics.add_partitions(topic.name, topic.count)
         except REFUSALS as error:
             result.error_code = error_code(error)
             result.error_message = str(error)
-    return CreatePartitionsResponse(results=list(results.values()))
+    return CreatePartitionsResponse(throttle_time_ms=quota.delay_ms, results=list(results.values()))
+
+
+def _size(context: Context, name: str) -> int:
+    topic = context.topics.find(name)
+    assert topic is not None, "check_growth has found the topic"
+    return len(topic.partitions)
 
 
 def _check_assignment(context: Context, asked: CreatePartitionsTopic) -> None:
     """A manual assignment must cover exactly the new partitions and name this broker."""
     if asked.assignments is None:
         return
-    topic = context.topics.find(asked.name)
-    assert topic is not None, "check_growth has found the topic"
-    added = asked.count - len(topic.partitions)
+    added = asked.count - _size(context, asked.name)
     if len(asked.assignments) != added:
         raise InvalidReplicaAssignment(
             f"{added} partitions are added but {len(asked.assignments)} are assigned."

@@ -28,6 +28,7 @@ from broker.errors import (
 )
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
+from broker.security.throttle import MutationQuota
 from broker.topics.registry import NO_TOPIC_ID
 from config import ConfigErrors, check_topic_overrides
 from config.describe import describe_topic
@@ -40,12 +41,16 @@ from protocol.api.create_topics import (
 )
 
 DEFAULT = -1
+_QUOTA_CODE_SINCE = 6
 
 
 async def handle(
     context: Context, request: RequestContext, message: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Create every acceptable topic, durably, and answer for all."""
+    quota = context.security.mutation_quota(
+        request, is_strict=request.api_version >= _QUOTA_CODE_SINCE
+    )
     counts = Counter(topic.name for topic in message.topics)
     results: dict[str, CreatableTopicResult] = {}
     for topic in message.topics:
@@ -56,22 +61,26 @@ async def handle(
                 raise NoTimeLeft(message.timeout_ms)
             if counts[topic.name] > 1:
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
-            results[topic.name] = await _create(context, message, topic)
+            results[topic.name] = await _create(context, message, topic, quota)
         except REFUSALS as error:
             results[topic.name] = CreatableTopicResult(
                 name=topic.name, error_code=error_code(error), error_message=str(error)
             )
-    return CreateTopicsResponse(topics=list(results.values()))
+    return CreateTopicsResponse(throttle_time_ms=quota.delay_ms, topics=list(results.values()))
 
 
 async def _create(
-    context: Context, message: CreateTopicsRequest, asked: CreatableTopic
+    context: Context,
+    message: CreateTopicsRequest,
+    asked: CreatableTopic,
+    quota: MutationQuota,
 ) -> CreatableTopicResult:
     partitions = _partition_count(context, asked)
     context.topics.check_new(asked.name, partitions)
     overrides = _overrides(asked)
     topic_id = NO_TOPIC_ID
     if not message.validate_only:
+        quota.charge(partitions)
         topic = await context.topics.create(asked.name, partitions, overrides)
         topic_id = topic.topic_id
     entries = describe_topic(overrides, context.topics.broker_config)

@@ -14,6 +14,7 @@ from broker.errors import InvalidRequest, NoTimeLeft, TopicDeletionDisabled
 from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
+from broker.security.throttle import MutationQuota
 from broker.topics.registry import NO_TOPIC_ID
 from protocol.api.delete_topics import (
     DeletableTopicResult,
@@ -24,6 +25,7 @@ from protocol.api.delete_topics import (
 
 _STATES_SINCE = 6
 _DISABLED_CODE_SINCE = 3
+_QUOTA_CODE_SINCE = 5
 
 
 async def handle(
@@ -34,6 +36,9 @@ async def handle(
         states = message.topics
     else:
         states = [DeleteTopicState(name=name) for name in message.topic_names]
+    quota = context.security.mutation_quota(
+        request, is_strict=request.api_version >= _QUOTA_CODE_SINCE
+    )
     answers = []
     named = await context.turns.side.drive(by_key(states, partial(_identity, context)))
     for same in named.values():
@@ -44,12 +49,12 @@ async def handle(
                 raise NoTimeLeft(message.timeout_ms)
             if len(same) > 1:
                 raise InvalidRequest("The topic stands in the request more than once.")
-            await _delete(context, request, state, result)
+            await _delete(context, request, state, result, quota)
         except REFUSALS as error:
             result.error_code = error_code(error)
             result.error_message = str(error)
         answers.append(result)
-    return DeleteTopicsResponse(responses=answers)
+    return DeleteTopicsResponse(throttle_time_ms=quota.delay_ms, responses=answers)
 
 
 def _identity(context: Context, state: DeleteTopicState) -> Hashable:
@@ -81,6 +86,7 @@ async def _delete(
     request: RequestContext,
     state: DeleteTopicState,
     result: DeletableTopicResult,
+    quota: MutationQuota,
 ) -> None:
     """Remove one topic and put its name and id into `result`; raises what refuses it."""
     if not context.config.delete_topic_enable:
@@ -89,6 +95,8 @@ async def _delete(
         raise TopicDeletionDisabled("delete.topic.enable is false.")
     result.name = _name(context, state)
     topic = context.topics.find(result.name)
+    if topic is not None:
+        quota.charge(len(topic.partitions))
     await context.topics.delete(result.name)
     if topic is not None:
         result.topic_id = topic.topic_id

@@ -15,6 +15,9 @@ A full answer carries every requested partition, even empty ones (Java and kafka
 them for ever). An incremental one carries those with records, an error, or a high watermark or log
 start that moved. `records` is empty, never null.
 
+A client over its `consumer_byte_rate` gets an empty answer at once, with the delay; a session does
+not advance by it.
+
 There are no followers, so a broker that fetches as one is refused.
 
 Versions: v1 throttle time, v3 max_bytes, v4 isolation and last stable offset, v5 log start offset,
@@ -27,7 +30,7 @@ Source: Kafka `KafkaApis.handleFetchRequest`, `DelayedFetch`; KIP-74, KIP-227, K
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.errors import BrokerError
-from broker.fetch.sessions import FetchPlan, FetchTarget
+from broker.fetch.sessions import NO_SESSION_ID, FetchPlan, FetchTarget
 from broker.fetch.waiters import FetchWaiter
 from broker.requests.access import Check
 from broker.requests.by_topic import STEP, by_topic
@@ -126,6 +129,8 @@ class _Fetch:
         "_min_bytes",
         "_pending",
         "_plan",
+        "_quota",
+        "_request",
         "_reserved_bytes",
         "_version",
         "_waiter",
@@ -139,6 +144,9 @@ class _Fetch:
         self._message = message
         self._check = None if context.security.access is None else Check(context, request)
         self._plan = plan
+        self._request = request
+        throttle = context.security.throttle
+        self._quota = None if throttle is None else throttle.fetch_quota(request)
         self._version = request.api_version
         self._min_bytes = min(message.min_bytes, message.max_bytes, context.config.fetch_max_bytes)
         self._deadline_ms = 0  # set with the promise
@@ -164,7 +172,7 @@ class _Fetch:
                 if max_wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
                     hidden = self._awaited and self._still_hidden(reader)
                     if not hidden:
-                        response = yield from self._answer(parts)
+                        response = yield from self._answer_or_delay(parts)
                         if self._reserved_bytes:
                             self._context.answers.lease(response, self._reserved_bytes)
                             self._reserved_bytes = 0
@@ -326,6 +334,9 @@ class _Fetch:
     def _begin(self, steps: Steps[None]) -> None:
         assert self._pending is not None, "a fetch that waits has a promise out"
         self._work = None
+        throttle = self._context.security.throttle
+        if throttle is not None:
+            steps = throttle.timed(self._request, steps)
         try:
             outcome = self._context.turns.begin(steps)
         except Exception as error:  # noqa: BLE001 - delivered to the request boundary
@@ -342,7 +353,7 @@ class _Fetch:
 
     def _resolve(self, parts: list[_Part]) -> Steps[None]:
         assert self._pending is not None, "a fetch that waits has a promise out"
-        self._pending.resolve((yield from self._answer(parts)))
+        self._pending.resolve((yield from self._answer_or_delay(parts)))
 
     def _forget(self) -> None:
         if self._waiter is not None:
@@ -351,6 +362,20 @@ class _Fetch:
             self._commit_wait.cancel()
         if self._work is not None:
             self._work.abandon()
+
+    def _answer_or_delay(self, parts: list[_Part]) -> Steps[FetchResponse]:
+        """The answer, or an empty one with a delay when the client's quota is used up."""
+        if self._quota is not None:
+            sizes = [len(data.records) for _, data in parts if data.records]
+            delay_ms = self._quota.delay_ms(sum(sizes), len(sizes))
+            if delay_ms:
+                session_id = NO_SESSION_ID
+                if self._plan.is_incremental:
+                    session_id = self._plan.session_id
+                elif self._plan.session is not None:
+                    self._context.fetch_sessions.close(self._plan.session)
+                return FetchResponse(session_id=session_id, throttle_time_ms=delay_ms)
+        return (yield from self._answer(parts))
 
     def _answer(self, parts: list[_Part]) -> Steps[FetchResponse]:
         session = self._plan.session

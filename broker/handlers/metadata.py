@@ -26,7 +26,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.errors import TopicAlreadyExists
+from broker.errors import ThrottlingQuotaExceeded, TopicAlreadyExists
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
@@ -75,14 +75,21 @@ async def _create_and_answer(
     context: Context, request: RequestContext, message: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
     refused: dict[str, ErrorCode] = {}
+    quota = context.security.mutation_quota(request, is_strict=True)
     for name in missing:
         try:
+            quota.charge(context.config.num_partitions)
             await context.topics.create(name, context.config.num_partitions)
         except TopicAlreadyExists:
             continue  # another request has created it at the same time
+        except ThrottlingQuotaExceeded:
+            # What clients retry; for Metadata the code of the quota is unknown to them.
+            refused[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         except REFUSALS as error:
             refused[name] = error_code(error)
-    return await context.turns.side.drive(_answer(context, request, message, refused))
+    answer = await context.turns.side.drive(_answer(context, request, message, refused))
+    answer.throttle_time_ms = quota.delay_ms
+    return answer
 
 
 def _may_create(context: Context, name: str, topic_id: bytes) -> bool:

@@ -18,6 +18,9 @@ does not read its answers, or the process holds too much request memory. The fra
 and those served in steps count as request memory. No request starts while the waiting answers
 together are large. `broker.requests.answers` bounds the unread answers of all connections.
 
+Quotas. A muted connection starts no request until its delay is over (`broker.security.throttle`).
+It still writes answers, and is neither idle nor slow.
+
 Turns. The first request of a read starts at once, more of them for a slice. Then the connection
 waits for its turn (`broker.requests.turns`), so that no other peer waits for a thousand requests of
 one.
@@ -131,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._starting = False
         self._waits_for_turn = False
         self._serving_bytes = 0
+        self.muted_until_ms = 0
         self._write_paused = False
         self._read_paused = False
         self._out: list[Any] = []
@@ -167,6 +171,13 @@ class Connection(asyncio.BufferedProtocol):
         if refusal is not None:
             self._close_reason = refusal
             transport.abort()
+            return
+        self.session.channel = self
+        hold_ms = self._dispatcher.connection_delay_ms(self.peer_host)
+        if hold_ms:
+            self._close_reason = "connection_creation_rate of its address is exceeded"
+            self._pause_reading()
+            asyncio.get_running_loop().call_later(hold_ms / 1000, transport.abort)
 
     def _open_session(self, guard: "ListenerGuard", transport: asyncio.Transport) -> str | None:
         """Begin the session, or return why the client's certificate is refused.
@@ -258,6 +269,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.debug("%s disconnected (%s)", self.peer, exc or "end of stream")
             self._close_reason = "disconnected"
         self._transport = None
+        self.session.channel = None
         self._drop_backlog()
         slots, self._slots = self._slots, deque()
         for exchange in slots:
@@ -279,6 +291,7 @@ class Connection(asyncio.BufferedProtocol):
     def _may_start(self) -> bool:
         return (
             self._blocked_by is None
+            and not self.muted_until_ms
             and not self._write_paused
             and self._close_reason is None
             and len(self._slots) < PIPELINE_MAX
@@ -288,6 +301,12 @@ class Connection(asyncio.BufferedProtocol):
     def take_turn(self) -> None:
         """Continue with the requests that had to wait for others."""
         self._waits_for_turn = False
+        self._start_requests()
+
+    def unmute(self) -> None:
+        """Start requests again: the delay that a quota imposed is over."""
+        self.muted_until_ms = 0
+        self.active_tick = self._connections.tick
         self._start_requests()
 
     def _start_requests(self) -> None:
@@ -514,6 +533,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.cut("request memory is exhausted (queued.max.request.bytes)")
         elif self._write_paused:
             self._sweep_stalled(tick)
+        elif self.muted_until_ms:
+            self._window_tick = -1
         elif self._receiver.is_mid_frame and not self._read_paused:
             self._sweep_trickle(tick)
         else:

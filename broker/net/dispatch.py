@@ -263,6 +263,7 @@ class Dispatcher:
     def __init__(self, context: Context) -> None:
         """Serve every supported API."""
         self._context = context
+        self._security = context.security
         self._turns = context.turns
         self._routes = {
             int(key): Route(key, versions, context.metrics.api(key))
@@ -316,19 +317,24 @@ class Dispatcher:
                     requester.id,
                     requester.session,
                 )
-                reply = self._call(route, request, message)
+                reply = self._call(route, request, message, frame, started_ns)
         if reply is None:
             route.metrics.observe(time.perf_counter_ns() - started_ns)
             return None
-        if isinstance(reply, CoroutineType):
-            reply = self._spawn(reply)
         if isinstance(reply, Pending):
             exchange = Exchange(route, version, correlation_id, started_ns)
             exchange.follow(reply)
             return exchange
         parts = _encode(route, version, correlation_id, reply)
         route.metrics.observe(time.perf_counter_ns() - started_ns)
+        if self._security.throttle is not None:
+            self._security.throttle.count_time()
         return parts
+
+    def connection_delay_ms(self, host: str) -> int:
+        """How long to hold a new connection of `host` before it is closed, or 0 to serve it."""
+        throttle = self._security.throttle
+        return 0 if throttle is None else throttle.connection_delay_ms(host)
 
     def gate(self, session: Session) -> "SaslGate":
         """The gate before this dispatcher for a client that has to authenticate."""
@@ -384,13 +390,29 @@ class Dispatcher:
 
         return guarded(key, handler)
 
-    def _call(self, route: Route, request: RequestContext, message: Any) -> Any:
-        if route.handler is None:
-            route.handler = self._handler(route.api_key)
+    def _call(
+        self,
+        route: Route,
+        request: RequestContext,
+        message: Any,
+        frame: bytearray | memoryview,
+        started_ns: int,
+    ) -> Any:
+        handler = route.handler
+        if handler is None:
+            handler = route.handler = self._handler(route.api_key)
+        throttle = self._security.throttle
         try:
-            reply = route.handler(self._context, request, message)
+            if throttle is None:
+                reply = handler(self._context, request, message)
+            else:
+                reply = throttle.serve(
+                    handler, self._context, request, message, len(frame), started_ns
+                )
             if type(reply) is GeneratorType:
                 reply = self._begin(route, request, reply)
+            if isinstance(reply, CoroutineType):
+                reply = self._spawn(reply)
         except Exception as error:  # noqa: BLE001 - see the module docstring
             return _failure_response(route, request.api_version, error)
         return reply
@@ -435,7 +457,14 @@ class Dispatcher:
         )
         if route.handler is None:
             route.handler = self._handler(route.api_key)
-        reply = route.handler(self._context, request, message)
+        throttle = self._security.throttle
+        if throttle is None:
+            reply = route.handler(self._context, request, message)
+        else:
+            now_ns = time.perf_counter_ns()
+            reply = throttle.serve(
+                route.handler, self._context, request, message, len(held), now_ns
+            )
         return (yield from self._answer_in_steps(route, request, reply))
 
     def _answer_in_steps(self, route: Route, request: RequestContext, reply: Any) -> Steps[Any]:

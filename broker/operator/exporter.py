@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
     from broker.groups.offsets.lag import GroupLag
     from broker.net.connection import Connections
+    from broker.security.service import Security
     from broker.topics.registry import TopicRegistry
 
 
@@ -36,6 +37,7 @@ class BrokerCollector:
         fetch_waiters: "FetchWaiters",
         fetch_sessions: "FetchSessions",
         group_lag: "GroupLag",
+        security: "Security",
         *,
         shows_names: bool = True,
     ) -> None:
@@ -50,12 +52,14 @@ class BrokerCollector:
         self._fetch_waiters = fetch_waiters
         self._fetch_sessions = fetch_sessions
         self._group_lag = group_lag
+        self._security = security
         self._started_s = time.time()
 
     def collect(self) -> Iterator[Any]:
         """All metric families; called by the exporter."""
         yield from self._requests()
         yield from self._traffic()
+        yield from self._quotas()
         yield from self._commits()
         if self._shows_names:
             yield from self._groups()
@@ -120,6 +124,22 @@ class BrokerCollector:
         )
         yield _gauge("tidelog_fetches_parked", "Fetches that wait", len(self._fetch_waiters))
         yield _gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self._fetch_sessions))
+
+    def _quotas(self) -> Iterator[Any]:
+        from prometheus_client.core import HistogramMetricFamily
+
+        security = self._security
+        yield _gauge("tidelog_quotas", "Entities that have limits", len(security.quotas))
+        yield _gauge(
+            "tidelog_throttled_connections", "Connections muted by a quota", len(security.mutes)
+        )
+        delays = HistogramMetricFamily(
+            "tidelog_throttle_seconds", "Delays imposed by quotas", labels=["kind"]
+        )
+        for kind, distribution in self._metrics.throttle_ms.items():
+            buckets, total = distribution.cumulative(1e3)
+            delays.add_metric([kind], buckets, total)
+        yield delays
 
     def _commits(self) -> Iterator[Any]:
         commits = self._metrics.commits

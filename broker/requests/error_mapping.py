@@ -67,6 +67,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         # Refusals of the broker.
         broker_errors.BrokerError: ErrorCode.UNKNOWN_SERVER_ERROR,
         broker_errors.UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        broker_errors.ThrottlingQuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         broker_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
         broker_errors.InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
         broker_errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -83,15 +83,16 @@ class Rate:
 class TokenBucket:
     """Tokens that come at `rate` per second, up to `burst` of them."""
 
-    __slots__ = ("_burst", "_filled_ms", "_rate", "tokens")
+    __slots__ = ("_burst", "_rate", "tokens", "used_ms")
 
     def __init__(self, rate: float, burst: float, now_ms: int) -> None:
         """Begin with a full bucket."""
         assert rate > 0
         self._rate = rate
         self._burst = burst
-        self._filled_ms = now_ms
         self.tokens = burst
+        self.used_ms = now_ms
+        """When it was filled last."""
 
     def take(self, count: float, now_ms: int) -> int:
         """Take `count` tokens if the bucket is not below zero.
@@ -114,6 +115,6 @@ class TokenBucket:
         return max(0, round(-self.tokens / self._rate * MS_PER_S))
 
     def _fill(self, now_ms: int) -> None:
-        elapsed_ms = now_ms - self._filled_ms
+        elapsed_ms = now_ms - self.used_ms
         self.tokens = min(self._burst, self.tokens + elapsed_ms * self._rate / MS_PER_S)
-        self._filled_ms = now_ms
+        self.used_ms = now_ms

@@ -1,7 +1,7 @@
-"""The security of one broker: users, rules, and what each listener asks of its clients.
+"""The security of one broker: users, rules, quotas, and what each listener asks of its clients.
 
-Owns the credentials and rules in memory and their documents in the metadata journal. A change is
-durable before it is in force. Loop thread only.
+Owns the credentials, rules and quotas in memory and their documents in the metadata journal. A
+change is durable before it is in force. Loop thread only.
 
 Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls`.
 """
@@ -13,9 +13,11 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from broker.clocks.clock import Clock
 from broker.errors import StartError
+from broker.metrics import Metrics
 from broker.security.acls import Access, Acl, format_acl, parse_acl
 from broker.security.audit import Audit
 from broker.security.credentials import (
@@ -32,14 +34,26 @@ from broker.security.distinguished_name import subject_of
 from broker.security.mechanism import SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
+from broker.security.quotas import (
+    KIND_QUOTA,
+    Entity,
+    QuotaBook,
+    document,
+    document_key,
+)
+from broker.security.rates import MS_PER_S
 from broker.security.sasl import SaslSession
 from broker.security.scram import SCRAM_BY_NAME, ScramExchange
 from broker.security.session import Session
+from broker.security.throttle import UNLIMITED, MutationQuota, Mutes, Throttle, Windows
 from broker.security.tls import TlsContexts, TlsUnusable
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security
 from config.values import Secret
 from storage.directory.metadata_journal import Json
+
+if TYPE_CHECKING:
+    from broker.requests.context import RequestContext
 
 logger = logging.getLogger("tidelog.broker.security")
 
@@ -87,23 +101,24 @@ class Security:
     """Users and rules of one broker."""
 
     def __init__(
-        self, config: BrokerConfig, documents: Documents, *, monotonic_ms: Callable[[], int]
+        self, config: BrokerConfig, documents: Documents, *, clock: Clock, metrics: Metrics
     ) -> None:
-        """Load users and rules; the audit log folds by the clock `monotonic_ms`.
+        """Load users, rules and quotas.
 
         Raises:
             StartError: a document or a setting is unreadable; nothing is guessed.
         """
         self._documents = documents
         self._passwords = PasswordCache()
-        self.audit = Audit(monotonic_ms)
+        self.audit = Audit(clock.monotonic_ms)
         has_sasl = any(listener.protocol.startswith("SASL") for listener in config.listeners)
         secret = self._unknown_user_secret() if has_sasl else secrets.token_bytes(32)
         try:
             self.credentials = Credentials(documents.documents(KIND_SCRAM), secret=secret)
             self._acl_keys = {
-                parse_acl(document): key for key, document in documents.documents(KIND_ACL).items()
+                parse_acl(read): key for key, read in documents.documents(KIND_ACL).items()
             }
+            self.quotas = QuotaBook(documents.documents(KIND_QUOTA))
         except (UnreadableCredential, ValueError) as error:
             raise StartError(str(error), "restore metadata.journal from a copy") from error
         self.access: Access | None = None
@@ -114,6 +129,13 @@ class Security:
                 super_users=_super_users(config.super_users),
                 allow_if_no_acl=config.allow_everyone_if_no_acl_found,
             )
+
+        self.mutes = Mutes(clock)
+        self._throttle = Throttle(
+            self.quotas, _windows(config), self.mutes, clock=clock, metrics=metrics
+        )
+        self.throttle = self._throttle if len(self.quotas) else None
+        """What enforces the quotas, or None when none is set."""
 
     def guard(self, config: BrokerConfig, listener: Listener) -> ListenerGuard:
         """The guard of `listener`.
@@ -186,6 +208,29 @@ class Security:
                 del self._acl_keys[acl]
             self.access.remove(gone)
 
+    def put_quotas(self, changed: Mapping[Entity, dict[str, float]]) -> None:
+        """Put the limits of these entities in force, durably, all or none.
+
+        Raises:
+            StorageError: nothing has changed.
+        """
+        if not changed:
+            return
+        self._documents.put_documents(
+            KIND_QUOTA,
+            {document_key(entity): document(entity, values) for entity, values in changed.items()},
+        )
+        for entity, values in changed.items():
+            self.quotas.put(entity, values)
+        self._throttle.quotas_changed()
+        self.throttle = self._throttle if len(self.quotas) else None
+
+    def mutation_quota(self, request: "RequestContext", *, is_strict: bool) -> MutationQuota:
+        """How many partitions `request` may create and delete."""
+        if self.throttle is None:
+            return UNLIMITED
+        return self.throttle.mutation_quota(request, is_strict=is_strict)
+
     def _unknown_user_secret(self) -> bytes:
         known = self._documents.documents(KIND_SECURITY).get(KEY_SECRET)
         if isinstance(known, str):
@@ -194,6 +239,15 @@ class Security:
         text = base64.b64encode(secret).decode()
         self._documents.put_documents(KIND_SECURITY, {KEY_SECRET: text})
         return secret
+
+
+def _windows(config: BrokerConfig) -> Windows:
+    return Windows(
+        count=config.quota_window_num,
+        size_ms=config.quota_window_size_seconds * MS_PER_S,
+        controller_count=config.controller_quota_window_num,
+        controller_size_ms=config.controller_quota_window_size_seconds * MS_PER_S,
+    )
 
 
 def _super_users(text: str) -> list[Principal]:

@@ -5,15 +5,34 @@ principal. On a listener without SASL the principal is fixed when the connection
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from broker.security.principal import ANONYMOUS, Principal
 from broker.security.sasl import SaslSession
 
 
+class Channel(Protocol):
+    """What the enforcement of quotas needs of a connection."""
+
+    muted_until_ms: int
+    """Monotonic time before which no request starts; 0 when it is not muted."""
+
+    def unmute(self) -> None:
+        """Start requests again."""
+
+
 class Session:
     """The identity of one connection."""
 
-    __slots__ = ("_fixed", "listener", "on_authenticated", "on_failed", "peer_host", "sasl")
+    __slots__ = (
+        "_fixed",
+        "channel",
+        "listener",
+        "on_authenticated",
+        "on_failed",
+        "peer_host",
+        "sasl",
+    )
 
     def __init__(
         self,
@@ -34,6 +53,8 @@ class Session:
         self.listener = listener
         self.peer_host = peer_host
         self.sasl = sasl
+        self.channel: Channel | None = None
+        """The connection, while it is open."""
         self.on_authenticated: Callable[[], object] = _nothing
         """Called when SASL has ended well."""
         self.on_failed: Callable[[str], object] = _nothing

@@ -1,16 +1,17 @@
-"""Users and access rules of a cluster, for the admin client.
+"""Users, access rules and quotas of a cluster, for the admin client.
 
-Source: KIP-554 (users), KIP-140 and KIP-290 (access rules).
+Source: KIP-554 (users), KIP-140 and KIP-290 (access rules), KIP-546 (quotas).
 """
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from client.core.cluster import Cluster
 from client.core.parts import check
-from client.descriptions import AccessRule, AccessRuleFilter
+from client.descriptions import AccessRule, AccessRuleFilter, Quota
 from client.errors import InvalidUse
+from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -19,6 +20,7 @@ from protocol.api.alter_user_scram_credentials import (
 from protocol.api.create_acls import AclCreation, CreateAclsRequest
 from protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.api.describe_acls import DescribeAclsRequest
+from protocol.api.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from protocol.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
@@ -185,6 +187,39 @@ async def remove_rules(cluster: Cluster, chosen: AccessRuleFilter) -> list[Acces
             )
         )
     return removed
+
+
+async def alter_quotas(
+    cluster: Cluster, entity: Mapping[str, str | None], limits: Mapping[str, float | None]
+) -> None:
+    """Set limits of an entity, and remove those that are None.
+
+    Raises:
+        BrokerRefused: there is no such entity or limit, or a value is out of its range.
+    """
+    entry = EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+        ops=[
+            OpData(key=key, remove=True) if value is None else OpData(key=key, value=value)
+            for key, value in limits.items()
+        ],
+    )
+    response, address = await cluster.call_controller(AlterClientQuotasRequest(entries=[entry]))
+    for result in response.entries:
+        check("changing a quota", result, address)
+
+
+async def quotas(cluster: Cluster) -> list[Quota]:
+    """All quotas."""
+    response, address = await cluster.call_controller(DescribeClientQuotasRequest())
+    check("listing quotas", response, address)
+    return [
+        Quota(
+            entity={part.entity_type: part.entity_name for part in entry.entity},
+            limits={value.key: value.value for value in entry.values},
+        )
+        for entry in response.entries or ()
+    ]
 
 
 async def _alter_users(

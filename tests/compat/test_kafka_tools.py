@@ -274,16 +274,30 @@ def test_open_transactions_are_described_and_aborted(address: str) -> None:
         assert "Empty" in ends.splitlines()[1].split()
 
 
-def test_access_control_quotas_and_users_are_refused_by_name(address: str, topic: str) -> None:
+def test_access_control_and_users_are_refused_by_name(address: str, topic: str) -> None:
     where = ("--bootstrap-server", address)
     new = ("--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", topic)
     for arguments in (("--list",), new):
         assert "SecurityDisabledException" in refused(ACLS, *where, *arguments)
     user = (*where, "--entity-type", "users", "--entity-name", "a", "--alter", "--add-config")
-    assert "enforces no quotas" in refused(CONFIGS, *user, "producer_byte_rate=1000")
     assert "UnsupportedSaslMechanismException" in refused(
         CONFIGS, *user, "SCRAM-SHA-256=[password=a]"
     )
+
+
+def test_quotas_are_set_described_and_removed(address: str) -> None:
+    where = ("--bootstrap-server", address)
+    user = (*where, "--entity-type", "users", "--entity-name", "quoted")
+    run(CONFIGS, *user, "--alter", "--add-config", "producer_byte_rate=1000,request_percentage=5")
+    shown = run(CONFIGS, *user, "--describe")
+    assert "producer_byte_rate=1000.0" in shown
+    assert "request_percentage=5.0" in shown
+    run(CONFIGS, *user, "--alter", "--delete-config", "producer_byte_rate,request_percentage")
+    assert "producer_byte_rate" not in run(CONFIGS, *user, "--describe")
+    added = ("--alter", "--add-config", "connection_creation_rate=1000")
+    run(CONFIGS, *where, "--entity-type", "ips", "--entity-default", *added)
+    removed = ("--alter", "--delete-config", "connection_creation_rate")
+    run(CONFIGS, *where, "--entity-type", "ips", "--entity-default", *removed)
 
 
 def test_features_keep_their_levels(address: str) -> None:

@@ -86,8 +86,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
         at=r".*(log_end_offset|high_watermark|leader_epoch|listeners.*)",
     ),
     Intended(
-        "there are no client quotas, so setting one is refused; an entry or an entity that stands "
-        "there twice is answered twice",
+        "an address of a quota is no host name; an entry that stands there twice is answered twice",
         (_K.ALTER_CLIENT_QUOTAS,),
         at=r"entries\[.*",
     ),

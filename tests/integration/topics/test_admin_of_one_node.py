@@ -1,9 +1,8 @@
-"""Requests of admin tools whose answer on one open node is fixed: ACLs, quotas, moves, quorum."""
+"""Requests of admin tools whose answer on one open node is fixed: ACLs, moves, quorum."""
 
 import pytest
 
 from broker.requests.features import FINALIZED
-from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -22,7 +21,6 @@ from protocol.api.alter_user_scram_credentials import (
 from protocol.api.create_acls import AclCreation, CreateAclsRequest
 from protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.api.describe_acls import DescribeAclsRequest
-from protocol.api.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from protocol.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -48,25 +46,6 @@ async def test_access_rules_are_disabled_for_each_who_asks(client: RawClient, ve
     assert described.resources == []
     assert [r.error_code for r in created.results] == [ErrorCode.SECURITY_DISABLED] * 2
     assert [r.error_code for r in deleted.filter_results] == [ErrorCode.SECURITY_DISABLED]
-
-
-@pytest.mark.parametrize("version", range(2))
-async def test_there_are_no_quotas_and_none_can_be_set(client: RawClient, version: int) -> None:
-    described = await client.request(DescribeClientQuotasRequest(), version)
-    assert (described.error_code, described.entries) == (ErrorCode.NONE, [])
-    entity = [EntityData(entity_type="client-id", entity_name="x")]
-    altered = await client.request(
-        AlterClientQuotasRequest(
-            entries=[
-                EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=1.0)]),
-                EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", remove=True)]),
-            ]
-        ),
-        version,
-    )
-    codes = [entry.error_code for entry in altered.entries]
-    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
-    assert altered.entries[0].entity == entity
 
 
 async def test_users_are_set_described_and_removed(client: RawClient) -> None:

@@ -1,0 +1,454 @@
+"""Enforcing quotas: what each client has used, how long it has to wait, and its silence meanwhile.
+
+A request is answered first, with the delay in `throttle_time_ms`; then its connection is *muted*:
+no further request of it starts until the delay is over. So also clients are slowed down that ignore
+the field.
+
+    Produce      bytes of the whole request, counted when it arrives
+    Fetch        bytes of the answer; a fetch over the bound is answered empty and not counted
+    all          time of the event loop: decoding, handler, encoding. Work of other threads and the
+                 waiting time of a parked fetch do not count
+    topics       partitions that are created or deleted, in `MutationQuota`
+    connections  of one address; over the bound a socket is held for the delay and closed
+
+`Throttle` exists only while some quota is set, so without quotas no clock is read. What a client
+has used is in a `Rate` or `TokenBucket` per limit and sharer. There are at most `BUCKETS_MAX` of
+them; further clients share one per key, so a client cannot exhaust memory by varying its id.
+
+Differs from Kafka: no connection is muted for longer than `MUTE_MAX_MS`.
+
+Source: KIP-13, KIP-124, KIP-219, KIP-599, KIP-612; Kafka `ClientQuotaManager`,
+`ClientRequestQuotaManager`, `ControllerMutationQuotaManager`, `ConnectionQuotas`.
+Read next: `broker.security.quotas`, `broker.security.rates`.
+"""
+
+import heapq
+import itertools
+import time
+import weakref
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from types import CoroutineType, GeneratorType, coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.errors import ThrottlingQuotaExceeded
+from broker.security.quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaBook,
+)
+from broker.security.rates import MS_PER_S, Rate, TokenBucket
+from broker.security.session import Channel
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from broker.clocks.clock import Clock
+    from broker.metrics import Metrics
+    from broker.requests.context import Context, Handler, Reply, RequestContext
+
+MUTE_MAX_MS: Final = 30_000
+BUCKETS_MAX: Final = 10_000
+IDLE_MS: Final = 3_600_000
+"""A bucket that was not used for this time is dropped."""
+
+_SWEEP_MS: Final = 60_000
+_NS_PER_PERCENT: Final = 10_000_000
+"""Nanoseconds in one percent of a second."""
+
+_ANSWER_BYTES: Final = 32
+_PARTITION_BYTES: Final = 48
+"""About the bytes of a fetch answer beside its records."""
+
+_NOT_TIMED: Final = frozenset(
+    {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """Over how many windows of what length rates are measured."""
+
+    count: int
+    size_ms: int
+    controller_count: int
+    controller_size_ms: int
+
+
+class Mutes:
+    """The muted connections, and one timer for all of them."""
+
+    def __init__(self, clock: "Clock") -> None:
+        """Wake them by `clock`."""
+        self._clock = clock
+        self._order = itertools.count()
+        self._heap: list[tuple[int, int, weakref.ref[Channel]]] = []
+        self._due_ms: int | None = None
+
+    def __len__(self) -> int:
+        """How many connections are muted now."""
+        now_ms = self._clock.monotonic_ms()
+        muted = {ref() for due_ms, _, ref in self._heap if due_ms > now_ms}
+        return len(muted - {None})
+
+    def mute(self, channel: Channel, delay_ms: int) -> None:
+        """Start no request of `channel` for this time, at most `MUTE_MAX_MS`."""
+        until_ms = self._clock.monotonic_ms() + min(delay_ms, MUTE_MAX_MS)
+        if until_ms <= channel.muted_until_ms:
+            return
+        channel.muted_until_ms = until_ms
+        # Weak: a client that reconnects all the time must not collect closed connections here.
+        heapq.heappush(self._heap, (until_ms, next(self._order), weakref.ref(channel)))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._heap and (self._due_ms is None or self._heap[0][0] < self._due_ms):
+            self._due_ms = due_ms = self._heap[0][0]
+            wait_ms = max(0, due_ms - self._clock.monotonic_ms())
+            self._clock.call_later(wait_ms, lambda: self._wake(due_ms))
+
+    def _wake(self, due_ms: int) -> None:
+        if due_ms != self._due_ms:
+            return  # an earlier timer has been set since
+        self._due_ms = None
+        now_ms = self._clock.monotonic_ms()
+        while self._heap and self._heap[0][0] <= now_ms:
+            until_ms, _, ref = heapq.heappop(self._heap)
+            channel = ref()
+            if channel is not None and channel.muted_until_ms == until_ms:
+                channel.unmute()
+        self._set_timer()
+
+
+class _Meter:
+    """A rate and its bound, for one client."""
+
+    __slots__ = ("_rate", "bound")
+
+    def __init__(self, rate: Rate, bound: float) -> None:
+        self._rate = rate
+        self.bound = bound
+
+    def charge(self, value: float, now_ms: int) -> int:
+        """Record `value`; how long the client has to wait after that."""
+        self._rate.record(value, now_ms)
+        return self._rate.delay_ms(self.bound, now_ms)
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Record `value`, or take it back when it is negative."""
+        self._rate.record(value, now_ms)
+
+
+class _Limits:
+    """What applies to one client; None where nothing does."""
+
+    __slots__ = ("consumer", "mutations", "producer", "requests")
+
+    def __init__(
+        self,
+        producer: _Meter | None,
+        consumer: _Meter | None,
+        requests: _Meter | None,
+        mutations: TokenBucket | None,
+    ) -> None:
+        self.producer = producer
+        self.consumer = consumer
+        self.requests = requests
+        self.mutations = mutations
+
+
+class MutationQuota:
+    """The partitions that one request may still create and delete.
+
+    A strict one refuses what is over the bound. Requests of old versions have no code for that:
+    they are served, and their client waits.
+    """
+
+    __slots__ = ("_bucket", "_clock", "_is_strict", "delay_ms")
+
+    def __init__(
+        self, bucket: TokenBucket | None, clock: "Clock | None", *, is_strict: bool
+    ) -> None:
+        """Take from `bucket`; without one nothing is limited."""
+        self._bucket = bucket
+        self._clock = clock
+        self._is_strict = is_strict
+        self.delay_ms = 0
+        """How long the client has to wait: `throttle_time_ms` of the answer."""
+
+    def charge(self, partitions: int) -> None:
+        """Count partitions that are created or deleted.
+
+        Raises:
+            ThrottlingQuotaExceeded: they must not be, now.
+        """
+        if self._bucket is None or self._clock is None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if not self._is_strict:
+            self.delay_ms = self._bucket.take_anyway(partitions, now_ms)
+            return
+        delay_ms = self._bucket.take(partitions, now_ms)
+        if delay_ms:
+            self.delay_ms = delay_ms
+            raise ThrottlingQuotaExceeded(
+                "The throttling quota has been exceeded "
+                f"({CONTROLLER_MUTATION_RATE}); try again in {delay_ms} ms."
+            )
+
+
+class FetchQuota:
+    """The bytes that one fetch may still have."""
+
+    __slots__ = ("_clock", "_meter")
+
+    def __init__(self, meter: _Meter, clock: "Clock") -> None:
+        """Count on `meter`."""
+        self._meter = meter
+        self._clock = clock
+
+    def delay_ms(self, records_bytes: int, partitions: int) -> int:
+        """Count an answer; when the client has to wait it is not counted, and must not be sent."""
+        now_ms = self._clock.monotonic_ms()
+        size_bytes = _ANSWER_BYTES + partitions * _PARTITION_BYTES + records_bytes
+        delay_ms = self._meter.charge(size_bytes, now_ms)
+        if delay_ms:
+            self._meter.record(-size_bytes, now_ms)
+        return delay_ms
+
+
+class Throttle:
+    """The enforcement of the quotas of one broker. Loop thread only."""
+
+    def __init__(
+        self,
+        book: QuotaBook,
+        windows: Windows,
+        mutes: Mutes,
+        *,
+        clock: "Clock",
+        metrics: "Metrics",
+    ) -> None:
+        """Enforce `book`; `quotas_changed` has to be called after each change of it."""
+        self._book = book
+        self._windows = windows
+        self._mutes = mutes
+        self._clock = clock
+        self._metrics = metrics
+        self._limits: dict[tuple[str, str], _Limits] = {}
+        self._rates: dict[tuple[str | None, ...], Rate] = {}
+        self._tokens: dict[tuple[object, ...], TokenBucket] = {}
+        self._swept_ms = clock.monotonic_ms()
+        self._timed: _Meter | None = None
+        self._mark_ns = 0
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are."""
+        return len(self._rates) + len(self._tokens)
+
+    def quotas_changed(self) -> None:
+        """Look every limit up again; what the clients have used stays."""
+        self._limits.clear()
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def serve(
+        self,
+        handler: "Handler",
+        context: "Context",
+        request: "RequestContext",
+        message: Any,
+        frame_bytes: int,
+        started_ns: int,
+    ) -> "Reply":
+        """Call `handler`, and delay the client by what it uses."""
+        self._timed = None
+        limits = self._limits_of(request)
+        delay_ms = 0
+        api_key = request.api_key
+        if api_key == ApiKey.PRODUCE and limits.producer is not None:
+            delay_ms = limits.producer.charge(frame_bytes, self._clock.monotonic_ms())
+            self._hold(request, "produce", delay_ms)
+        elif api_key == ApiKey.FETCH and limits.consumer is not None:
+            # So that one fetch passes, however low the bound is.
+            seconds = (self._windows.count - 1) * self._windows.size_ms / MS_PER_S
+            message.max_bytes = min(message.max_bytes, max(1, int(limits.consumer.bound * seconds)))
+        meter = None if api_key in _NOT_TIMED else limits.requests
+        reply = handler(context, request, message)
+        if meter is not None:
+            self._timed = meter
+            self._mark_ns = started_ns
+            self.count_time()
+            if type(reply) is GeneratorType:
+                reply = self._timed_steps(reply, meter)
+            elif isinstance(reply, CoroutineType):
+                reply = _awaited(self._timed_steps(reply, meter))
+        if reply is None:
+            return None
+
+        def answered(answer: Any) -> Any:
+            self._answered(request, answer, delay_ms, meter)
+            return answer
+
+        from broker.rights.guards import then  # handlers import this module
+
+        return then(reply, answered)
+
+    def count_time(self) -> None:
+        """Count the time since the last call for the request being dispatched, if it is limited."""
+        if self._timed is not None:
+            now_ns = time.perf_counter_ns()
+            spent_ns, self._mark_ns = now_ns - self._mark_ns, now_ns
+            self._timed.record(spent_ns / _NS_PER_PERCENT, self._clock.monotonic_ms())
+
+    def timed(self, request: "RequestContext", steps: Any) -> Any:
+        """`steps` of a request that waited, with their time counted."""
+        meter = self._limits_of(request).requests
+        return steps if meter is None else self._timed_steps(steps, meter)
+
+    def fetch_quota(self, request: "RequestContext") -> FetchQuota | None:
+        """The limit of a fetch, or None."""
+        meter = self._limits_of(request).consumer
+        return None if meter is None else FetchQuota(meter, self._clock)
+
+    def mutation_quota(self, request: "RequestContext", *, is_strict: bool) -> MutationQuota:
+        """The limit of a request that changes topics."""
+        bucket = self._limits_of(request).mutations
+        return MutationQuota(bucket, self._clock, is_strict=is_strict)
+
+    def connection_delay_ms(self, host: str) -> int:
+        """Count a connection of `host`; how long to hold it before it is closed, or 0 to serve."""
+        bound = self._book.ip_limit(host)
+        if bound is None:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        meter = _Meter(self._rate(("ip", host), now_ms), bound)
+        delay_ms = min(meter.charge(1, now_ms), self._windows.size_ms)
+        if delay_ms:
+            meter.record(-1, now_ms)
+            self._metrics.throttled("connection", delay_ms)
+        return delay_ms
+
+    def _answered(
+        self, request: "RequestContext", answer: Any, delay_ms: int, meter: _Meter | None
+    ) -> None:
+        """Put the longest of the delays into `answer`, and mute the connection."""
+        if not hasattr(answer, "throttle_time_ms"):
+            return
+        own_ms = answer.throttle_time_ms
+        if own_ms:
+            kind = "fetch" if request.api_key == ApiKey.FETCH else "controller_mutation"
+            self._hold(request, kind, own_ms)
+        time_ms = 0
+        if meter is not None:
+            now_ms = self._clock.monotonic_ms()
+            time_ms = min(meter.charge(0, now_ms), self._windows.size_ms)
+            self._hold(request, "request", time_ms)
+        answer.throttle_time_ms = max(own_ms, delay_ms, time_ms)
+
+    def _hold(self, request: "RequestContext", kind: str, delay_ms: int) -> None:
+        if delay_ms:
+            self._metrics.throttled(kind, delay_ms)
+            if request.session.channel is not None:
+                self._mutes.mute(request.session.channel, delay_ms)
+
+    def _timed_steps(self, steps: Any, meter: _Meter) -> Generator[Any, Any, Any]:
+        """`steps`, a generator or a coroutine, with the time of each step counted."""
+        advance: Callable[[Any], Any] = steps.send
+        given: Any = None
+        while True:
+            began_ns = time.perf_counter_ns()
+            try:
+                step = advance(given)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                spent_ns = time.perf_counter_ns() - began_ns
+                meter.record(spent_ns / _NS_PER_PERCENT, self._clock.monotonic_ms())
+                if self._timed is meter:
+                    self._mark_ns += spent_ns
+            try:
+                given = yield step
+                advance = steps.send
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - handed to the steps
+                given = error
+                advance = steps.throw
+
+    # --- buckets --------------------------------------------------------------------------------
+
+    def _limits_of(self, request: "RequestContext") -> _Limits:
+        client = request.session.principal.name, request.client_id or ""
+        limits = self._limits.get(client)
+        if limits is None:
+            if len(self._limits) >= BUCKETS_MAX:
+                self._limits.clear()
+            limits = self._look_up(*client)
+            self._limits[client] = limits
+        return limits
+
+    def _look_up(self, user: str, client_id: str) -> _Limits:
+        now_ms = self._clock.monotonic_ms()
+        self._sweep(now_ms)
+
+        def meter(key: str) -> _Meter | None:
+            limit = self._book.limit(key, user, client_id)
+            if limit is None:
+                return None
+            return _Meter(self._rate((key, limit.user, limit.client_id), now_ms), limit.bound)
+
+        mutations = self._book.limit(CONTROLLER_MUTATION_RATE, user, client_id)
+        bucket = None
+        if mutations is not None:
+            bucket = self._bucket((mutations.user, mutations.client_id), mutations.bound, now_ms)
+        return _Limits(
+            meter(PRODUCER_BYTE_RATE), meter(CONSUMER_BYTE_RATE), meter(REQUEST_PERCENTAGE), bucket
+        )
+
+    def _rate(self, sharer: tuple[str | None, ...], now_ms: int) -> Rate:
+        rate = self._rates.get(sharer)
+        if rate is None:
+            if self.buckets >= BUCKETS_MAX:
+                sharer = (sharer[0],)
+            windows = self._windows
+            rate = self._rates.setdefault(sharer, Rate(windows.count, windows.size_ms, now_ms))
+        return rate
+
+    def _bucket(self, sharer: tuple[object, ...], bound: float, now_ms: int) -> TokenBucket:
+        # The bound is part of the key: a bucket is for one rate.
+        key = (*sharer, bound)
+        if key not in self._tokens and self.buckets >= BUCKETS_MAX:
+            key = (bound,)
+        bucket = self._tokens.get(key)
+        if bucket is None:
+            windows = self._windows
+            burst = bound * windows.controller_count * windows.controller_size_ms / MS_PER_S
+            bucket = self._tokens[key] = TokenBucket(bound, burst, now_ms)
+        return bucket
+
+    def _sweep(self, now_ms: int) -> None:
+        """Drop what was not used for long, at most once a minute."""
+        if now_ms - self._swept_ms < _SWEEP_MS:
+            return
+        self._swept_ms = now_ms
+        oldest_ms = now_ms - IDLE_MS
+        self._rates = {k: r for k, r in self._rates.items() if r.used_ms >= oldest_ms}
+        self._tokens = {k: b for k, b in self._tokens.items() if b.used_ms >= oldest_ms}
+        self._limits.clear()
+
+
+UNLIMITED: Final = MutationQuota(None, None, is_strict=False)
+"""For a broker without quotas."""
+
+
+@coroutine
+def _as_awaitable(steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    return (yield from steps)
+
+
+async def _awaited(steps: Generator[Any, Any, Any]) -> Any:
+    return await _as_awaitable(steps)
