@@ -111,6 +111,8 @@ class Metrics:
         self.job_failures: Counter[str] = Counter()
         self.authentications: Counter[tuple[str, str, str]] = Counter()
         """By listener, mechanism and result: ok or failed."""
+        self.handshakes: Counter[tuple[str, str]] = Counter()
+        """TLS handshakes by listener and result: ok or failed."""
         self.loop_lag_ns = latency_distribution()
         self.loop_lag_max_ns = 0
         self.wall_clock_jumps = 0

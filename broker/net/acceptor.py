@@ -17,6 +17,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from broker.metrics import Metrics
 from broker.net.connection import Connection, Connections
 from broker.security.tls import TlsContexts
 
@@ -39,8 +40,13 @@ class TlsAcceptor:
         contexts: TlsContexts,
         connections: Connections,
         make: Callable[[], Connection],
+        metrics: Metrics,
+        name: str,
     ) -> None:
-        """Accept from `bound`, which listens already, and serve with `make()`."""
+        """Accept from `bound`, which listens already, and serve with `make()`.
+
+        Handshakes are counted in `metrics` for the listener `name`.
+        """
         self._socket = bound
         self._contexts = contexts
         self._connections = connections
@@ -49,7 +55,8 @@ class TlsAcceptor:
         self._free = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_logged_tick = -1
-        self.failures = 0
+        self._metrics = metrics
+        self._name = name
         bound.setblocking(False)
         self._loop.add_reader(bound.fileno(), self._accept)
 
@@ -90,7 +97,7 @@ class TlsAcceptor:
                     ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
                 )
         except (OSError, EOFError) as error:
-            self.failures += 1
+            self._metrics.handshakes[self._name, "failed"] += 1
             client.close()
             if self._last_logged_tick != self._connections.tick:
                 self._last_logged_tick = self._connections.tick
@@ -98,3 +105,5 @@ class TlsAcceptor:
         except asyncio.CancelledError:
             client.close()
             raise
+        else:
+            self._metrics.handshakes[self._name, "ok"] += 1

@@ -50,6 +50,7 @@ from broker.net.receive import FIRST_STEP_BYTES, FrameReceiver, recycle
 from broker.requests.answers import AnswerMemory
 from broker.requests.turns import Turns
 from broker.security.distinguished_name import MalformedName
+from broker.security.principal_mapping import NoRuleMatches
 from broker.security.session import Session
 from protocol.errors import MalformedFrame, ProtocolError
 
@@ -179,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
             certificate = ssl_object.getpeercert(binary_form=True)
         try:
             self.session = session = guard.session(self.peer_host, certificate)
-        except MalformedName as error:
+        except (MalformedName, NoRuleMatches) as error:
             return str(error)
         if session.sasl is None:
             return None

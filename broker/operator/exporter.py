@@ -12,7 +12,7 @@ Only this module imports `prometheus_client`.
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.metrics import Distribution, Metrics
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
     from broker.groups.offsets.lag import GroupLag
     from broker.net.connection import Connections
+    from broker.security.tls import TlsContexts
     from broker.topics.registry import TopicRegistry
 
 
@@ -36,6 +37,7 @@ class BrokerCollector:
         fetch_waiters: "FetchWaiters",
         fetch_sessions: "FetchSessions",
         group_lag: "GroupLag",
+        contexts: Mapping[str, "TlsContexts"],
     ) -> None:
         """Read from these parts; nothing is copied until a scrape."""
         self._metrics = metrics
@@ -44,12 +46,14 @@ class BrokerCollector:
         self._fetch_waiters = fetch_waiters
         self._fetch_sessions = fetch_sessions
         self._group_lag = group_lag
+        self._contexts = contexts
         self._started_s = time.time()
 
     def collect(self) -> Iterator[Any]:
         """All metric families; called by the exporter."""
         yield from self._requests()
         yield from self._traffic()
+        yield from self._security()
         yield from self._commits()
         yield from self._groups()
         yield from self._upkeep()
@@ -113,6 +117,33 @@ class BrokerCollector:
         )
         yield _gauge("tidelog_fetches_parked", "Fetches that wait", len(self._fetch_waiters))
         yield _gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self._fetch_sessions))
+
+    def _security(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        metrics = self._metrics
+        expiry = GaugeMetricFamily(
+            "tidelog_certificate_expiry_timestamp_seconds",
+            "When the certificate of a TLS listener expires, Unix time",
+            labels=["listener"],
+        )
+        for name, contexts in self._contexts.items():
+            expiry.add_metric([name], contexts.certificate.not_after_ms / 1000)
+        yield expiry
+        handshakes = CounterMetricFamily(
+            "tidelog_tls_handshakes", "TLS handshakes", labels=["listener", "result"]
+        )
+        for labels, count in metrics.handshakes.items():
+            handshakes.add_metric(labels, count)
+        yield handshakes
+        logins = CounterMetricFamily(
+            "tidelog_authentications",
+            "SASL authentications",
+            labels=["listener", "mechanism", "result"],
+        )
+        for words, count in metrics.authentications.items():
+            logins.add_metric(words, count)
+        yield logins
 
     def _commits(self) -> Iterator[Any]:
         commits = self._metrics.commits

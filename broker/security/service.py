@@ -32,6 +32,7 @@ from broker.security.distinguished_name import subject_of
 from broker.security.mechanism import SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
+from broker.security.principal_mapping import PrincipalMapping, RuleRefused
 from broker.security.sasl import SaslSession
 from broker.security.scram import SCRAM_BY_NAME, ScramExchange
 from broker.security.session import Session
@@ -61,25 +62,39 @@ class Documents(Protocol):
 class ListenerGuard:
     """What one listener asks of its clients."""
 
-    def __init__(self, name: str, security: ListenerSecurity, owner: "Security") -> None:
+    def __init__(
+        self, name: str, security: ListenerSecurity, owner: "Security", *, now_ms: int
+    ) -> None:
         """Read keys and certificates.
 
         Raises:
             TlsUnusable: they cannot be used.
+            RuleRefused: the rules for names are none.
         """
         self.name = name
         self.security = security
-        self.tls = TlsContexts(security.tls, owner.reveal) if security.tls is not None else None
+        self.tls: TlsContexts | None = None
+        if security.tls is not None:
+            self.tls = TlsContexts(security.tls, owner.reveal, now_ms=now_ms)
+            self._mapping = PrincipalMapping(security.tls.principal_mapping_rules)
         self._mechanisms: dict[str, Callable[[], SaslExchange]] = {
             mechanism: owner.exchange_maker(mechanism) for mechanism in security.mechanisms
         }
 
     def session(self, peer_host: str, certificate: bytes | None) -> Session:
-        """The session of a client that has just connected, maybe with a certificate (DER)."""
+        """The session of a client that has just connected, maybe with a certificate (DER).
+
+        Raises:
+            MalformedName: the certificate's subject cannot be read.
+            NoRuleMatches: no rule gives it a name.
+        """
         sasl = None
         if self._mechanisms:
             sasl = SaslSession(self._mechanisms, max_reauth_ms=self.security.max_reauth_ms)
-        principal = ANONYMOUS if certificate is None else user(subject_of(certificate))
+        principal = ANONYMOUS
+        # A client of a SASL listener is whom its mechanism says.
+        if certificate is not None and sasl is None:
+            principal = user(self._mapping.name_of(subject_of(certificate)))
         return Session(listener=self.name, peer_host=peer_host, principal=principal, sasl=sasl)
 
 
@@ -115,15 +130,16 @@ class Security:
                 allow_if_no_acl=config.allow_everyone_if_no_acl_found,
             )
 
-    def guard(self, config: BrokerConfig, listener: Listener) -> ListenerGuard:
-        """The guard of `listener`.
+    def guard(self, config: BrokerConfig, listener: Listener, *, now_ms: int) -> ListenerGuard:
+        """The guard of `listener`; certificates have to be valid at `now_ms`.
 
         Raises:
             StartError: its key or certificate cannot be used.
         """
         try:
-            return ListenerGuard(listener.name, listener_security(config, listener), self)
-        except TlsUnusable as error:
+            security = listener_security(config, listener)
+            return ListenerGuard(listener.name, security, self, now_ms=now_ms)
+        except (TlsUnusable, RuleRefused) as error:
             raise StartError(
                 f"listener {listener.name}: {error}", "see docs/security.md"
             ) from error
