@@ -41,6 +41,11 @@ class Pattern:
         """Whether the pattern matches this text, from end to end."""
         return self._compiled.fullmatch(text) is not None
 
+    @property
+    def groups(self) -> int:
+        """How many groups the pattern has."""
+        return int(self._compiled.groups)
+
     def groups_of(self, text: str) -> list[str] | None:
         """The text and what each group matched, if the pattern matches from end to end."""
         found = self._compiled.fullmatch(text)

@@ -7,7 +7,7 @@ itself. A certificate that no rule matches is refused. `L` and `U` after the las
 letters to lower or upper case.
 
 Patterns are RE2's, so that none takes forever. Java's look-around and back-references are refused
-when the broker starts.
+when the broker starts, and so is a `$n` without its group, at which Kafka fails later.
 
 Source: Kafka `SslPrincipalMapper` (KIP-371); Java `Matcher.replaceAll`.
 """
@@ -22,7 +22,7 @@ _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)"
     r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*"
 )
-_REFERENCE: Final = re.compile(r"\\(?P<char>.)|\$(?P<digits>[0-9]+)", re.DOTALL)
+_REFERENCE: Final = re.compile(r"\\(?P<char>.)|\$(?P<digits>[0-9]*)", re.DOTALL)
 _CASES: Final[dict[str, Callable[[str], str]]] = {"": str, "L": str.lower, "U": str.upper}
 
 
@@ -90,6 +90,14 @@ def _rule(found: re.Match[str]) -> _Rule | None:
         raise RuleRefused(
             f"ssl.principal.mapping.rules: the pattern {found['pattern']!r} is refused: {error}"
         ) from error
+    for reference in _REFERENCE.finditer(found["replacement"]):
+        number = reference["digits"]
+        if number is not None and (not number or int(number[0]) > pattern.groups):
+            raise RuleRefused(
+                f"ssl.principal.mapping.rules: {reference[0]!r} in {found['replacement']!r} names "
+                f"none of the {pattern.groups} groups of {found['pattern']!r}; a dollar sign is "
+                r"written \$"
+            )
     return _Rule(pattern, found["replacement"], found["case"])
 
 
@@ -100,9 +108,9 @@ def _expanded(replacement: str, groups: list[str]) -> str:
         if found["char"]:
             return found["char"]
         digits = found["digits"]
-        for end in range(len(digits), 0, -1):
-            if int(digits[:end]) < len(groups):
-                return groups[int(digits[:end])] + digits[end:]
-        return found[0]
+        end = len(digits)
+        while int(digits[:end]) >= len(groups):
+            end -= 1
+        return groups[int(digits[:end])] + digits[end:]
 
     return _REFERENCE.sub(part, replacement)
