@@ -100,7 +100,7 @@ class Broker:
         self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._guards: dict[str, ListenerGuard] = {}
         self._contexts: dict[str, TlsContexts] = {}
-        self._certificates: CertificateWatch
+        self.certificates: CertificateWatch
         self._dispatchers: list[Dispatcher] = []
         self._is_ready = False
         self._threads = Threads()
@@ -136,7 +136,7 @@ class Broker:
         Settings made through the protocol still win. The log names the settings that need a
         restart. It also names unacceptable ones; then nothing changes.
         """
-        await self._certificates.reload_all()
+        await self.certificates.reload_all()
         plan = plan_reload(self.topics.broker_config, self._given, fresh)
         if plan.needs_restart:
             logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
@@ -169,9 +169,7 @@ class Broker:
         self._contexts = {
             name: guard.tls for name, guard in self._guards.items() if guard.tls is not None
         }
-        self._certificates = CertificateWatch(
-            self._contexts, self.clock.wall_ms, self._threads.jobs
-        )
+        self.certificates = CertificateWatch(self._contexts, self.clock.wall_ms, self._threads.jobs)
         self._stack.push_async_callback(self.group_commit.drain)
         services = CoordinatorServices(
             config=self.config,
@@ -430,7 +428,7 @@ class Broker:
             transactions=self.transactions,
             metrics=self.metrics,
             threads=self._threads.jobs,
-            certificates=self._certificates,
+            certificates=self.certificates,
         )
         jobs.schedule(self.jobs)
 

@@ -73,7 +73,9 @@ class CertificateWatch:
         for name, contexts in self._contexts.items():
             certificate = contexts.certificate
             left_ms = certificate.not_after_ms - self._wall_ms()
-            passed = [days for days in WARNING_DAYS if left_ms <= days * _DAY_MS]
+            # One of a few days is renewed late in its life: no warning in the first two thirds.
+            third_ms = (certificate.not_after_ms - certificate.not_before_ms) // 3
+            passed = [days for days in WARNING_DAYS if left_ms <= min(days * _DAY_MS, third_ms)]
             state = certificate.fingerprint, min(passed, default=-1)
             if not passed or self._warned.get(name) == state:
                 continue

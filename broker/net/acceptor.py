@@ -4,7 +4,7 @@ The event loop's own TLS servers shake hands before anything of ours is asked. A
 millisecond of CPU, so a stranger could keep the loop busy. Here a socket is accepted, counted
 against the limits of connections, and shaken hands with in a task of its own:
 
-* at most `HANDSHAKES_AT_ONCE` shake hands, `WAITING_MAX` more wait, further ones are closed;
+* at most `HANDSHAKES_AT_ONCE` shake hands, others wait, and `Connections` bounds them all;
 * a handshake has `HANDSHAKE_TIMEOUT_S`;
 * the context is the listener's of that moment, so a reloaded certificate is used at once.
 
@@ -15,6 +15,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from broker.metrics import Metrics
@@ -24,7 +25,6 @@ from broker.security.tls import TlsContexts
 logger = logging.getLogger("tidelog.broker.net.acceptor")
 
 HANDSHAKES_AT_ONCE: Final = 64
-WAITING_MAX: Final = 256
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 SHUTDOWN_TIMEOUT_S: Final = 1.0
 _ACCEPTED_PER_TURN: Final = 64
@@ -76,14 +76,16 @@ class TlsAcceptor:
                 logger.warning("a connection could not be accepted: %s", error)
                 return
             host = str(address[0])
-            if len(self._tasks) >= HANDSHAKES_AT_ONCE + WAITING_MAX or self._connections.is_full(
-                host
-            ):
+            if not self._connections.begin_handshake(host):
                 client.close()
                 continue
             task = self._loop.create_task(self._shake_hands(client, host))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._ended, host))
+
+    def _ended(self, host: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._connections.end_handshake(host)
 
     async def _shake_hands(self, client: socket.socket, host: str) -> None:
         client.setblocking(False)
