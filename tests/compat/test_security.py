@@ -7,6 +7,7 @@ right is missing. Apache Kafka's tools give users and rights.
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +25,11 @@ from tests.support.kafka_peer import free_ports, tool_command
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 ADMIN, ANN, EVE, DEVICE = "admin", "ann", "eve", "device"
-PASSWORD = "pass word=ü"[:8]
+PASSWORD = "pass=w,rd"
 COUNT = 20
+BASE = int(time.time() * 1000)
 TOPIC, GROUP = "t-secured", "g-"
 CLIENT_NAMES = (
-    "kcat 1.7",
     "confluent-kafka newest",
     "confluent-kafka 1.9.2",
     "kafka-python 3",
@@ -105,7 +106,8 @@ def _prepare(made: Secured) -> None:
         "sasl.username": ADMIN, "sasl.password": PASSWORD, "log_level": 2,
     }  # fmt: skip
     topic = NewTopic(TOPIC, num_partitions=1, replication_factor=1)
-    AdminClient(login).create_topics([topic])[TOPIC].result(20)
+    client = AdminClient(login)
+    client.create_topics([topic])[TOPIC].result(20)
     password = made.place / "password"
     password.write_text(PASSWORD)
     for user in (ANN, DEVICE):
@@ -114,7 +116,7 @@ def _prepare(made: Secured) -> None:
                 *(sys.executable, "-m", "tidelog", "acl", "add", "-b", made.sasl),
                 *("--tls-ca", str(made.authorities), "--user", user, "--produce", TOPIC),
                 *("--consume", TOPIC, "--group", f"{GROUP}*"),
-                *("--as", ADMIN, "--password-file", str(password)),
+                *("--login-user", ADMIN, "--login-password-file", str(password)),
             ],
             capture_output=True, text=True, check=False, timeout=60,
             cwd=Path(__file__).parents[2],
@@ -138,7 +140,7 @@ def every_client() -> pytest.MarkDecorator:
 
 def write_and_read(client: Client, arguments: dict[str, object]) -> None:
     produced = harness.run(
-        client, "produce", topic=TOPIC, count=COUNT, partitions=1, base=1_000, **arguments
+        client, "produce", topic=TOPIC, count=COUNT, partitions=1, base=BASE, **arguments
     )
     assert produced == {"acked": COUNT}
     consumed = harness.run(

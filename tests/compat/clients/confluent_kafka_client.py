@@ -40,9 +40,9 @@ def produce(arguments: Arguments) -> None:
             headers=headers,
             on_delivery=on_delivery,
         )
-    producer.flush(arguments.timeout_s)
-    if failures:
-        sys.exit(f"delivery failed: {failures[0]}")
+    left = producer.flush(arguments.timeout_s)
+    if failures or left:
+        sys.exit(f"delivery failed: {failures[0] if failures else left}")
     emit(acked=len(delivered))
 
 
