@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "group": ("group", "List, describe, delete consumer groups; move them in time."),
     "user": ("user", "Add, list and remove users, change passwords."),
     "acl": ("acl", "Give, list, take and explain rights."),
+    "certs": ("certs", "Show the certificates of TLS listeners."),
     "dump-segment": ("dump_segment", "Show and check what a segment or index file holds."),
     "fsck": ("fsck", "Audit a data directory that no broker has open."),
     "export-kraft": ("export_kraft", "Make a directory that Apache Kafka starts on."),

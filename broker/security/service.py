@@ -8,11 +8,9 @@ Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls`
 
 import base64
 import logging
-import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol
 
 from broker.errors import StartError
@@ -36,10 +34,9 @@ from broker.security.principal_mapping import PrincipalMapping, RuleRefused
 from broker.security.sasl import SaslSession
 from broker.security.scram import SCRAM_BY_NAME, ScramExchange
 from broker.security.session import Session
-from broker.security.tls import TlsContexts, TlsUnusable
+from broker.security.tls import TlsContexts, TlsUnusable, reveal
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security
-from config.values import Secret
 from storage.directory.metadata_journal import Json
 
 logger = logging.getLogger("tidelog.broker.security")
@@ -75,7 +72,7 @@ class ListenerGuard:
         self.security = security
         self.tls: TlsContexts | None = None
         if security.tls is not None:
-            self.tls = TlsContexts(security.tls, owner.reveal, now_ms=now_ms)
+            self.tls = TlsContexts(security.tls, reveal, now_ms=now_ms)
             self._mapping = PrincipalMapping(security.tls.principal_mapping_rules)
         self._mechanisms: dict[str, Callable[[], SaslExchange]] = {
             mechanism: owner.exchange_maker(mechanism) for mechanism in security.mechanisms
@@ -143,15 +140,6 @@ class Security:
             raise StartError(
                 f"listener {listener.name}: {error}", "see docs/security.md"
             ) from error
-
-    def reveal(self, secret: Secret) -> str:
-        """The text of a secret.
-
-        Raises:
-            OSError: its file cannot be read.
-            InvalidValue: the environment does not have it.
-        """
-        return secret.reveal(lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
 
     def exchange_maker(self, mechanism: str) -> Callable[[], SaslExchange]:
         """A function that begins an exchange with `mechanism`."""

@@ -18,6 +18,7 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from broker.security.certificate import Certificate, read_certificate
@@ -78,6 +79,16 @@ def _own_certificate(context: ssl.SSLContext) -> Certificate:
         return read_certificate(der)
     except (ssl.SSLError, ValueError) as error:
         raise TlsUnusable(f"a handshake with the certificate fails: {error}") from error
+
+
+def reveal(secret: Secret) -> str:
+    """The text of a secret, from its file or the environment if it names one.
+
+    Raises:
+        OSError: its file cannot be read.
+        InvalidValue: the environment does not have it.
+    """
+    return secret.reveal(lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
 
 
 def _load_key(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal) -> None:
