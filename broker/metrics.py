@@ -114,6 +114,8 @@ class Metrics:
         """By listener, mechanism and result: ok or failed."""
         self.throttle_ms: dict[str, Distribution] = {}
         """The delays that quotas imposed, by kind."""
+        self.handshakes: Counter[tuple[str, str]] = Counter()
+        """TLS handshakes by listener and result: ok or failed."""
         self.loop_lag_ns = latency_distribution()
         self.loop_lag_max_ns = 0
         self.wall_clock_jumps = 0

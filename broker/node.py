@@ -35,6 +35,7 @@ from broker.group_commit import GroupCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices
 from broker.groups.offsets.lag import GroupLag
+from broker.jobs.certificates import CertificateWatch
 from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
@@ -47,7 +48,7 @@ from broker.operator.http import MetricsServer, Query, refused
 from broker.operator.segments import list_segments
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
-from broker.security.tls import TlsUnusable
+from broker.security.tls import TlsContexts
 from broker.space import SpaceGuard
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
@@ -98,6 +99,8 @@ class Broker:
         self._stack = contextlib.AsyncExitStack()
         self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._guards: dict[str, ListenerGuard] = {}
+        self._contexts: dict[str, TlsContexts] = {}
+        self.certificates: CertificateWatch
         self._dispatchers: list[Dispatcher] = []
         self._is_ready = False
         self._threads = Threads()
@@ -133,7 +136,7 @@ class Broker:
         Settings made through the protocol still win. The log names the settings that need a
         restart. It also names unacceptable ones; then nothing changes.
         """
-        self._reload_certificates()
+        await self.certificates.reload_all()
         plan = plan_reload(self.topics.broker_config, self._given, fresh)
         if plan.needs_restart:
             logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
@@ -144,20 +147,6 @@ class Broker:
             return
         changed = ", ".join(plan.changed) or "no setting has changed"
         logger.info("the configuration is reloaded: %s", changed)
-
-    def _reload_certificates(self) -> None:
-        """Read the keys and certificates of all listeners again; new connections use them."""
-        for guard in self._guards.values():
-            if guard.tls is None:
-                continue
-            try:
-                guard.tls.reload()
-            except TlsUnusable as error:
-                logger.error(
-                    "listener %s keeps its certificate: %s (docs/security.md)", guard.name, error
-                )
-            else:
-                logger.info("listener %s: key and certificate are read again", guard.name)
 
     async def stop(self) -> None:
         """Finish the requests, sync, and leave a directory that needs no recovery."""
@@ -173,10 +162,14 @@ class Broker:
         self._open_data_dir()
         self.security = Security(self.config, self.data_dir, clock=self.clock, metrics=self.metrics)
         self._guards = {
-            listener.name: self.security.guard(self.config, listener)
+            listener.name: self.security.guard(self.config, listener, now_ms=self.clock.wall_ms())
             for listener in self.config.listeners
             if listener.protocol != "PLAINTEXT"
         }
+        self._contexts = {
+            name: guard.tls for name, guard in self._guards.items() if guard.tls is not None
+        }
+        self.certificates = CertificateWatch(self._contexts, self.clock.wall_ms, self._threads.jobs)
         self._stack.push_async_callback(self.group_commit.drain)
         services = CoordinatorServices(
             config=self.config,
@@ -324,7 +317,9 @@ class Broker:
         try:
             if guard is not None and guard.tls is not None:
                 bound.listen(backlog)
-                server = TlsAcceptor(bound, guard.tls, self.connections, connection)
+                server = TlsAcceptor(
+                    bound, guard.tls, self.connections, connection, self.metrics, listener.name
+                )
             else:
                 server = await asyncio.get_running_loop().create_server(
                     connection, sock=bound, backlog=backlog
@@ -400,6 +395,7 @@ class Broker:
             context.fetch_sessions,
             GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
             self.security,
+            self._contexts,
             shows_names=shows_names,
         )
         queries: dict[str, Query] = {
@@ -440,6 +436,7 @@ class Broker:
             transactions=self.transactions,
             metrics=self.metrics,
             threads=self._threads.jobs,
+            certificates=self.certificates,
         )
         jobs.schedule(self.jobs)
 

@@ -41,10 +41,20 @@ class Pattern:
         """Whether the pattern matches this text, from end to end."""
         return self._compiled.fullmatch(text) is not None
 
+    @property
+    def groups(self) -> int:
+        """How many groups the pattern has."""
+        return int(self._compiled.groups)
+
+    def groups_of(self, text: str) -> list[str] | None:
+        """The text and what each group matched, if the pattern matches from end to end."""
+        found = self._compiled.fullmatch(text)
+        return None if found is None else [text, *(group or "" for group in found.groups())]
+
 
 @functools.lru_cache(maxsize=_PATTERNS_MAX)
-def compile_pattern(text: str) -> Pattern:
-    """The pattern, ready to match whole texts.
+def compile_pattern(text: str, *, has_groups: bool = False) -> Pattern:
+    """The pattern, ready to match whole texts; without `has_groups` its groups are forgotten.
 
     Raises:
         PatternRefused: `text` is not a regular expression, or not a supported one.
@@ -56,7 +66,7 @@ def compile_pattern(text: str) -> Pattern:
     import re2
 
     try:
-        return Pattern(re2.compile(text, _options()))
+        return Pattern(re2.compile(text, _options(has_groups)))
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
         if reason.startswith("pattern too large"):
@@ -65,11 +75,11 @@ def compile_pattern(text: str) -> Pattern:
 
 
 @functools.cache
-def _options() -> Any:
+def _options(has_groups: bool) -> Any:
     import re2
 
     options = re2.Options()
     options.log_errors = False
-    options.never_capture = True
+    options.never_capture = not has_groups
     options.max_mem = _COMPILED_BYTES_MAX
     return options

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "user": ("user", "Add, list and remove users, change passwords."),
     "acl": ("acl", "Give, list, take and explain rights."),
     "quota": ("quota", "Limit what clients may use: bytes, time, connections."),
+    "certs": ("certs", "Show the certificates of TLS listeners."),
     "dump-segment": ("dump_segment", "Show and check what a segment or index file holds."),
     "fsck": ("fsck", "Audit a data directory that no broker has open."),
     "export-kraft": ("export_kraft", "Make a directory that Apache Kafka starts on."),

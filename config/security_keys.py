@@ -92,6 +92,12 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 "requested",
                 "required",
             ),
+            _word(
+                "ssl.principal.mapping.rules",
+                "DEFAULT",
+                "How the subject of a client's certificate becomes the name of a user: DEFAULT or "
+                "RULE:pattern/replacement/[LU], separated by commas; the first match counts.",
+            ),
             _words(
                 "ssl.enabled.protocols",
                 ("TLSv1.2", "TLSv1.3"),
@@ -180,6 +186,7 @@ class TlsSettings:
     truststore_location: str
     truststore_certificates: Secret | None
     client_auth: str
+    principal_mapping_rules: str
     enabled_protocols: tuple[str, ...]
 
 
@@ -244,6 +251,7 @@ def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecur
             truststore_location=str(value("ssl.truststore.location")),
             truststore_certificates=secret("ssl.truststore.certificates"),
             client_auth=str(value("ssl.client.auth")),
+            principal_mapping_rules=str(value("ssl.principal.mapping.rules")),
             enabled_protocols=protocols,
         )
     return ListenerSecurity(

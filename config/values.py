@@ -56,6 +56,11 @@ class Secret:
         """Whether the secret itself was written into the configuration."""
         return not self._text.startswith(("file:", "env:"))
 
+    @property
+    def file(self) -> str:
+        """The path of the file that has the secret; empty if none has."""
+        return self._text.removeprefix("file:") if self._text.startswith("file:") else ""
+
     def reveal(self, read_file: Callable[[str], str], environment: Mapping[str, str]) -> str:
         """The secret; a file's last line break is no part of it.
 

@@ -13,6 +13,7 @@ Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 from broker.requests.config_resources import Resource, act_on
 from broker.requests.context import Context, RequestContext
 from config.describe import Entry
+from config.values import ValueType
 from protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -61,14 +62,18 @@ def _result(
 ) -> DescribeConfigsResourceResult:
     key = entry.key
     synonyms = entry.visible_synonyms if message.include_synonyms else ()
+    is_secret = key.type is ValueType.PASSWORD
     return DescribeConfigsResourceResult(
         name=key.name,
-        value=entry.value,
+        value=None if is_secret else entry.value,
         read_only=not resource.is_changeable(key),
         config_source=entry.source,
         is_default=resource.is_default(entry),
+        is_sensitive=is_secret,
         synonyms=[
-            DescribeConfigsSynonym(name=level.name, value=level.value, source=level.source)
+            DescribeConfigsSynonym(
+                name=level.name, value=None if is_secret else level.value, source=level.source
+            )
             for level in synonyms
         ],
         config_type=key.type,

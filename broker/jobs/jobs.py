@@ -13,6 +13,7 @@
 | segment-stats | 60 s                                      | statistics of closed segments  |
 | checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
 | pending-files | 10 s                                      | unlink what was renamed away   |
+| certificates  | 10 s                                      | read changed ones, warn        |
 
 `broker.jobs.scheduler` schedules and supervises; storage decides what may be deleted.
 """
@@ -26,6 +27,8 @@ from weakref import WeakKeyDictionary
 
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
+from broker.jobs.certificates import INTERVAL_MS as CERTIFICATES_INTERVAL_MS
+from broker.jobs.certificates import CertificateWatch
 from broker.jobs.cleaner import Cleaner
 from broker.jobs.scheduler import JobScheduler
 from storage.errors import StorageError
@@ -78,6 +81,7 @@ class BackgroundJobs:
     transactions: "TransactionCoordinator"
     metrics: "Metrics"
     threads: "Pool"
+    certificates: CertificateWatch
 
     def __post_init__(self) -> None:
         """Start without a memory of earlier runs."""
@@ -111,6 +115,7 @@ class BackgroundJobs:
         scheduler.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
         scheduler.add("segment-stats", SEGMENT_STATS_INTERVAL_MS, self.collect_segment_stats)
         scheduler.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
+        scheduler.add("certificates", CERTIFICATES_INTERVAL_MS, self.certificates.run)
 
     def _cleaner_backoff_ms(self) -> int:
         """The pause in force, which may change at run time; 0 means the shortest one."""

@@ -4,7 +4,7 @@ The event loop's own TLS servers shake hands before anything of ours is asked. A
 millisecond of CPU, so a stranger could keep the loop busy. Here a socket is accepted, counted
 against the limits of connections, and shaken hands with in a task of its own:
 
-* at most `HANDSHAKES_AT_ONCE` shake hands, `WAITING_MAX` more wait, further ones are closed;
+* at most `HANDSHAKES_AT_ONCE` shake hands, others wait, and `Connections` bounds them all;
 * a handshake has `HANDSHAKE_TIMEOUT_S`;
 * the context is the listener's of that moment, so a reloaded certificate is used at once.
 
@@ -15,15 +15,16 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from broker.metrics import Metrics
 from broker.net.connection import Connection, Connections
 from broker.security.tls import TlsContexts
 
 logger = logging.getLogger("tidelog.broker.net.acceptor")
 
 HANDSHAKES_AT_ONCE: Final = 64
-WAITING_MAX: Final = 256
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 SHUTDOWN_TIMEOUT_S: Final = 1.0
 _ACCEPTED_PER_TURN: Final = 64
@@ -39,8 +40,13 @@ class TlsAcceptor:
         contexts: TlsContexts,
         connections: Connections,
         make: Callable[[], Connection],
+        metrics: Metrics,
+        name: str,
     ) -> None:
-        """Accept from `bound`, which listens already, and serve with `make()`."""
+        """Accept from `bound`, which listens already, and serve with `make()`.
+
+        Handshakes are counted in `metrics` for the listener `name`.
+        """
         self._socket = bound
         self._contexts = contexts
         self._connections = connections
@@ -49,7 +55,8 @@ class TlsAcceptor:
         self._free = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_logged_tick = -1
-        self.failures = 0
+        self._metrics = metrics
+        self._name = name
         bound.setblocking(False)
         self._loop.add_reader(bound.fileno(), self._accept)
 
@@ -69,14 +76,16 @@ class TlsAcceptor:
                 logger.warning("a connection could not be accepted: %s", error)
                 return
             host = str(address[0])
-            if len(self._tasks) >= HANDSHAKES_AT_ONCE + WAITING_MAX or self._connections.is_full(
-                host
-            ):
+            if not self._connections.begin_handshake(host):
                 client.close()
                 continue
             task = self._loop.create_task(self._shake_hands(client, host))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._ended, host))
+
+    def _ended(self, host: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._connections.end_handshake(host)
 
     async def _shake_hands(self, client: socket.socket, host: str) -> None:
         client.setblocking(False)
@@ -90,7 +99,7 @@ class TlsAcceptor:
                     ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
                 )
         except (OSError, EOFError) as error:
-            self.failures += 1
+            self._metrics.handshakes[self._name, "failed"] += 1
             client.close()
             if self._last_logged_tick != self._connections.tick:
                 self._last_logged_tick = self._connections.tick
@@ -98,3 +107,5 @@ class TlsAcceptor:
         except asyncio.CancelledError:
             client.close()
             raise
+        else:
+            self._metrics.handshakes[self._name, "ok"] += 1

@@ -53,6 +53,7 @@ from broker.net.receive import FIRST_STEP_BYTES, FrameReceiver, recycle
 from broker.requests.answers import AnswerMemory
 from broker.requests.turns import Turns
 from broker.security.distinguished_name import MalformedName
+from broker.security.principal_mapping import NoRuleMatches
 from broker.security.session import Session
 from protocol.errors import MalformedFrame, ProtocolError
 
@@ -67,6 +68,9 @@ logger = logging.getLogger("tidelog.broker.net.connection")
 
 PIPELINE_MAX = 1024
 """Requests of one connection that may wait for their group commit; librdkafka queues a million."""
+
+HANDSHAKES_MAX = 320
+"""TLS handshakes that have begun or wait for their turn; a further client is refused."""
 
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
 """Unsent answers above which no further request starts; one large fetch may pass it.
@@ -190,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             certificate = ssl_object.getpeercert(binary_form=True)
         try:
             self.session = session = guard.session(self.peer_host, certificate)
-        except MalformedName as error:
+        except (MalformedName, NoRuleMatches) as error:
             return str(error)
         if session.sasl is None:
             return None
@@ -578,6 +582,7 @@ class Connections:
         self._idle_ticks = max(1, config.connections_max_idle_ms // SWEEP_INTERVAL_MS)
         self._open: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
+        self._handshakes: Counter[str] = Counter()
         self._starved: dict[Connection, None] = {}
         self._is_feeding = False
         self._ids = itertools.count(1)
@@ -601,30 +606,55 @@ class Connections:
         """A snapshot of the open connections."""
         return iter(list(self._open))
 
-    def is_full(self, host: str) -> bool:
-        """Whether a further connection from `host` would be refused."""
-        return (
-            len(self._open) >= self._max_connections or self._per_host[host] >= self._max_per_host
+    def begin_handshake(self, host: str) -> bool:
+        """Count a client in that begins a TLS handshake; False if there is no room for it.
+
+        Handshakes count as connections until `end_handshake`: one that stalls takes a place.
+        """
+        shaking = self._handshakes.total()
+        reason = self._why_full(
+            len(self._open) + shaking, self._per_host[host] + self._handshakes[host]
         )
+        if shaking >= HANDSHAKES_MAX:
+            reason = f"{HANDSHAKES_MAX} clients wait for a handshake"
+        if reason is not None:
+            self._refuse(host, reason)
+            return False
+        self._handshakes[host] += 1
+        return True
+
+    def end_handshake(self, host: str) -> None:
+        """Count the client's handshake out; its connection counts by itself."""
+        self._handshakes[host] -= 1
+        if not self._handshakes[host]:
+            del self._handshakes[host]
+
+    def _why_full(self, total: int, of_host: int) -> str | None:
+        """Why there is no room for one more besides so many, None if there is."""
+        if total >= self._max_connections:
+            return f"{self._max_connections} are open, the most there may be (max.connections)"
+        if of_host >= self._max_per_host:
+            return f"max.connections.per.ip = {self._max_per_host} are open"
+        return None
 
     def admit(self, connection: Connection) -> str | None:
         """Count `connection` in, or return why it is refused."""
-        if len(self._open) >= self._max_connections:
-            refusal = f"{self._max_connections} are open, the most there may be (max.connections)"
-        elif self._per_host[connection.peer_host] >= self._max_per_host:
-            refusal = f"max.connections.per.ip = {self._max_per_host} are open"
-        else:
+        refusal = self._why_full(len(self._open), self._per_host[connection.peer_host])
+        if refusal is None:
             self._open[connection] = None
             self._per_host[connection.peer_host] += 1
             self.accepted += 1
             connection.id = next(self._ids)
             connection.active_tick = self.tick
-            return None
+        else:
+            self._refuse(connection.peer, refusal)
+        return refusal
+
+    def _refuse(self, peer: str, reason: str) -> None:
         self.refused += 1
         self._refusals_since_sweep += 1
         if self._refusals_since_sweep <= _REFUSALS_LOGGED_PER_SWEEP:
-            logger.info("refusing %s: %s", connection.peer, refusal)
-        return refusal
+            logger.info("refusing %s: %s", peer, reason)
 
     def note_foreign(self, connection: Connection, error: ProtocolError) -> None:
         """Warn of a peer that speaks another protocol, once for each address and protocol."""

@@ -12,7 +12,7 @@ Only this module imports `prometheus_client`.
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.metrics import Distribution, Metrics
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.groups.offsets.lag import GroupLag
     from broker.net.connection import Connections
     from broker.security.service import Security
+    from broker.security.tls import TlsContexts
     from broker.topics.registry import TopicRegistry
 
 
@@ -38,6 +39,7 @@ class BrokerCollector:
         fetch_sessions: "FetchSessions",
         group_lag: "GroupLag",
         security: "Security",
+        contexts: Mapping[str, "TlsContexts"],
         *,
         shows_names: bool = True,
     ) -> None:
@@ -53,6 +55,7 @@ class BrokerCollector:
         self._fetch_sessions = fetch_sessions
         self._group_lag = group_lag
         self._security = security
+        self._contexts = contexts
         self._started_s = time.time()
 
     def collect(self) -> Iterator[Any]:
@@ -60,6 +63,7 @@ class BrokerCollector:
         yield from self._requests()
         yield from self._traffic()
         yield from self._quotas()
+        yield from self._logins_and_certificates()
         yield from self._commits()
         if self._shows_names:
             yield from self._groups()
@@ -140,6 +144,33 @@ class BrokerCollector:
             buckets, total = distribution.cumulative(1e3)
             delays.add_metric([kind], buckets, total)
         yield delays
+
+    def _logins_and_certificates(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        metrics = self._metrics
+        expiry = GaugeMetricFamily(
+            "tidelog_certificate_expiry_timestamp_seconds",
+            "When the certificate of a TLS listener expires, Unix time",
+            labels=["listener"],
+        )
+        for name, contexts in self._contexts.items():
+            expiry.add_metric([name], contexts.certificate.not_after_ms / 1000)
+        yield expiry
+        handshakes = CounterMetricFamily(
+            "tidelog_tls_handshakes", "TLS handshakes", labels=["listener", "result"]
+        )
+        for labels, count in metrics.handshakes.items():
+            handshakes.add_metric(labels, count)
+        yield handshakes
+        logins = CounterMetricFamily(
+            "tidelog_authentications",
+            "SASL authentications",
+            labels=["listener", "mechanism", "result"],
+        )
+        for words, count in metrics.authentications.items():
+            logins.add_metric(words, count)
+        yield logins
 
     def _commits(self) -> Iterator[Any]:
         commits = self._metrics.commits

@@ -15,6 +15,7 @@ from typing import Final
 
 _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
+_SUBJECT: Final = 4
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.7": "L",
@@ -50,22 +51,29 @@ def subject_of(certificate: bytes) -> str:
         MalformedName: it cannot be read.
     """
     try:
-        ((_, body, _),) = _values(certificate)
-        fields = list(_values(next(_values(body))[1]))
-        # version (optional), serial number, signature, issuer, validity, subject
-        subject = fields[5 if fields[0][0] == _VERSION else 4]
-        return _name(subject[1])
+        return _name(certificate_fields(certificate)[_SUBJECT][1])
     except (IndexError, ValueError, StopIteration, UnicodeDecodeError) as error:
         raise MalformedName(f"the subject of a certificate cannot be read: {error}") from error
 
 
+def certificate_fields(certificate: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Serial number, signature, issuer, validity, subject, public key and what else there is.
+
+    Raises:
+        ValueError, IndexError, StopIteration: it is no certificate.
+    """
+    ((_, body, _),) = der_values(certificate)
+    fields = list(der_values(next(der_values(body))[1]))
+    return fields[1:] if fields[0][0] == _VERSION else fields
+
+
 def _name(body: bytes) -> str:
     parts = []
-    for _, relative, _ in _values(body):
+    for _, relative, _ in der_values(body):
         attributes = []
-        for _, attribute, _ in _values(relative):
-            (_, number, _), (tag, value, whole) = _values(attribute)
-            attributes.append(_attribute(_dotted(number), tag, value, whole))
+        for _, attribute, _ in der_values(relative):
+            (_, number, _), (tag, value, whole) = der_values(attribute)
+            attributes.append(_attribute(dotted(number), tag, value, whole))
         parts.append("+".join(attributes))
     return ",".join(reversed(parts))
 
@@ -87,7 +95,8 @@ def _escaped(text: str) -> str:
     return escaped
 
 
-def _dotted(number: bytes) -> str:
+def dotted(number: bytes) -> str:
+    """An object identifier, such as 2.5.4.3."""
     values, value = [], 0
     for byte in number:
         value = value << 7 | byte & 0x7F
@@ -98,7 +107,7 @@ def _dotted(number: bytes) -> str:
     return ".".join(str(part) for part in (first, values[0] - 40 * first, *values[1:]))
 
 
-def _values(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+def der_values(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """The tag, content and whole encoding of each value in `data`."""
     position = 0
     while position < len(data):

@@ -15,8 +15,8 @@ client's flag must be `n`.
 Deviations from RFC 5802 are Kafka's: no SASLprep (names and passwords are raw UTF-8) and no `e=`
 error attribute (the Kafka protocol has an error field).
 
-Source: RFC 5802, RFC 7677; KIP-84, KIP-554; Kafka `ScramSaslServer`, `ScramFormatter`. The whole
-final nonce is compared (CVE-2024-56128).
+Source: RFC 5802, RFC 7677; KIP-84, KIP-554; Kafka `ScramSaslServer`, `ScramFormatter`. The
+final nonce has to end with the whole one (CVE-2024-56128), as in Kafka.
 """
 
 import base64
@@ -197,7 +197,8 @@ class ScramExchange:
             raise AuthenticationFailed("malformed")
         if _decoded(match["binding"]) != self._gs2_header:
             raise AuthenticationFailed("channel-binding")
-        if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
+        # librdkafka before 2.6.1 writes its own nonce a second time in front of the whole one.
+        if not match["nonce"].endswith(self._nonce):
             raise AuthenticationFailed("nonce")
         auth_message = (self._auth_message_start + match["unproved"]).encode()
         if not self._proves(credential, _decoded(match["proof"]), auth_message):

@@ -8,11 +8,9 @@ Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls`
 
 import base64
 import logging
-import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.clocks.clock import Clock
@@ -34,6 +32,7 @@ from broker.security.distinguished_name import subject_of
 from broker.security.mechanism import SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
+from broker.security.principal_mapping import PrincipalMapping, RuleRefused
 from broker.security.quotas import (
     KIND_QUOTA,
     Entity,
@@ -46,10 +45,9 @@ from broker.security.sasl import SaslSession
 from broker.security.scram import SCRAM_BY_NAME, ScramExchange
 from broker.security.session import Session
 from broker.security.throttle import UNLIMITED, MutationQuota, Mutes, Throttle, Windows
-from broker.security.tls import TlsContexts, TlsUnusable
+from broker.security.tls import TlsContexts, TlsUnusable, reveal
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security
-from config.values import Secret
 from storage.directory.metadata_journal import Json
 
 if TYPE_CHECKING:
@@ -75,25 +73,39 @@ class Documents(Protocol):
 class ListenerGuard:
     """What one listener asks of its clients."""
 
-    def __init__(self, name: str, security: ListenerSecurity, owner: "Security") -> None:
+    def __init__(
+        self, name: str, security: ListenerSecurity, owner: "Security", *, now_ms: int
+    ) -> None:
         """Read keys and certificates.
 
         Raises:
             TlsUnusable: they cannot be used.
+            RuleRefused: the rules for names are none.
         """
         self.name = name
         self.security = security
-        self.tls = TlsContexts(security.tls, owner.reveal) if security.tls is not None else None
+        self.tls: TlsContexts | None = None
+        if security.tls is not None:
+            self.tls = TlsContexts(security.tls, reveal, now_ms=now_ms)
+            self._mapping = PrincipalMapping(security.tls.principal_mapping_rules)
         self._mechanisms: dict[str, Callable[[], SaslExchange]] = {
             mechanism: owner.exchange_maker(mechanism) for mechanism in security.mechanisms
         }
 
     def session(self, peer_host: str, certificate: bytes | None) -> Session:
-        """The session of a client that has just connected, maybe with a certificate (DER)."""
+        """The session of a client that has just connected, maybe with a certificate (DER).
+
+        Raises:
+            MalformedName: the certificate's subject cannot be read.
+            NoRuleMatches: no rule gives it a name.
+        """
         sasl = None
         if self._mechanisms:
             sasl = SaslSession(self._mechanisms, max_reauth_ms=self.security.max_reauth_ms)
-        principal = ANONYMOUS if certificate is None else user(subject_of(certificate))
+        principal = ANONYMOUS
+        # A client of a SASL listener is whom its mechanism says.
+        if certificate is not None and sasl is None:
+            principal = user(self._mapping.name_of(subject_of(certificate)))
         return Session(listener=self.name, peer_host=peer_host, principal=principal, sasl=sasl)
 
 
@@ -137,27 +149,19 @@ class Security:
         self.throttle = self._throttle if len(self.quotas) else None
         """What enforces the quotas, or None when none is set."""
 
-    def guard(self, config: BrokerConfig, listener: Listener) -> ListenerGuard:
-        """The guard of `listener`.
+    def guard(self, config: BrokerConfig, listener: Listener, *, now_ms: int) -> ListenerGuard:
+        """The guard of `listener`; certificates have to be valid at `now_ms`.
 
         Raises:
             StartError: its key or certificate cannot be used.
         """
         try:
-            return ListenerGuard(listener.name, listener_security(config, listener), self)
-        except TlsUnusable as error:
+            security = listener_security(config, listener)
+            return ListenerGuard(listener.name, security, self, now_ms=now_ms)
+        except (TlsUnusable, RuleRefused) as error:
             raise StartError(
                 f"listener {listener.name}: {error}", "see docs/security.md"
             ) from error
-
-    def reveal(self, secret: Secret) -> str:
-        """The text of a secret.
-
-        Raises:
-            OSError: its file cannot be read.
-            InvalidValue: the environment does not have it.
-        """
-        return secret.reveal(lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
 
     def exchange_maker(self, mechanism: str) -> Callable[[], SaslExchange]:
         """A function that begins an exchange with `mechanism`."""

@@ -17,8 +17,11 @@ import re
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Final
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeAlias
 
+from broker.security.certificate import Certificate, read_certificate
 from config.security_keys import TlsSettings
 from config.values import InvalidValue, Secret
 
@@ -33,8 +36,8 @@ class TlsUnusable(Exception):
     """The TLS settings of a listener cannot be used; the message says which and why."""
 
 
-def build_context(settings: TlsSettings, reveal: Reveal) -> ssl.SSLContext:
-    """A server's context.
+def build_context(settings: TlsSettings, reveal: Reveal) -> tuple[ssl.SSLContext, Certificate]:
+    """A server's context, and the certificate that it shows.
 
     Args:
         settings: the TLS settings of one listener.
@@ -50,12 +53,42 @@ def build_context(settings: TlsSettings, reveal: Reveal) -> ssl.SSLContext:
     context.options |= (
         ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     )
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java, which trusts what it is given
     _load_key(context, settings, reveal)
+    certificate = _own_certificate(context)
     if settings.client_auth != "none":
         _load_trusted(context, settings, reveal)
         required = settings.client_auth == "required"
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-    return context
+    return context, certificate
+
+
+def _own_certificate(context: ssl.SSLContext) -> Certificate:
+    """The certificate that `context` shows its clients, from a handshake in memory."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(to_client, to_server)
+    ends = (near, context.wrap_bio(to_server, to_client, server_side=True))
+    try:
+        for end in ends * 3:  # TLS 1.2 takes two rounds and a half
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+        der = near.getpeercert(binary_form=True)
+        assert der is not None
+        return read_certificate(der)
+    except (ssl.SSLError, ValueError) as error:
+        raise TlsUnusable(f"a handshake with the certificate fails: {error}") from error
+
+
+def reveal(secret: Secret) -> str:
+    """The text of a secret, from its file or the environment if it names one.
+
+    Raises:
+        OSError: its file cannot be read.
+        InvalidValue: the environment does not have it.
+    """
+    return secret.reveal(lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
 
 
 def _load_key(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal) -> None:
@@ -147,7 +180,7 @@ def _as_file(text: str) -> Iterator[str]:
 class TlsContexts:
     """The context of one listener, which a reload may replace."""
 
-    def __init__(self, settings: TlsSettings, reveal: Reveal) -> None:
+    def __init__(self, settings: TlsSettings, reveal: Reveal, *, now_ms: int) -> None:
         """Build the first context.
 
         Raises:
@@ -155,12 +188,64 @@ class TlsContexts:
         """
         self.settings = settings
         self._reveal = reveal
-        self.current = build_context(settings, reveal)
+        self._stamps: tuple[_Stamp, ...] = ()
+        self.current: ssl.SSLContext
+        self.certificate: Certificate
+        self.reload(now_ms)
 
-    def reload(self) -> None:
+    def files(self) -> tuple[str, ...]:
+        """The files that the settings name."""
+        settings = self.settings
+        secrets = (
+            settings.key_password,
+            settings.keystore_key,
+            settings.certificate_chain,
+            settings.truststore_certificates,
+        )
+        named = (secret.file for secret in secrets if secret is not None)
+        return tuple(
+            path
+            for path in (settings.keystore_location, settings.truststore_location, *named)
+            if path
+        )
+
+    def has_changed(self) -> bool:
+        """Whether a file is another one than at the last reload, failed or not."""
+        return self._stamps != tuple(map(_stamp, self.files()))
+
+    def reload(self, now_ms: int) -> None:
         """Read files and secrets again; new connections use what is found.
 
         Raises:
             TlsUnusable: the former context stays in use.
         """
-        self.current = build_context(self.settings, self._reveal)
+        # First, so that a file that is written meanwhile counts as changed at the next look.
+        self._stamps = tuple(map(_stamp, self.files()))
+        context, certificate = build_context(self.settings, self._reveal)
+        if now_ms > certificate.not_after_ms:
+            raise TlsUnusable(
+                f"the certificate of {certificate.subject} has expired on "
+                f"{_day(certificate.not_after_ms)}; renew it"
+            )
+        if now_ms < certificate.not_before_ms:
+            raise TlsUnusable(
+                f"the certificate of {certificate.subject} is not valid before "
+                f"{_day(certificate.not_before_ms)}; renew it, or set the clock"
+            )
+        self.current, self.certificate = context, certificate
+
+
+_Stamp: TypeAlias = tuple[str, int, int, int] | None
+
+
+def _stamp(path: str) -> _Stamp:
+    """What differs once a file is written, replaced, or its symbolic link is moved."""
+    try:
+        status = os.stat(path)
+        return os.path.realpath(path), status.st_ino, status.st_size, status.st_mtime_ns
+    except OSError:
+        return None
+
+
+def _day(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).date().isoformat()

@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import signal
+import ssl
 import struct
 import subprocess
 import sys
@@ -46,8 +47,8 @@ class RawClient:
         self._in_flight: list[tuple[int, int, int]] = []
 
     @classmethod
-    async def connect(cls, host: str, port: int) -> "RawClient":
-        reader, writer = await asyncio.open_connection(host, port)
+    async def connect(cls, host: str, port: int, tls: ssl.SSLContext | None = None) -> "RawClient":
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         return cls(reader, writer)
 
     async def request(self, message: Any, version: int, client_id: str | None = "test") -> Any:
@@ -136,9 +137,9 @@ class RunningBroker:
     def bootstrap(self) -> str:
         return f"{self.host}:{self.port}"
 
-    async def client(self) -> RawClient:
+    async def client(self, tls: ssl.SSLContext | None = None) -> RawClient:
         """A new connection; closed with the broker."""
-        client = await RawClient.connect(self.host, self.port)
+        client = await RawClient.connect(self.host, self.port, tls)
         self._clients.append(client)
         return client
 

@@ -20,7 +20,11 @@ except ImportError:  # aiokafka before 0.8 borrowed it
 async def produce(arguments: Arguments) -> None:
     codec = None if arguments.codec == "none" else arguments.codec
     producer = AIOKafkaProducer(
-        bootstrap_servers=arguments["bootstrap"], acks="all", compression_type=codec, linger_ms=20
+        bootstrap_servers=arguments["bootstrap"],
+        acks="all",
+        compression_type=codec,
+        linger_ms=20,
+        **arguments.python_security,
     )
     await producer.start()
     try:
@@ -63,6 +67,7 @@ def _consumer(arguments: Arguments) -> AIOKafkaConsumer:
         session_timeout_ms=6000,
         heartbeat_interval_ms=1000,
         metadata_max_age_ms=2000,
+        **arguments.python_security,
         **options,
     )
 

@@ -20,6 +20,7 @@ def produce(arguments: Arguments) -> None:
             "compression.codec": arguments.codec,
             "linger.ms": 20,
             "request.required.acks": -1,
+            **arguments.librdkafka_security,
         }
     )
     failures = []
@@ -39,9 +40,9 @@ def produce(arguments: Arguments) -> None:
             headers=headers,
             on_delivery=on_delivery,
         )
-    producer.flush(arguments.timeout_s)
-    if failures:
-        sys.exit(f"delivery failed: {failures[0]}")
+    left = producer.flush(arguments.timeout_s)
+    if failures or left:
+        sys.exit(f"delivery failed: {failures[0] if failures else left}")
     emit(acked=len(delivered))
 
 
@@ -52,6 +53,7 @@ def _consumer(arguments: Arguments) -> Consumer:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "session.timeout.ms": 6000,
+        **arguments.librdkafka_security,
     }
     if "isolation" in arguments:
         config["isolation.level"] = arguments["isolation"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import sys
 import time
 
@@ -35,6 +36,36 @@ class Arguments(dict):
     @property
     def timeout_s(self) -> float:
         return float(self.get("timeout", DEFAULT_TIMEOUT_S))
+
+    @property
+    def librdkafka_security(self) -> dict:
+        """How librdkafka logs in, nothing where `security` is not given."""
+        names = {
+            "security.protocol": "security",
+            "sasl.mechanisms": "mechanism",
+            "sasl.username": "user",
+            "sasl.password": "password",
+            "ssl.ca.location": "ca",
+            "ssl.certificate.location": "cert",
+            "ssl.key.location": "cert",
+        }
+        return {name: self[key] for name, key in names.items() if key in self}
+
+    @property
+    def python_security(self) -> dict:
+        """How kafka-python and aiokafka log in."""
+        names = {
+            "security_protocol": "security",
+            "sasl_mechanism": "mechanism",
+            "sasl_plain_username": "user",
+            "sasl_plain_password": "password",
+        }
+        options = {name: self[key] for name, key in names.items() if key in self}
+        if "ca" in self:
+            options["ssl_context"] = ssl.create_default_context(cafile=self["ca"])
+            if "cert" in self:
+                options["ssl_context"].load_cert_chain(self["cert"])
+        return options
 
     def record(self, i: int) -> tuple:
         """(partition, timestamp_ms, key, value, headers) of record `i`."""

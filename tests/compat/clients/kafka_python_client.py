@@ -18,7 +18,11 @@ VERSION = tuple(int(part) for part in kafka.__version__.split(".")[:2])
 def produce(arguments: Arguments) -> None:
     codec = None if arguments.codec == "none" else arguments.codec
     producer = KafkaProducer(
-        bootstrap_servers=arguments["bootstrap"], acks="all", compression_type=codec, linger_ms=20
+        bootstrap_servers=arguments["bootstrap"],
+        acks="all",
+        compression_type=codec,
+        linger_ms=20,
+        **arguments.python_security,
     )
     futures = []
     for i in range(arguments.count):
@@ -58,6 +62,7 @@ def _consumer(arguments: Arguments, **options: object) -> KafkaConsumer:
         enable_auto_commit=False,
         session_timeout_ms=6000,
         heartbeat_interval_ms=1000,
+        **arguments.python_security,
         **options,
     )
 

@@ -1,4 +1,5 @@
 // kafkajs (see README.md). gzip is built in; the other codecs are plugged in as its guide says.
+const fs = require("node:fs");
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require("kafkajs");
 const { emit, main, record, text, wantsMore } = require("./contract.js");
 
@@ -21,7 +22,17 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => {
 };
 const CODECS = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 };
 
-const connect = (args) => new Kafka({ brokers: [args.bootstrap], logLevel: logLevel.ERROR });
+const security = (args) => {
+  const read = (path) => fs.readFileSync(path, "utf8");
+  const own = args.cert ? { cert: read(args.cert), key: read(args.cert) } : {};
+  const sasl = args.mechanism && {
+    mechanism: args.mechanism.toLowerCase(),
+    username: args.user,
+    password: args.password,
+  };
+  return { ssl: args.ca ? { ca: [read(args.ca)], ...own } : false, sasl };
+};
+const connect = (args) => new Kafka({ brokers: [args.bootstrap], logLevel: logLevel.ERROR, ...security(args) });
 
 async function produce(args) {
   const producer = connect(args).producer({ allowAutoTopicCreation: true });

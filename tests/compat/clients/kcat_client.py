@@ -24,7 +24,9 @@ _FORMAT = '[%p,%o,%T,"%k","%s"]\n'
 
 
 def _kcat(arguments: Arguments, *options: str) -> list:
-    return ["kcat", "-q", "-b", arguments["bootstrap"], *options]
+    security = arguments.librdkafka_security.items()
+    settings = [word for key, value in security for word in ("-X", f"{key}={value}")]
+    return ["kcat", "-q", "-b", arguments["bootstrap"], *settings, *options]
 
 
 def produce(arguments: Arguments) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from protocol.api.sasl_handshake import SaslHandshakeRequest
 from protocol.error_codes import ErrorCode
 from tests.support.broker import ConnectionClosed, RawClient, RunningBroker, running_broker
 from tests.support.clock import FrozenClock
+from tests.support.kafka_peer import resident_bytes
 
 HELLO = ApiVersionsRequest(client_software_name="x", client_software_version="1")
 SALT = b"0123456789abcdef"
@@ -277,6 +279,40 @@ async def test_the_failure_waits(tmp_path: Path) -> None:
         answer = await client.receive()
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await client.is_closed_by_broker()
+
+
+async def test_failed_logins_leave_nothing_and_hurt_no_one(secured: RunningBroker) -> None:
+    bystander = await secured.client()
+    await log_in(bystander)
+
+    async def fail(number: int) -> None:
+        stranger = await RawClient.connect(secured.host, secured.port)
+        name = "alice" if number % 2 else f"stranger-{number}"
+        attempt = log_in if number % 10 == 0 else scram
+        answer = await attempt(stranger, name, "wrong")
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert await stranger.is_closed_by_broker()
+        await stranger.close()
+
+    async def storm(count: int) -> None:
+        for start in range(0, count, 20):
+            await asyncio.gather(*(fail(number) for number in range(start, start + 20)))
+            assert await works(bystander)
+        async with asyncio.timeout(10):
+            while len(secured.broker.connections) > 1:
+                await asyncio.sleep(0.01)
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    await storm(200)
+    before, memory = descriptors(), resident_bytes(os.getpid())
+    count = int(os.environ.get("FAILED_LOGINS", "200"))
+    await storm(count)
+    assert descriptors() <= before
+    assert resident_bytes(os.getpid()) - memory < 8 << 20
+    failed = secured.broker.metrics.authentications
+    assert sum(n for (_, _, result), n in failed.items() if result == "failed") == 200 + count
 
 
 class TestSessionsWithALifetime:

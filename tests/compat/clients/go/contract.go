@@ -3,6 +3,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -34,6 +36,20 @@ func codec() string {
 		return name
 	}
 	return "none"
+}
+
+// tlsConfig returns how to speak TLS: whom to trust, and a certificate of our own if one is given.
+func tlsConfig() *tls.Config {
+	authorities, err := os.ReadFile(arguments["ca"])
+	check(err)
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(authorities)
+	if own, ok := arguments["cert"]; ok {
+		pair, err := tls.LoadX509KeyPair(own, own)
+		check(err)
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config
 }
 
 // produced returns partition, timestamp, key, value and header of record i of `produce`.

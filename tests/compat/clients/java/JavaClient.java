@@ -57,9 +57,32 @@ public class JavaClient {
     System.out.flush();
   }
 
+  private static void secure(Properties properties) {
+    properties.put("security.protocol", arguments.get("security"));
+    properties.put("ssl.truststore.type", "PEM");
+    properties.put("ssl.truststore.location", arguments.get("ca"));
+    if (arguments.containsKey("cert")) {
+      properties.put("ssl.keystore.type", "PEM");
+      properties.put("ssl.keystore.location", arguments.get("cert"));
+    }
+    if (arguments.containsKey("mechanism")) {
+      String mechanism = arguments.get("mechanism");
+      String module = mechanism.equals("PLAIN") ? "plain.Plain" : "scram.Scram";
+      properties.put("sasl.mechanism", mechanism);
+      properties.put(
+          "sasl.jaas.config",
+          String.format(
+              "org.apache.kafka.common.security.%sLoginModule required username=\"%s\" password=\"%s\";",
+              module, arguments.get("user"), arguments.get("password")));
+    }
+  }
+
   static Properties properties(String role) {
     Properties properties = new Properties();
     properties.put("bootstrap.servers", arguments.get("bootstrap"));
+    if (arguments.containsKey("security")) {
+      secure(properties);
+    }
     for (String side : new String[] {"key", "value"}) {
       String kind = role.equals("serializer") ? "Serializer" : "Deserializer";
       properties.put(side + "." + role, "org.apache.kafka.common.serialization.String" + kind);

@@ -38,6 +38,7 @@ def jobs_of(logs: Callable[[], Iterable[Log]], threads: Pool) -> BackgroundJobs:
         transactions=others,
         metrics=others,
         threads=threads,
+        certificates=others,
     )
 
 

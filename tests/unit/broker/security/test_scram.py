@@ -35,14 +35,14 @@ class Client:
     def first(self) -> bytes:
         return f"n,,{self.bare}".encode()
 
-    def final(self, challenge: bytes, *, binding: str = "biws") -> bytes:
+    def final(self, challenge: bytes, *, binding: str = "biws", before_nonce: str = "") -> bytes:
         match = re.fullmatch(rb"r=([^,]+),s=([^,]+),i=(\d+)", challenge)
         assert match is not None
         nonce, salt, iterations = match[1], base64.b64decode(match[2]), int(match[3])
         key = hashlib.pbkdf2_hmac(self.hash, self.password.encode(), salt, iterations)
         client_key = hmac.digest(key, b"Client Key", self.hash)
         stored_key = hashlib.new(self.hash, client_key).digest()
-        unproved = f"c={binding},r=".encode() + nonce
+        unproved = f"c={binding},r={before_nonce}".encode() + nonce
         message = self.bare.encode() + b"," + challenge + b"," + unproved
         proof = bytes(
             a ^ b
@@ -91,6 +91,14 @@ def test_a_right_password_is_proved_to_both_sides(mechanism: ScramMechanism, nam
     assert challenge.principal is None
     step = exchange.step(client.final(challenge.token))
     assert (step.principal, step.token) == (user(name), client.signature)
+
+
+def test_a_client_may_write_its_nonce_twice() -> None:
+    """As librdkafka before 2.6.1 does, and Kafka lets it."""
+    exchange, client = exchange_for(), Client("alice", "secret", SHA_512)
+    challenge = exchange.step(client.first())
+    step = exchange.step(client.final(challenge.token, before_nonce="abcdefgh"))
+    assert (step.principal, step.token) == (user("alice"), client.signature)
 
 
 def test_a_wrong_password_fails() -> None:

@@ -1,6 +1,8 @@
 """TLS contexts: every form of key, what is refused, and reloading."""
 
+import os
 import ssl
+import time
 from pathlib import Path
 
 import pytest
@@ -43,12 +45,17 @@ def settings(
         truststore_location=str(trust),
         truststore_certificates=None,
         client_auth=client_auth,
+        principal_mapping_rules="DEFAULT",
         enabled_protocols=protocols,
     )
 
 
 def reveal(secret: Secret) -> str:
     return secret.reveal(lambda path: Path(path).read_text(), {})
+
+
+def built_context(settings: TlsSettings) -> ssl.SSLContext:
+    return build_context(settings, reveal)[0]
 
 
 def shake_hands(
@@ -76,13 +83,13 @@ def subject(end: ssl.SSLObject) -> str:
 
 
 def test_a_pem_file(place: Path) -> None:
-    near, _ = shake_hands(build_context(settings(location=place / "one.pem"), reveal), place)
+    near, _ = shake_hands(built_context(settings(location=place / "one.pem")), place)
     assert subject(near) == "one"
     assert near.version() == "TLSv1.3"
 
 
 def test_an_encrypted_key(place: Path) -> None:
-    built = build_context(settings(location=place / "locked.pem", password="sesame"), reveal)
+    built = built_context(settings(location=place / "locked.pem", password="sesame"))
     assert subject(shake_hands(built, place)[0]) == "locked"
 
 
@@ -90,14 +97,12 @@ def test_an_encrypted_key(place: Path) -> None:
 def test_inline_pem_with_blanks_for_line_breaks(place: Path, separator: str) -> None:
     key = (place / "one.key").read_text().replace("\n", separator)
     chain = openssl("x509", "-in", str(place / "one.pem")).decode().replace("\n", separator)
-    built = build_context(settings(key=key, chain=chain), reveal)
+    built = built_context(settings(key=key, chain=chain))
     assert subject(shake_hands(built, place)[0]) == "one"
 
 
 def test_secrets_from_files(place: Path) -> None:
-    built = build_context(
-        settings(key=f"file:{place}/one.key", chain=f"file:{place}/one.pem"), reveal
-    )
+    built = built_context(settings(key=f"file:{place}/one.key", chain=f"file:{place}/one.pem"))
     assert subject(shake_hands(built, place)[0]) == "one"
 
 
@@ -122,16 +127,16 @@ def test_what_cannot_be_used_is_explained(place: Path, made: object, complaint: 
     (place / "mixed.pem").write_bytes(mixed)
     assert callable(made)
     with pytest.raises(TlsUnusable, match=complaint):
-        build_context(made(place), reveal)
+        built_context(made(place))
 
 
 def test_old_versions_are_not_served(place: Path) -> None:
-    server = build_context(settings(location=place / "one.pem", protocols=("TLSv1.3",)), reveal)
+    server = built_context(settings(location=place / "one.pem", protocols=("TLSv1.3",)))
     client = ssl.create_default_context(cafile=str(place / "ca.pem"))
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError):
         shake_hands(server, place, client=client)
-    assert build_context(settings(location=place / "one.pem"), reveal).minimum_version == (
+    assert built_context(settings(location=place / "one.pem")).minimum_version == (
         ssl.TLSVersion.TLSv1_2
     )
 
@@ -142,8 +147,8 @@ def test_old_versions_are_not_served(place: Path) -> None:
     ("required", False, False), ("required", True, True),
 ])  # fmt: skip
 def test_clients_certificates(place: Path, auth: str, sends: bool, passes: bool) -> None:
-    server = build_context(
-        settings(location=place / "one.pem", client_auth=auth, trust=place / "ca.pem"), reveal
+    server = built_context(
+        settings(location=place / "one.pem", client_auth=auth, trust=place / "ca.pem")
     )
     client = ssl.create_default_context(cafile=str(place / "ca.pem"))
     client.maximum_version = ssl.TLSVersion.TLSv1_2  # where a missing certificate fails at once
@@ -158,14 +163,130 @@ def test_clients_certificates(place: Path, auth: str, sends: bool, passes: bool)
     assert has_certificate is (sends and auth != "none")
 
 
-def test_a_failed_reload_keeps_the_certificate(place: Path, tmp_path: Path) -> None:
-    live = tmp_path / "live.pem"
-    live.write_bytes((place / "one.pem").read_bytes())
-    contexts = TlsContexts(settings(location=live), reveal)
+NOW_MS = int(time.time() * 1000)
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def live(place: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "live.pem"
+    path.write_bytes((place / "one.pem").read_bytes())
+    return path
+
+
+def test_a_failed_reload_keeps_the_certificate(place: Path, live: Path) -> None:
+    contexts = TlsContexts(settings(location=live), reveal, now_ms=NOW_MS)
     live.write_bytes((place / "one.key").read_bytes() + b"half a certif")
     with pytest.raises(TlsUnusable):
-        contexts.reload()
+        contexts.reload(NOW_MS)
     assert subject(shake_hands(contexts.current, place)[0]) == "one"
+    assert contexts.certificate.subject == "CN=one"
     live.write_bytes((place / "two.pem").read_bytes())
-    contexts.reload()
+    contexts.reload(NOW_MS)
     assert subject(shake_hands(contexts.current, place)[0]) == "two"
+    assert contexts.certificate.subject == "CN=two"
+
+
+@pytest.mark.parametrize(
+    ("days", "complaint"), [(31, "has expired on"), (-2, "is not valid before")]
+)
+def test_a_certificate_out_of_its_time_is_not_used(live: Path, days: int, complaint: str) -> None:
+    contexts = TlsContexts(settings(location=live), reveal, now_ms=NOW_MS)
+    before = contexts.current
+    with pytest.raises(TlsUnusable, match=f"CN=one {complaint} 20"):
+        contexts.reload(NOW_MS + days * DAY_MS)
+    assert contexts.current is before
+
+
+@pytest.mark.parametrize("auth", ["none", "required"])
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_what_is_known_of_the_certificate(place: Path, auth: str, version: str) -> None:
+    contexts = TlsContexts(
+        settings(
+            location=place / "one.pem",
+            client_auth=auth,
+            trust=place / "ca.pem",
+            protocols=(version,),
+        ),
+        reveal,
+        now_ms=NOW_MS,
+    )
+    own = contexts.certificate
+    assert (own.subject, own.names) == ("CN=one", ("localhost", "127.0.0.1"))
+    words = openssl("x509", "-in", str(place / "one.pem"), "-noout", "-fingerprint", "-sha256")
+    assert words.decode().partition("=")[2].strip().replace(":", "").lower() == own.fingerprint
+    assert own.not_after_ms - own.not_before_ms == 30 * DAY_MS
+    assert abs(own.not_before_ms - NOW_MS) < DAY_MS
+
+
+def test_an_intermediate_authority_may_be_trusted_alone(place: Path, tmp_path: Path) -> None:
+    """As Java, which needs no root above what its trust store has."""
+    (tmp_path / "device.pem").write_bytes(openssl("x509", "-in", str(place / "device.pem")))
+    server = built_context(
+        settings(location=place / "one.pem", client_auth="required", trust=tmp_path / "device.pem")
+    )
+    client = ssl.create_default_context(cafile=str(place / "ca.pem"))
+    client.load_cert_chain(place / "device.pem")
+    _, far = shake_hands(server, place, client=client)
+    assert far.getpeercert(binary_form=True)
+
+
+class TestChangesOfFiles:
+    @pytest.fixture
+    def contexts(self, live: Path) -> TlsContexts:
+        contexts = TlsContexts(settings(location=live), reveal, now_ms=NOW_MS)
+        assert not contexts.has_changed()
+        return contexts
+
+    def test_a_file_written_in_place(self, contexts: TlsContexts, live: Path, place: Path) -> None:
+        live.write_bytes((place / "two.pem").read_bytes())
+        assert contexts.has_changed()
+        contexts.reload(NOW_MS)
+        assert not contexts.has_changed()
+
+    def test_a_file_renamed_over_it(self, contexts: TlsContexts, live: Path, place: Path) -> None:
+        fresh = live.with_suffix(".new")
+        fresh.write_bytes((place / "one.pem").read_bytes())
+        status = live.stat()
+        os.utime(fresh, ns=(status.st_atime_ns, status.st_mtime_ns))
+        fresh.rename(live)
+        assert contexts.has_changed()
+
+    def test_a_missing_file_is_one_change(self, contexts: TlsContexts, live: Path) -> None:
+        live.unlink()
+        assert contexts.has_changed()
+        with pytest.raises(TlsUnusable):
+            contexts.reload(NOW_MS)
+        assert not contexts.has_changed()
+
+    def test_a_link_that_moves(self, place: Path, tmp_path: Path) -> None:
+        """A secret in Kubernetes: the file is a link through a directory that is a link."""
+        for name in ("one", "two"):
+            (tmp_path / f"..{name}").mkdir()
+            (tmp_path / f"..{name}" / "tls.pem").hardlink_to(place / "one.pem")
+        data, file = tmp_path / "..data", tmp_path / "tls.pem"
+        data.symlink_to("..one")
+        file.symlink_to("..data/tls.pem")
+        contexts = TlsContexts(settings(location=file), reveal, now_ms=NOW_MS)
+        assert not contexts.has_changed()
+        (tmp_path / "fresh").symlink_to("..two")
+        (tmp_path / "fresh").rename(data)
+        assert contexts.has_changed()
+
+    def test_files_of_secrets_and_authorities(self, place: Path, tmp_path: Path) -> None:
+        for name in ("one.key", "one.pem", "ca.pem"):
+            (tmp_path / name).write_bytes((place / name).read_bytes())
+        contexts = TlsContexts(
+            settings(
+                key=f"file:{tmp_path}/one.key",
+                chain=f"file:{tmp_path}/one.pem",
+                trust=tmp_path / "ca.pem",
+                client_auth="required",
+            ),
+            reveal,
+            now_ms=NOW_MS,
+        )
+        for name in ("one.key", "one.pem", "ca.pem"):
+            (tmp_path / name).write_bytes((tmp_path / name).read_bytes() + b"\n")
+            assert contexts.has_changed(), name
+            contexts.reload(NOW_MS)

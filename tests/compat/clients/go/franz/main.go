@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 var scenarios = map[string]func(){
@@ -23,6 +25,18 @@ func client(options ...kgo.Opt) *kgo.Client {
 		kgo.SeedBrokers(arguments["bootstrap"]),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.MetadataMinAge(250 * time.Millisecond),
+	}
+	if _, ok := arguments["ca"]; ok {
+		base = append(base, kgo.DialTLSConfig(tlsConfig()))
+	}
+	user, password := arguments["user"], arguments["password"]
+	switch arguments["mechanism"] {
+	case "PLAIN":
+		base = append(base, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		base = append(base, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		base = append(base, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
 	}
 	made, err := kgo.NewClient(append(base, options...)...)
 	check(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 )
 
 var scenarios = map[string]func(){
@@ -28,7 +29,32 @@ func settings() *sarama.Config {
 	if arguments["isolation"] == "read_committed" {
 		config.Consumer.IsolationLevel = sarama.ReadCommitted
 	}
+	if _, ok := arguments["ca"]; ok {
+		config.Net.TLS.Enable = true
+		config.Net.TLS.Config = tlsConfig()
+	}
+	if mechanism, ok := arguments["mechanism"]; ok {
+		config.Net.SASL.Enable = true
+		config.Net.SASL.Mechanism = sarama.SASLMechanism(mechanism)
+		config.Net.SASL.User, config.Net.SASL.Password = arguments["user"], arguments["password"]
+		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{} }
+	}
 	return config
+}
+
+// scramClient does what sarama leaves to its users.
+type scramClient struct{ *scram.ClientConversation }
+
+func (client *scramClient) Begin(user, password, authorization string) error {
+	hash := scram.SHA256
+	if arguments["mechanism"] == "SCRAM-SHA-512" {
+		hash = scram.SHA512
+	}
+	made, err := hash.NewClient(user, password, authorization)
+	if err == nil {
+		client.ClientConversation = made.NewConversation()
+	}
+	return err
 }
 
 func brokers() []string { return []string{arguments["bootstrap"]} }

@@ -1,0 +1,250 @@
+"""Clients that log in to Tidelog: every mechanism over TLS, certificates, and what is refused.
+
+Each client writes and reads as a user who may, is refused with a wrong password, and learns that a
+right is missing. Apache Kafka's tools give users and rights.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cli.offline_users import set_user
+from tests.compat import harness
+from tests.compat.brokers import TidelogProcess
+from tests.compat.matrix import CLIENTS, CORE, Client
+from tests.support.certificates import authority, signed
+from tests.support.kafka_peer import free_ports, tool_command
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+ADMIN, ANN, EVE, DEVICE = "admin", "ann", "eve", "device"
+PASSWORD = "pass=w,rd"
+COUNT = 20
+BASE = int(time.time() * 1000)
+TOPIC, GROUP = "t-secured", "g-"
+QUIET = "kcat 1.7"
+"""Says nothing but that no broker is left."""
+
+CLIENT_NAMES = (
+    QUIET,
+    "confluent-kafka newest",
+    "confluent-kafka 1.9.2",
+    "kafka-python 3",
+    "kafka-python 2.0.2",
+    "aiokafka newest",
+    "aiokafka 0.7.2",
+    "kafkajs 2.2.4",
+    "Java 4.3.1",
+    "Java 3.9.1",
+    "Java 2.8.2",
+    "franz-go 1.22",
+    "sarama 1.61",
+)
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A running broker with rights, and how to reach it."""
+
+    sasl: str
+    tls: str
+    place: Path
+
+    @property
+    def authorities(self) -> Path:
+        return self.place / "ca.pem"
+
+    def login(self, mechanism: str, user: str = ANN, password: str = PASSWORD) -> dict[str, object]:
+        """Arguments of a client program."""
+        return {
+            "bootstrap": self.sasl, "security": "SASL_SSL", "ca": self.authorities,
+            "mechanism": mechanism, "user": user, "password": password,
+        }  # fmt: skip
+
+    def certificate(self, name: str) -> dict[str, object]:
+        """Arguments of a client program with a certificate and no password."""
+        pem = self.place / f"{name}.pem"
+        return {"bootstrap": self.tls, "security": "SSL", "ca": self.authorities, "cert": pem}
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    place = tmp_path_factory.mktemp("secured")
+    signer = authority(place)
+    for name in ("server", DEVICE, EVE):
+        signed(place, signer, name)
+    data, (tls_port,) = place / "data", free_ports(1)
+    for user in (ADMIN, ANN, EVE):
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            set_user(str(data), user, PASSWORD, mechanism, 4096)
+    settings = {
+        "listeners": f"SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:{tls_port}",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "ssl.keystore.location": str(place / "server.pem"),
+        "ssl.truststore.location": str(place / "ca.pem"),
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{ADMIN}",
+    }
+    with TidelogProcess(data, settings=settings) as broker:
+        made = Secured(broker.bootstrap, f"127.0.0.1:{tls_port}", place)
+        _prepare(made)
+        yield made
+
+
+def _prepare(made: Secured) -> None:
+    """The topic, and the rights of those who may."""
+    login = {
+        "bootstrap.servers": made.sasl, "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(made.authorities), "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": ADMIN, "sasl.password": PASSWORD, "log_level": 2,
+    }  # fmt: skip
+    topic = NewTopic(TOPIC, num_partitions=1, replication_factor=1)
+    client = AdminClient(login)
+    client.create_topics([topic])[TOPIC].result(20)
+    password = made.place / "password"
+    password.write_text(PASSWORD)
+    for user in (ANN, DEVICE):
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "tidelog", "acl", "add", "-b", made.sasl),
+                *("--tls-ca", str(made.authorities), "--user", user, "--produce", TOPIC),
+                *("--consume", TOPIC, "--group", f"{GROUP}*"),
+                *("--login-user", ADMIN, "--login-password-file", str(password)),
+            ],
+            capture_output=True, text=True, check=False, timeout=60,
+            cwd=Path(__file__).parents[2],
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
+def every_client(*, without: str = "") -> pytest.MarkDecorator:
+    names = set(CLIENT_NAMES) - {without}
+    chosen = [client for client in CLIENTS if client.name in names]
+    assert len(chosen) == len(names)
+    return pytest.mark.parametrize(
+        "client",
+        [
+            pytest.param(
+                client, id=client.name, marks=[pytest.mark.core] if client.name in CORE else []
+            )
+            for client in chosen
+        ],
+    )
+
+
+def write_and_read(client: Client, arguments: dict[str, object]) -> None:
+    produced = harness.run(
+        client, "produce", topic=TOPIC, count=COUNT, partitions=1, base=BASE, **arguments
+    )
+    assert produced == {"acked": COUNT}
+    consumed = harness.run(
+        client, "consume", topic=TOPIC, group=harness.unique(GROUP), count=COUNT, **arguments
+    )
+    keys = [record[3] for record in consumed["records"]]
+    assert keys[:COUNT] == [f"key-{number}" for number in range(COUNT)]
+
+
+def complaint_of(client: Client, arguments: dict[str, object]) -> str:
+    """What a client says that cannot write."""
+    with pytest.raises(harness.ClientFailed) as caught:
+        harness.run(
+            client,
+            "produce",
+            topic=TOPIC,
+            count=1,
+            partitions=1,
+            base=1_000,
+            timeout=8,
+            **arguments,
+        )
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@every_client()
+def test_a_user_writes_and_reads(client: Client, mechanism: str, secured: Secured) -> None:
+    write_and_read(client, secured.login(mechanism))
+
+
+@every_client()
+def test_a_certificate_writes_and_reads(client: Client, secured: Secured) -> None:
+    write_and_read(client, secured.certificate(DEVICE))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@every_client(without=QUIET)
+def test_a_wrong_password_is_said(client: Client, mechanism: str, secured: Secured) -> None:
+    complaint = complaint_of(client, secured.login(mechanism, password="not-the-one"))
+    assert re.search("authenticat", complaint, re.IGNORECASE), complaint
+
+
+@pytest.mark.parametrize("by", ["password", "certificate"])
+@every_client(without=QUIET)
+def test_a_missing_right_is_said(client: Client, by: str, secured: Secured) -> None:
+    arguments = (
+        secured.login("SCRAM-SHA-512", EVE) if by == "password" else secured.certificate(EVE)
+    )
+    complaint = complaint_of(client, arguments)
+    assert re.search("authoriz", complaint, re.IGNORECASE), complaint
+
+
+@pytest.mark.jvm
+class TestToolsOfKafka:
+    @pytest.fixture
+    def properties(self, secured: Secured, tmp_path: Path) -> Path:
+        path = tmp_path / "admin.properties"
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        path.write_text(
+            "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\nssl.truststore.type=PEM\n"
+            f"ssl.truststore.location={secured.authorities}\n"
+            f'sasl.jaas.config={module} required username="{ADMIN}" password="{PASSWORD}";\n'
+        )
+        return path
+
+    def run(self, name: str, secured: Secured, properties: Path, *words: str) -> str:
+        command = tool_command(
+            name, "--bootstrap-server", secured.sasl, "--command-config", str(properties),
+            *words, heap="128m",
+        )  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Exception" not in done.stdout + done.stderr
+        return done.stdout
+
+    def test_users(self, secured: Secured, properties: Path) -> None:
+        configs, name = "kafka.admin.ConfigCommand", harness.unique("user")
+        user = ("--entity-type", "users", "--entity-name", name)
+        add = "SCRAM-SHA-512=[iterations=8192,password=fresh-pass]"
+        self.run(configs, secured, properties, "--alter", *user, "--add-config", add)
+        shown = self.run(configs, secured, properties, "--describe", *user)
+        assert "SCRAM-SHA-512=iterations=8192" in shown
+        assert "fresh-pass" not in shown
+        confluent = next(client for client in CLIENTS if client.name == "confluent-kafka newest")
+        login = secured.login("SCRAM-SHA-512", name, "fresh-pass")
+        assert "uthoriz" in complaint_of(confluent, login), "logged in, without rights"
+        self.run(configs, secured, properties, "--alter", *user, "--delete-config", "SCRAM-SHA-512")
+        assert "uthenticat" in complaint_of(confluent, login)
+
+    def test_rights(self, secured: Secured, properties: Path) -> None:
+        acls, principal = "org.apache.kafka.tools.AclCommand", f"User:{harness.unique('u')}"
+        allow = ("--allow-principal", principal, "--producer", "--topic", "t-")
+        prefixed = ("--resource-pattern-type", "prefixed")
+        added = self.run(acls, secured, properties, "--add", *allow, *prefixed)
+        assert f"principal={principal}, host=*, operation=WRITE, permissionType=ALLOW" in added
+        listed = self.run(acls, secured, properties, "--list", "--principal", principal)
+        assert "name=t-, patternType=PREFIXED" in listed
+        self.run(acls, secured, properties, "--remove", "--force", *allow, *prefixed)
+        assert "WRITE" not in self.run(
+            acls, secured, properties, "--list", "--principal", principal
+        )
