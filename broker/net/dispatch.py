@@ -46,7 +46,6 @@ from storage.disk.steps import Steps, off_loop
 
 if TYPE_CHECKING:
     from broker.metrics import ApiMetrics
-    from broker.net.sasl_gate import SaslGate
     from protocol.declare.primitives import Buffer
 
 logger = logging.getLogger("tidelog.broker.net.dispatch")
@@ -262,7 +261,7 @@ class Dispatcher:
 
     def __init__(self, context: Context) -> None:
         """Serve every supported API."""
-        self._context = context
+        self.context = context
         self._turns = context.turns
         self._routes = {
             int(key): Route(key, versions, context.metrics.api(key))
@@ -330,12 +329,6 @@ class Dispatcher:
         route.metrics.observe(time.perf_counter_ns() - started_ns)
         return parts
 
-    def gate(self, session: Session) -> "SaslGate":
-        """The gate before this dispatcher for a client that has to authenticate."""
-        from broker.net.sasl_gate import SaslGate  # only for listeners that ask for it
-
-        return SaslGate(self._context, self, session)
-
     def answer_bare(self, api_key: ApiKey, reply: Any) -> "Exchange":
         """Answer with `reply`, bytes or a `Pending` of them, without a response header."""
         exchange = Exchange(self._routes[api_key], 0, 0, time.perf_counter_ns())
@@ -378,7 +371,7 @@ class Dispatcher:
     def _handler(self, key: ApiKey) -> Handler:
         """The handler of an API; with an authorizer, behind its guard."""
         handler = handler_of(key)
-        if self._context.security.access is None:
+        if self.context.security.access is None:
             return handler
         from broker.rights.table import guarded  # only with an authorizer
 
@@ -388,7 +381,7 @@ class Dispatcher:
         if route.handler is None:
             route.handler = self._handler(route.api_key)
         try:
-            reply = route.handler(self._context, request, message)
+            reply = route.handler(self.context, request, message)
             if type(reply) is GeneratorType:
                 reply = self._begin(route, request, reply)
         except Exception as error:  # noqa: BLE001 - see the module docstring
@@ -404,8 +397,8 @@ class Dispatcher:
                 while call is None and time.perf_counter_ns() < end_ns:
                     call = next(steps)
         except StopIteration as stop:
-            if self._context.answers.leases:
-                self._context.answers.release(stop.value)
+            if self.context.answers.leases:
+                self.context.answers.release(stop.value)
             return stop.value
         return Work(self._turns, self._answer_in_steps(route, request, steps), call)
 
@@ -435,7 +428,7 @@ class Dispatcher:
         )
         if route.handler is None:
             route.handler = self._handler(route.api_key)
-        reply = route.handler(self._context, request, message)
+        reply = route.handler(self.context, request, message)
         return (yield from self._answer_in_steps(route, request, reply))
 
     def _answer_in_steps(self, route: Route, request: RequestContext, reply: Any) -> Steps[Any]:
@@ -451,7 +444,7 @@ class Dispatcher:
             parts = yield from off_loop(lambda: _encode(route, version, correlation_id, reply))
             return _Encoded(parts)
         finally:
-            self._context.answers.release(reply)
+            self.context.answers.release(reply)
 
     def _spawn(self, coroutine: Any) -> "_TaskReply":
         task = asyncio.get_running_loop().create_task(coroutine)

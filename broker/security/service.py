@@ -7,7 +7,6 @@ Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls`
 """
 
 import base64
-import logging
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -40,8 +39,6 @@ from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security
 from config.values import Secret
 from storage.directory.metadata_journal import Json
-
-logger = logging.getLogger("tidelog.broker.security")
 
 KIND_ACL: Final = "acl"
 

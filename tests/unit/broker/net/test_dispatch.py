@@ -46,7 +46,10 @@ class Bench:
         self.metrics = Metrics()
         answers = AnswerMemory(1 << 20, list)
         turns = Turns(Pool("side", 1))
-        context = SimpleNamespace(metrics=self.metrics, turns=turns, answers=answers)
+        security = SimpleNamespace(access=None)
+        context = SimpleNamespace(
+            metrics=self.metrics, turns=turns, answers=answers, security=security
+        )
         self.dispatcher = Dispatcher(cast(Context, context))
 
     def handle(self, key: ApiKey, handler: Any) -> None:
