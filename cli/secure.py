@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cli.certificates import AUTHORITY, SERVER, ensure_server_certificate
+from cli.authority import AUTHORITY, SERVER, ensure_server_certificate
 from cli.offline_users import set_user, users
 from config import BrokerConfig, Listener
 from config.security_keys import AUTHORIZERS

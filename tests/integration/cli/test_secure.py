@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import certificates
-from cli.certificates import ensure_server_certificate
+from cli import authority
+from cli.authority import ensure_server_certificate
 from cli.failures import CommandFailed
 from storage.disk.files import RealFiles
 from tests.support.certificates import openssl
@@ -120,14 +120,14 @@ def test_a_certificate_is_made_once_and_again_for_other_names(
     directory, files = str(tmp_path), RealFiles()
     names = ["localhost", "127.0.0.1"]
     assert ensure_server_certificate(directory, names, files)
-    authority = (tmp_path / "ca.pem").read_bytes()
+    made = (tmp_path / "ca.pem").read_bytes()
     assert not ensure_server_certificate(directory, names, files)
     assert ensure_server_certificate(directory, [*names, "10.1.2.3", "broker.example"], files)
     assert "IP Address:10.1.2.3" in subject_names(tmp_path / "server.pem")
     assert not ensure_server_certificate(directory, ["broker.example"], files)
-    assert (tmp_path / "ca.pem").read_bytes() == authority
+    assert (tmp_path / "ca.pem").read_bytes() == made
     # It ends in less than 30 days: a new one, of the same authority.
-    monkeypatch.setattr(certificates, "SERVER_DAYS", 29)
+    monkeypatch.setattr(authority, "SERVER_DAYS", 29)
     (tmp_path / "server.pem").unlink()
     assert ensure_server_certificate(directory, names, files)
     monkeypatch.undo()
