@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.cli import ROOT, environment
 
 COMMANDS = re.compile(r"^ {4}(.+)$", re.M)
@@ -18,6 +20,8 @@ def recipe(heading: str) -> list[str]:
     return COMMANDS.findall(section)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_recipes_of_a_service_and_of_an_edge_box(tmp_path: Path) -> None:
     serve, *service = recipe("A small service")
     edge = recipe("An edge box")
@@ -39,7 +43,7 @@ def test_the_recipes_of_a_service_and_of_an_edge_box(tmp_path: Path) -> None:
         assert broker.stdout.readline().startswith("Tidelog is ready")
         done = subprocess.run(
             ["bash", "-e", "-c", path + "\n".join([*service, *edge]).replace("9092", port)],
-            cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=100,
+            cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=280,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert "allowed: " in done.stdout
