@@ -29,7 +29,11 @@ def exit_code_of(error: Exception) -> ExitCode | None:
     from protocol.errors import ProtocolError
     from storage.errors import StorageError
 
-    missing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
+    missing = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.RESOURCE_NOT_FOUND,
+    )
     if isinstance(error, BrokerRefused) and error.code in missing:
         return ExitCode.NOT_FOUND
     table: tuple[tuple[type[Exception], ExitCode], ...] = (

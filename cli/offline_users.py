@@ -10,6 +10,7 @@ from broker.security.credentials import (
     Upsertion,
 )
 from broker.security.scram import SALT_BYTES, SCRAM_BY_NAME, salted
+from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from config import BrokerConfig, load
 from storage.directory.offline import open_journal
@@ -46,7 +47,7 @@ def remove_user(data_dir: str, name: str) -> None:
     """
     known = users(data_dir).get(name)
     if not known:
-        raise CommandFailed(f"there is no user {name!r} in {data_dir}")
+        raise CommandFailed(f"there is no user {name!r} in {data_dir}", ExitCode.NOT_FOUND)
     for mechanism, _ in known:
         _alter(data_dir, [Deletion(name=name, mechanism=SCRAM_BY_NAME[mechanism])], [])
 

@@ -10,6 +10,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
+from cli.client_properties import ClientProperties, read_client_properties
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from client.core.options import NOT_SECURED, BadFile, Security
@@ -23,6 +24,11 @@ _Command = Callable[..., Any]
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 USER_VARIABLE = "TIDELOG_USER"
 PASSWORD_VARIABLE = "TIDELOG_PASSWORD_FILE"
+CONFIG_VARIABLE = "TIDELOG_COMMAND_CONFIG"
+
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_MECHANISM = "SCRAM-SHA-512"
 
 
 class BrokerOptions(TypedDict):
@@ -53,10 +59,16 @@ def login_options(function: _Command) -> _Command:
 def _broker_options(function: _Command, prefix: str) -> _Command:
     @wraps(function)
     def command(**options: Any) -> Any:
-        names = ("bootstrap", "tls", "login", "login_file", "sasl_mechanism", *_FILE_OPTIONS)
+        names = ("tls", "login", "login_file", "sasl_mechanism", *_FILE_OPTIONS)
+        bootstrap, config_file = options.pop("bootstrap"), options.pop("command_config")
+        file = ClientProperties()
+        if config_file is not None:
+            file = read_client_properties(config_file)
         given = {name: options.pop(name) for name in names}
-        security = _security(**{name: given[name] for name in names[1:]}, prefix=prefix)
-        broker = BrokerOptions(bootstrap=given["bootstrap"], security=security)
+        broker = BrokerOptions(
+            bootstrap=bootstrap or file.bootstrap or DEFAULT_BOOTSTRAP,
+            security=_security(**given, prefix=prefix, file=file),
+        )
         return function(broker=broker, **options)
 
     mechanisms = click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -65,10 +77,17 @@ def _broker_options(function: _Command, prefix: str) -> _Command:
             "-b",
             "--bootstrap",
             metavar="HOST:PORT",
-            default="127.0.0.1:9092",
+            default="",
             envvar=BOOTSTRAP_VARIABLE,
-            show_default=True,
+            show_default=DEFAULT_BOOTSTRAP,
             help=f"Where the broker is; also ${BOOTSTRAP_VARIABLE}.",
+        ),
+        click.option(
+            "--command-config",
+            metavar="FILE",
+            envvar=CONFIG_VARIABLE,
+            help="A client.properties file of Kafka's tools, which says how to connect; the other "
+            f"options count more. Also ${CONFIG_VARIABLE}.",
         ),
         click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
         *(
@@ -93,8 +112,8 @@ def _broker_options(function: _Command, prefix: str) -> _Command:
         click.option(
             "--sasl-mechanism",
             type=mechanisms,
-            default="SCRAM-SHA-512",
-            show_default=True,
+            default=None,
+            show_default=DEFAULT_MECHANISM,
             help="How the user is authenticated; PLAIN hides the password only with TLS.",
         ),
     ]
@@ -109,11 +128,12 @@ def _security(
     tls: bool,
     login: str,
     login_file: str | None,
-    sasl_mechanism: str,
+    sasl_mechanism: str | None,
     prefix: str,
+    file: ClientProperties,
     **files: str,
 ) -> Security:
-    """The security that the options describe.
+    """The security that the options describe, and where they are silent the file.
 
     Raises:
         click.UsageError: options that need each other, or a file that is no PEM.
@@ -125,10 +145,15 @@ def _security(
         raise click.UsageError(
             f"--{prefix}user and --{prefix}password-file need each other: give both"
         )
-    tls = tls or any(files.values())
-    if not tls and not login:
+    tls = tls or any(files.values()) or file.tls
+    key_password = ""
+    if not files["certificate_file"]:
+        key_password = file.key_password
+    files = {name: path or file.files.get(name, "") for name, path in files.items()}
+    username, password = login or file.username, file.password
+    if not tls and not username:
         return NOT_SECURED
-    password = ""
+    mechanism = sasl_mechanism or file.mechanism or DEFAULT_MECHANISM
     if login_file is not None:
         with Path(login_file).open(encoding="utf-8") as stream:
             password = stream.readline().rstrip("\r\n")
@@ -140,8 +165,10 @@ def _security(
         ca_file=files["ca_file"],
         certificate_file=files["certificate_file"],
         key_file=files["key_file"],
-        mechanism=sasl_mechanism if login else "",
-        username=login,
+        key_password=key_password,
+        check_hostname=file.check_hostname,
+        mechanism=mechanism if username else "",
+        username=username,
         password=password,
     )
     try:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from cli.logs import set_up
 
 if TYPE_CHECKING:
     from broker.node import ReadyInfo
+    from cli.secure import Secured
     from config import BrokerConfig
 
 logger = logging.getLogger("tidelog.cli.serve")
@@ -33,6 +35,11 @@ Try, in another terminal:
   tidelog offsets hello --at -5m{bootstrap}
 Stop with Ctrl-C."""
 
+SECURED_STEPS = """\
+Clients connect with:
+  tidelog topic list -b {address} --command-config {properties}
+  kafka-topics.sh --list --bootstrap-server {address} --command-config {properties}"""
+
 
 @click.command()
 @click.option("--data-dir", metavar="DIR", help="Where records are kept (default ./data).")
@@ -43,6 +50,11 @@ Stop with Ctrl-C."""
     "--insecure",
     is_flag=True,
     help="Let other machines reach listeners without TLS and users: only in a trusted network.",
+)
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="TLS, a user and rights, all set up in the data directory; prints how to connect.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the ready line as JSON.")
 @click.option(
@@ -69,6 +81,7 @@ def command(
     config_file: str | None,
     pairs: tuple[str, ...],
     insecure: bool,
+    secure: bool,
     as_json: bool,
     log_level: str,
     log_format: str,
@@ -83,6 +96,8 @@ def command(
     from broker.server import run
     from config import ConfigErrors, load
 
+    if secure and insecure:
+        raise click.UsageError("--secure and --insecure contradict each other: give one of them")
     set_up(level=log_level, form=log_format, file=log_file)
     settings = command_line_settings(data_dir, listen, pairs)
     if insecure:
@@ -103,10 +118,36 @@ def command(
             logger.error("the configuration is not reloaded: %s", error)
             return None
 
+    secured = _secure(settings, read) if secure else None
+
+    def announce(ready: "ReadyInfo") -> None:
+        _announce(ready, as_json, None if secured is None else secured.properties)
+
     try:
-        return run(read(), announce=lambda ready: _announce(ready, as_json), reread=reread)
+        return run(read(), announce=announce, reread=reread)
     except StartError as error:
         raise CommandFailed(str(error)) from None
+
+
+def _secure(settings: dict[str, str], read: "Callable[[], BrokerConfig]") -> "Secured":
+    """Set up the data directory, and change `settings` to those of a secured broker."""
+    from cli.secure import ADMIN, prepare, secure_settings
+    from storage.disk.files import RealFiles
+
+    given = dict(settings)
+    # Only to learn the directory: the listener is secured right below.
+    settings["insecure.allow"] = "true"
+    data_dir = read().data_dir
+    settings.clear()
+    settings.update(secure_settings(data_dir, given))
+    secured = prepare(read(), RealFiles())
+    if secured.password is not None:
+        click.echo(
+            f"Made the user {ADMIN} with the password {secured.password}\n"
+            f"It is shown this once; {secured.properties} has it too.",
+            err=True,
+        )
+    return secured
 
 
 def command_line_settings(
@@ -157,8 +198,11 @@ def read_config(config_file: str | None) -> str | None:
         ) from None
 
 
-def _announce(ready: "ReadyInfo", as_json: bool) -> None:
-    """One line when clients are accepted; on a terminal, hints for the next step."""
+def _announce(ready: "ReadyInfo", as_json: bool, properties: str | None) -> None:
+    """One line when clients are accepted; then how to connect, or hints for the next step.
+
+    `properties` is the file with which clients connect to a broker that ``--secure`` set up.
+    """
     if as_json:
         facts = {
             "event": "ready",
@@ -175,7 +219,9 @@ def _announce(ready: "ReadyInfo", as_json: bool) -> None:
             f"[{ready.host}]:{ready.port}" if ":" in ready.host else f"{ready.host}:{ready.port}"
         )
         click.echo(f"Tidelog is ready at {address} (data in {ready.data_dir})")
-        if sys.stdout.isatty():
+        if properties is not None:
+            click.echo(SECURED_STEPS.format(address=address, properties=properties))
+        elif sys.stdout.isatty():
             bootstrap = "" if ready.port == 9092 else f" -b {address}"
             click.echo(NEXT_STEPS.format(bootstrap=bootstrap))
     sys.stdout.flush()

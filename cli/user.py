@@ -118,6 +118,7 @@ def list_users(*, data_dir: str | None, broker: BrokerOptions, as_json: bool) ->
     if data_dir is not None:
         from cli.offline_users import users
 
+        _check_exists(data_dir)
         found = users(data_dir)
     else:
 
@@ -145,6 +146,7 @@ def remove(*, name: str, data_dir: str | None, broker: BrokerOptions) -> None:
     if data_dir is not None:
         from cli.offline_users import remove_user
 
+        _check_exists(data_dir)
         remove_user(data_dir, name)
     else:
 
@@ -154,6 +156,12 @@ def remove(*, name: str, data_dir: str | None, broker: BrokerOptions) -> None:
 
         run_async(work())
     note(f"removed {name}")
+
+
+def _check_exists(data_dir: str) -> None:
+    """Only `add` makes a directory."""
+    if not Path(data_dir).is_dir():
+        raise CommandFailed(f"there is no directory {data_dir}", ExitCode.NOT_FOUND)
 
 
 def _password(name: str, file: str | None, *, generate: bool) -> str:

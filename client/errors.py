@@ -5,6 +5,9 @@ for programs; all other classes mean that no broker judged the request. This mod
 and their cures, and nothing about sockets or retries.
 """
 
+import shlex
+from dataclasses import dataclass
+
 from protocol.error_codes import ErrorCode
 
 
@@ -64,6 +67,35 @@ class BadRecords(ClientError):
     """Record bytes from the broker that fail their check sum or do not parse."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denied:
+    """The right that a refused request needs: `user` ("" without one) `operation` a topic."""
+
+    user: str
+    operation: str
+    topic: str
+
+    @property
+    def sentence(self) -> str:
+        """What the user may not do."""
+        who = f"user {self.user}" if self.user else "a client without a user"
+        return f"{who} may not {self.operation} topic {self.topic}"
+
+    @property
+    def cure(self) -> str:
+        """The command that gives the right."""
+        ways = {
+            "WRITE": f"--produce {self.topic}",
+            "READ": f"--consume {self.topic} --group GROUP",
+        }
+        words = ways.get(self.operation) or " or ".join(ways.values())
+        return _granted_by(f"--user {shlex.quote(self.user or 'ANONYMOUS')} {words}")
+
+
+def _granted_by(words: str) -> str:
+    return f"an admin can grant it: tidelog acl add {words}"
+
+
 class BrokerRefused(ClientError):
     """The broker answered with an error code.
 
@@ -79,14 +111,20 @@ class BrokerRefused(ClientError):
         broker: str | None = None,
         detail: str | None = None,
         is_final: bool = False,
+        denied: Denied | None = None,
     ) -> None:
-        """Build the sentence: the request, the code, the broker's message, the cure."""
+        """Build the sentence: the request, the code, the broker's message, the cure.
+
+        `denied` is the right in question, in case that the code says that it is missing.
+        """
         self.is_final = is_final
         self.code = error_code_of(code)
         self.detail = detail or None
+        cure = CURES.get(self.code)
+        if denied is not None and self.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self.detail, cure = denied.sentence, denied.cure
         where = f" (broker {broker})" if broker else ""
         said = f": {self.detail.rstrip('.')}" if self.detail else ""
-        cure = CURES.get(self.code)
         hint = f"; {cure}" if cure else ""
         super().__init__(f"{what}: {self.code.name}{said}{where}{hint}", broker=broker)
 
@@ -131,6 +169,17 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: "choose a mechanism that the broker offers",
     ErrorCode.ILLEGAL_SASL_STATE: "the listener expects no user: leave the mechanism out",
     ErrorCode.SASL_AUTHENTICATION_FAILED: "check the user name and the password",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _granted_by(
+        "--user NAME --produce TOPIC or --consume TOPIC --group GROUP"
+    ),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _granted_by("--user NAME --consume TOPIC --group GROUP"),
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _granted_by(
+        "--user NAME --produce TOPIC --transactional-id ID"
+    ),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _granted_by(
+        "--user NAME --produce TOPIC to produce, --admin to administer"
+    ),
+    ErrorCode.SECURITY_DISABLED: "the broker has no authorizer: set authorizer.class.name",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
     ErrorCode.INVALID_CONFIG: "correct the named setting",
     ErrorCode.KAFKA_STORAGE_ERROR: "look into the broker's log: its disk has failed",

@@ -198,7 +198,9 @@ class Connection(asyncio.BufferedProtocol):
             return str(error)
         if session.sasl is None:
             return None
-        self._dispatch = self._dispatcher.gate(session).dispatch
+        from broker.net.sasl_gate import SaslGate  # only for listeners that ask for it
+
+        self._dispatch = SaslGate(self._dispatcher, session).dispatch
         self._receiver.max_frame_bytes = self._connections.max_unauthenticated_frame_bytes
         self._authenticate_by_tick = self._connections.tick + AUTHENTICATION_TICKS
         session.on_authenticated = self._authenticated

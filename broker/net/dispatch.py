@@ -46,7 +46,6 @@ from storage.disk.steps import Steps, off_loop
 
 if TYPE_CHECKING:
     from broker.metrics import ApiMetrics
-    from broker.net.sasl_gate import SaslGate
     from protocol.declare.primitives import Buffer
 
 logger = logging.getLogger("tidelog.broker.net.dispatch")
@@ -262,7 +261,7 @@ class Dispatcher:
 
     def __init__(self, context: Context) -> None:
         """Serve every supported API."""
-        self._context = context
+        self.context = context
         self._security = context.security
         self._turns = context.turns
         self._routes = {
@@ -336,12 +335,6 @@ class Dispatcher:
         throttle = self._security.throttle
         return 0 if throttle is None else throttle.connection_delay_ms(host)
 
-    def gate(self, session: Session) -> "SaslGate":
-        """The gate before this dispatcher for a client that has to authenticate."""
-        from broker.net.sasl_gate import SaslGate  # only for listeners that ask for it
-
-        return SaslGate(self._context, self, session)
-
     def answer_bare(self, api_key: ApiKey, reply: Any) -> "Exchange":
         """Answer with `reply`, bytes or a `Pending` of them, without a response header."""
         exchange = Exchange(self._routes[api_key], 0, 0, time.perf_counter_ns())
@@ -384,7 +377,7 @@ class Dispatcher:
     def _handler(self, key: ApiKey) -> Handler:
         """The handler of an API; with an authorizer, behind its guard."""
         handler = handler_of(key)
-        if self._context.security.access is None:
+        if self.context.security.access is None:
             return handler
         from broker.rights.table import guarded  # only with an authorizer
 
@@ -404,10 +397,10 @@ class Dispatcher:
         throttle = self._security.throttle
         try:
             if throttle is None:
-                reply = handler(self._context, request, message)
+                reply = handler(self.context, request, message)
             else:
                 reply = throttle.serve(
-                    handler, self._context, request, message, len(frame), started_ns
+                    handler, self.context, request, message, len(frame), started_ns
                 )
             if type(reply) is GeneratorType:
                 reply = self._begin(route, request, reply)
@@ -426,8 +419,8 @@ class Dispatcher:
                 while call is None and time.perf_counter_ns() < end_ns:
                     call = next(steps)
         except StopIteration as stop:
-            if self._context.answers.leases:
-                self._context.answers.release(stop.value)
+            if self.context.answers.leases:
+                self.context.answers.release(stop.value)
             return stop.value
         return Work(self._turns, self._answer_in_steps(route, request, steps), call)
 
@@ -459,12 +452,10 @@ class Dispatcher:
             route.handler = self._handler(route.api_key)
         throttle = self._security.throttle
         if throttle is None:
-            reply = route.handler(self._context, request, message)
+            reply = route.handler(self.context, request, message)
         else:
             now_ns = time.perf_counter_ns()
-            reply = throttle.serve(
-                route.handler, self._context, request, message, len(held), now_ns
-            )
+            reply = throttle.serve(route.handler, self.context, request, message, len(held), now_ns)
         return (yield from self._answer_in_steps(route, request, reply))
 
     def _answer_in_steps(self, route: Route, request: RequestContext, reply: Any) -> Steps[Any]:
@@ -480,7 +471,7 @@ class Dispatcher:
             parts = yield from off_loop(lambda: _encode(route, version, correlation_id, reply))
             return _Encoded(parts)
         finally:
-            self._context.answers.release(reply)
+            self.context.answers.release(reply)
 
     def _spawn(self, coroutine: Any) -> "_TaskReply":
         task = asyncio.get_running_loop().create_task(coroutine)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.errors import ConnectionMustClose
 from broker.net.dispatch import Dispatcher, Exchange, Requester
 from broker.requests.authentication import authenticate, close_after, refuse
-from broker.requests.context import Context
 from broker.security.mechanism import AuthenticationFailed
 from broker.security.sasl import Admission, SaslSession, SaslState
 from broker.security.session import Session
@@ -33,10 +32,10 @@ class SaslGate:
 
     __slots__ = ("_context", "_dispatcher", "_sasl", "_session")
 
-    def __init__(self, context: Context, dispatcher: Dispatcher, session: Session) -> None:
+    def __init__(self, dispatcher: Dispatcher, session: Session) -> None:
         """Guard `dispatcher` for the client of `session`."""
         assert session.sasl is not None
-        self._context = context
+        self._context = dispatcher.context
         self._dispatcher = dispatcher
         self._session = session
         self._sasl: SaslSession = session.sasl

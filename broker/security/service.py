@@ -7,7 +7,6 @@ Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls`
 """
 
 import base64
-import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -52,8 +51,6 @@ from storage.directory.metadata_journal import Json
 
 if TYPE_CHECKING:
     from broker.requests.context import RequestContext
-
-logger = logging.getLogger("tidelog.broker.security")
 
 KIND_ACL: Final = "acl"
 

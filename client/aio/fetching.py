@@ -484,7 +484,8 @@ class Fetcher:
             reader.is_out_of_range = True
         else:
             what = f"fetching {reader.partition} from offset {reader.fetch_offset}"
-            self.report(BrokerRefused(what, data.error_code, broker=address))
+            denied = self._cluster.denied("READ", reader.partition.topic)
+            self.report(BrokerRefused(what, data.error_code, broker=address, denied=denied))
         return False
 
     def report(self, error: ClientError) -> None:

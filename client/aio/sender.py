@@ -395,7 +395,11 @@ class Sender:
             return
         what = f"producing to {batch.partition}"
         error = BrokerRefused(
-            what, answer.error_code, broker=address, detail=_why_refused(batch, answer)
+            what,
+            answer.error_code,
+            broker=address,
+            detail=_why_refused(batch, answer),
+            denied=self._cluster.denied("WRITE", batch.partition.topic),
         )
         # The broker judged it: independent of earlier attempts, it is not stored.
         batch.is_in_doubt = False

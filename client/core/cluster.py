@@ -21,7 +21,7 @@ from client.core.connection import Connection
 from client.core.options import ClusterOptions
 from client.core.parts import check
 from client.core.retry import Clock, retrying
-from client.errors import BrokerRefused, BrokerUnreachable, ClientError
+from client.errors import BrokerRefused, BrokerUnreachable, ClientError, Denied
 from client.types import Broker, PartitionInfo, TopicInfo, TopicPartition, format_address
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.metadata import (
@@ -162,6 +162,10 @@ class Cluster:
         """
         await self._request_metadata(topics)
 
+    def denied(self, operation: str, topic: str) -> Denied:
+        """The right of this client's user to `operation` on a topic, for messages."""
+        return Denied(user=self.options.security.username, operation=operation, topic=topic)
+
     async def find_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Those of the topics that exist now, from one request.
 
@@ -172,7 +176,12 @@ class Cluster:
         response, address = await self._request_metadata(names)
         for topic in response.topics:
             if topic.error_code not in (ErrorCode.NONE, *_NO_TOPIC):
-                raise BrokerRefused(f"topic {topic.name}", topic.error_code, broker=address)
+                raise BrokerRefused(
+                    f"topic {topic.name}",
+                    topic.error_code,
+                    broker=address,
+                    denied=self.denied("DESCRIBE", topic.name),
+                )
         found = [topic.name for topic in response.topics if topic.error_code == ErrorCode.NONE]
         return {name: self._metadata.topics[name] for name in found}
 

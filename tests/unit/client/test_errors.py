@@ -1,6 +1,8 @@
 """Messages say what, where and how to help it."""
 
-from client.errors import BrokerRefused, ClientError, InvalidTime, error_code_of
+import pytest
+
+from client.errors import BrokerRefused, ClientError, Denied, InvalidTime, error_code_of
 from protocol.error_codes import ErrorCode
 
 
@@ -27,3 +29,37 @@ def test_retriable_codes_say_so() -> None:
 def test_one_class_catches_all() -> None:
     assert issubclass(InvalidTime, ClientError)
     assert issubclass(InvalidTime, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("user", "operation", "sentence"),
+    [
+        (
+            "bob",
+            "WRITE",
+            "user bob may not WRITE topic x (broker h:1); "
+            "an admin can grant it: tidelog acl add --user bob --produce x",
+        ),
+        (
+            "",
+            "READ",
+            "a client without a user may not READ topic x (broker h:1); an admin can grant it: "
+            "tidelog acl add --user ANONYMOUS --consume x --group GROUP",
+        ),
+        (
+            "Ann O'Neil",
+            "DESCRIBE",
+            "user Ann O'Neil may not DESCRIBE topic x (broker h:1); an admin can grant it: tidelog "
+            "acl add --user 'Ann O'\"'\"'Neil' --produce x or --consume x --group GROUP",
+        ),
+    ],
+)
+def test_a_denial_names_the_user_and_the_command_that_grants_the_right(
+    user: str, operation: str, sentence: str
+) -> None:
+    denied = Denied(user=user, operation=operation, topic="x")
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    error = BrokerRefused("working", code, broker="h:1", denied=denied)
+    assert str(error) == f"working: TOPIC_AUTHORIZATION_FAILED: {sentence}"
+    other = BrokerRefused("working", ErrorCode.KAFKA_STORAGE_ERROR, denied=denied)
+    assert "may not" not in str(other)

@@ -1,0 +1,191 @@
+"""Users and rights from the command line: a stopped directory, a running broker, refusals."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.exit_codes import ExitCode
+from tests.support.cli import tidelog
+from tidelog.testing import RunningBroker, running_broker
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+PASSWORDS = {"admin": "adm1n", "bob": "b0b"}
+
+
+@pytest.fixture(scope="module")
+def passwords(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("passwords")
+    for name, password in PASSWORDS.items():
+        (directory / name).write_text(f"{password}\n")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, passwords: Path) -> Iterator[RunningBroker]:
+    """A broker with an authorizer whose users were made before its first start."""
+    data = tmp_path_factory.mktemp("broker") / "data"
+    for name in PASSWORDS:
+        done = tidelog(
+            "user", "add", name, "--password-file", str(passwords / name), "--data-dir", str(data)
+        )
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        assert done.stderr == f"added {name} (SCRAM-SHA-512, 8192 iterations)\n"
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:admin",
+    }
+    with running_broker(data, settings=settings) as running:
+        yield running
+
+
+class As:
+    """Commands given by one user."""
+
+    def __init__(self, name: str, server: RunningBroker, passwords: Path) -> None:
+        self._server = server
+        self._user = {
+            "TIDELOG_USER": name,
+            "TIDELOG_PASSWORD_FILE": str(passwords / name),
+        }
+
+    def run(self, *words: str, code: int = 0, given: str = "") -> str:
+        """Standard output of a command that ends with `code`, or its complaint."""
+        done = tidelog(*words, server=self._server, given=given, **self._user)
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 or done.stdout else done.stderr
+
+
+@pytest.fixture
+def admin(server: RunningBroker, passwords: Path) -> As:
+    return As("admin", server, passwords)
+
+
+@pytest.fixture
+def bob(server: RunningBroker, passwords: Path) -> As:
+    return As("bob", server, passwords)
+
+
+def test_a_right_is_refused_explained_given_and_taken(admin: As, bob: As) -> None:
+    admin.run("topic", "create", "x")
+    refusal = bob.run("produce", "x", code=1, given="1\n")
+    assert "tidelog acl add --user NAME --produce TOPIC" in refusal
+    admin.run("acl", "add", "--user", "bob", "--produce", "other")
+    refusal = bob.run("produce", "x", code=1, given="1\n")
+    assert "user bob may not DESCRIBE topic x" in refusal
+    assert "an admin can grant it: tidelog acl add --user bob --produce x" in refusal
+    question = ("acl", "test", "--user", "bob", "--op", "write", "--topic", "x")
+    assert admin.run(*question, code=1).startswith("denied: ")
+    given = admin.run("acl", "add", "--user", "bob", "--produce", "x")
+    assert given.splitlines() == [
+        f"ALLOW User:bob to {operation} topic x" for operation in ("WRITE", "DESCRIBE", "CREATE")
+    ]
+    assert admin.run(*question).startswith("allowed: ")
+    assert json.loads(admin.run(*question, "--json"))["allowed"] is True
+    bob.run("produce", "x", "-q", given="1\n")
+    refusal = bob.run("consume", "x", "--from", "earliest", "--exit-at-end", code=1)
+    assert "may not READ topic x" in refusal
+    assert "tidelog acl add --user bob --consume x --group GROUP" in refusal
+    listed = json.loads(admin.run("acl", "list", "--topic", "x", "--json"))
+    assert {row["operation"] for row in listed} == {"WRITE", "DESCRIBE", "CREATE"}
+    assert admin.run("acl", "remove", "--user", "bob", "--produce", "x") == given
+    assert "there is no such rule" in admin.run(
+        "acl", "remove", "--user", "bob", "--produce", "x", code=4
+    )
+    assert "tidelog acl add --user bob" in bob.run("produce", "x", code=1, given="1\n")
+
+
+def test_prefixes_presets_and_dry_runs(admin: As) -> None:
+    words = ("--user", "ann", "--consume", "tele.*", "--group", "*", "--deny", "--host", "10.0.0.1")
+    shown = admin.run("acl", "add", *words, "--dry-run")
+    assert shown.splitlines() == [
+        "DENY User:ann from 10.0.0.1 to READ topic tele.*",
+        "DENY User:ann from 10.0.0.1 to DESCRIBE topic tele.*",
+        "DENY User:ann from 10.0.0.1 to READ group *",
+    ]
+    assert json.loads(admin.run("acl", "list", "--user", "ann", "--json")) == []
+    admin.run("acl", "add", *words)
+    rows = json.loads(admin.run("acl", "list", "--user", "ann", "--json"))
+    assert sorted((row["pattern"], row["name"]) for row in rows) == [
+        ("LITERAL", "*"), ("PREFIXED", "tele."), ("PREFIXED", "tele."),
+    ]  # fmt: skip
+    test = ("acl", "test", "--user", "ann", "--op", "read", "--topic", "tele.1")
+    assert admin.run(*test, "--host", "10.0.0.1", code=1).startswith("denied: ")
+    admin.run("acl", "remove", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--consume", "t"], "--consume needs --group"),
+        (["--op", "read"], "--op needs a resource"),
+        (["--topic", "t"], "--op needs a resource"),
+        ([], "say what may be done"),
+        (["--op", "reed", "--topic", "t"], "'reed' is not one of"),
+    ],
+)
+def test_mistakes_about_rights_name_the_cure(words: list[str], sentence: str) -> None:
+    done = tidelog("acl", "add", "--user", "ann", *words)
+    assert (done.returncode, sentence in done.stderr) == (ExitCode.USAGE, True), done.stderr
+
+
+def test_a_user_without_rights_may_not_see_or_change_users(admin: As, bob: As) -> None:
+    for words in (["user", "list"], ["acl", "list"], ["user", "remove", "admin"]):
+        refusal = bob.run(*words, code=1)
+        assert "CLUSTER_AUTHORIZATION_FAILED" in refusal
+        assert "--admin to administer" in refusal
+    assert "admin" in admin.run("user", "list")
+
+
+def test_users_of_a_running_broker(admin: As, server: RunningBroker, tmp_path: Path) -> None:
+    password = admin.run("user", "add", "eve", "--generate", "--mechanism", "SCRAM-SHA-256")
+    secret = tmp_path / "eve"
+    secret.write_text(password)
+    login = {"TIDELOG_USER": "eve", "TIDELOG_PASSWORD_FILE": str(secret)}
+    words = ("topic", "list", "--sasl-mechanism", "SCRAM-SHA-256")
+    assert tidelog(*words, server=server, **login).returncode == 0
+    rows = json.loads(admin.run("user", "list", "--json"))
+    assert {"name": "eve", "mechanism": "SCRAM-SHA-256", "iterations": 8192} in rows
+    secret.write_text("changed\n")
+    admin.run("user", "passwd", "eve", "--password-file", str(secret), "--mechanism",
+              "SCRAM-SHA-256")  # fmt: skip
+    assert tidelog(*words, server=server, **login).returncode == 0
+    admin.run("user", "remove", "eve")
+    refused = tidelog(*words, server=server, **login)
+    assert (refused.returncode, "check the user name" in refused.stderr) == (1, True)
+    gone = admin.run("user", "remove", "eve", code=ExitCode.NOT_FOUND)
+    assert "user 'eve': RESOURCE_NOT_FOUND" in gone
+
+
+def test_a_directory_in_use_is_refused(server: RunningBroker, passwords: Path) -> None:
+    done = tidelog(
+        "user", "add", "eve", "--password-file", str(passwords / "bob"),
+        "--data-dir", str(server.data_dir),
+    )  # fmt: skip
+    assert done.returncode == ExitCode.FAILED
+    assert "another broker is using the data directory" in done.stderr
+
+
+def test_users_of_a_stopped_directory(tmp_path: Path) -> None:
+    data, secret = tmp_path / "data", tmp_path / "secret"
+    secret.write_text("\n")
+    listed = tidelog("user", "list", "--data-dir", str(data))
+    assert (listed.returncode, data.exists()) == (ExitCode.NOT_FOUND, False)
+    add = ("user", "add", "ann", "--data-dir", str(data))
+    empty = tidelog(*add, "--password-file", str(secret))
+    assert (empty.returncode, "its first line is empty" in empty.stderr) == (2, True)
+    both = tidelog(*add, "--password-file", str(secret), "--generate")
+    assert (both.returncode, "give one of them" in both.stderr) == (2, True)
+    made = tidelog(*add, "--generate")
+    assert made.returncode == 0
+    assert len(made.stdout.strip()) >= 20
+    listed = tidelog("user", "list", "--data-dir", str(data), "--json")
+    assert json.loads(listed.stdout) == [
+        {"name": "ann", "mechanism": "SCRAM-SHA-512", "iterations": 8192}
+    ]
+    assert tidelog("user", "remove", "ann", "--data-dir", str(data)).returncode == 0
+    gone = tidelog("user", "remove", "ann", "--data-dir", str(data))
+    assert (gone.returncode, "there is no user 'ann'" in gone.stderr) == (4, True)
+    assert made.stdout.strip().encode() not in (data / "metadata.journal").read_bytes()
