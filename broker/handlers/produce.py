@@ -377,7 +377,10 @@ class _Appends:
                     opening=self._opening.aside(),
                     produce_version=self._request.api_version,
                 )
-                examined = yield from off_loop(examine)
+                try:
+                    examined = yield from off_loop(examine)
+                finally:
+                    self._opening.return_to_loop()
         except REFUSALS as error:
             _reject(context, answer, log, error)
         return answer

@@ -33,18 +33,23 @@ WRITTEN_ANEW_AT_ONCE_BYTES: Final = 64 * 1024
 class Opening:
     """The budget of one request."""
 
-    __slots__ = ("_at_once", "_left", "_total")
+    __slots__ = ("_at_once", "_is_aside", "_left", "_total")
 
     def __init__(self, total_bytes: int, *, at_once: bool = True) -> None:
         """Decompress `total_bytes` at most; with `at_once` the work begins in the loop thread."""
         self._total = total_bytes
         self._left = total_bytes
-        self._at_once: int | None = AT_ONCE_BYTES if at_once else None
+        self._at_once = AT_ONCE_BYTES
+        self._is_aside = not at_once
 
     def aside(self) -> Opening:
-        """The same budget, for another thread from here on."""
-        self._at_once = None
+        """The same budget, for another thread until `return_to_loop`."""
+        self._is_aside = True
         return self
+
+    def return_to_loop(self) -> None:
+        """The other thread has finished: the limits of the loop thread are in force again."""
+        self._is_aside = False
 
     def open(self, cap: int, decompress: Callable[[int, int], Buffer]) -> Buffer:
         """The result of `decompress(max bytes, max pieces)` for a batch of at most `cap` bytes.
@@ -57,8 +62,7 @@ class Opening:
         limit = min(cap, self._left)
         if limit <= 0:
             raise self._used_up()
-        at_once = self._at_once
-        if at_once is None:
+        if self._is_aside:
             try:
                 clear = decompress(limit, PIECES_MAX)
             except DecompressionLimitExceeded:
@@ -68,16 +72,16 @@ class Opening:
                 raise
         else:
             try:
-                clear = decompress(min(limit, at_once), AT_ONCE_PIECES)
+                clear = decompress(min(limit, self._at_once), AT_ONCE_PIECES)
             except DecompressionLimitExceeded:
                 raise TooMuchAtOnce from None
-            self._at_once = at_once - len(clear)
+            self._at_once -= len(clear)
         self._left -= len(clear)
         return clear
 
     def write_anew(self, size_bytes: int) -> None:
         """Allow `size_bytes` to be recompressed or converted here. Raises TooMuchAtOnce."""
-        if self._at_once is not None and size_bytes > WRITTEN_ANEW_AT_ONCE_BYTES:
+        if not self._is_aside and size_bytes > WRITTEN_ANEW_AT_ONCE_BYTES:
             raise TooMuchAtOnce
 
     def _used_up(self) -> MessageTooLarge:

@@ -7,12 +7,15 @@ broker itself looks at. `tests.support.siege` asserts that no other client and n
 import gzip
 import random
 import struct
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_message_set
 from protocol.records.checksums import crc32c
@@ -20,6 +23,7 @@ from protocol.records.compression import compress
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from protocol.records.scan import scan_entries
+from storage.append.opening import AT_ONCE_BYTES, Opening
 from tests.support.broker import RawClient, batch
 from tests.support.requests import create_topic, fetch, produce
 from tests.support.siege import TOPIC, siege
@@ -250,3 +254,25 @@ async def test_bombs_within_the_limit_do_not_add_up_for_old_consumers(tmp_path: 
             answers.append(offset)
         assert answers == [1, 2, 3, 4], "one batch of thirty megabytes is enough at a time"
         await client.close()
+
+
+async def test_second_large_batch_of_a_request_is_opened_in_the_side_thread_too(
+    client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create_topic(client, "t", 4)
+    opened: list[tuple[bool, int]] = []
+    open_batch = Opening.open
+
+    def noted(self: Opening, *arguments: Any) -> Any:
+        clear = open_batch(self, *arguments)
+        opened.append((threading.current_thread() is threading.main_thread(), len(clear)))
+        return clear
+
+    monkeypatch.setattr(Opening, "open", noted)
+    large = batch(bytes(2 * AT_ONCE_BYTES), codec=Codec.ZSTD)
+    data = [PartitionProduceData(index=index, records=large) for index in range(4)]
+    topic = TopicProduceData(name="t", partition_data=data)
+    answer = await client.request(ProduceRequest(acks=1, timeout_ms=9, topic_data=[topic]), 9)
+    (answered,) = answer.responses
+    assert [part.error_code for part in answered.partition_responses] == [0] * 4
+    assert [on_loop for on_loop, _ in opened] == [False] * 4
