@@ -139,6 +139,19 @@ async def test_at_most_the_given_number_of_syncs_run_at_once() -> None:
     assert sorted(bench.acks) == ["0", "1", "2", "3", "4"]
 
 
+async def test_what_arrives_while_a_log_waits_for_a_thread_joins_its_sync() -> None:
+    bench, busy, waiting = Bench(threads=1), FakeLog(), FakeLog()
+    busy.gate.clear()
+    bench.append(busy, "a")
+    await running(busy)
+    for name in "bc":
+        bench.append(waiting, name)
+        await asyncio.sleep(0.01)
+    busy.gate.set()
+    await bench.stop()
+    assert waiting.syncs == [2]
+
+
 async def test_resent_batch_keeps_its_place_in_the_order() -> None:
     bench, log = Bench(), FakeLog()
     bench.append(log, "first", records=5)

@@ -63,6 +63,21 @@ def problems(log: LogHarness, *, stopped_cleanly: bool = True) -> list[tuple[Sev
     return [(finding.severity, finding.rule) for finding in audit.findings]
 
 
+@pytest.mark.parametrize("variant", ["minute", "minute-map"])
+def test_the_index_of_the_active_segment_stays_open_after_a_lookup(variant: str) -> None:
+    """After a start the first lookup makes it, and later appends extend it."""
+    log = log_of(variant, *minutes(6))
+    log.log.close(log.now_ms)
+    log.files.unlink(path_of(log, 4))
+    log.open(is_clean=True)
+    assert answers(log, minutes(6)) == [0, 1, 2, 3, 4, 5]
+    assert path_of(log, 4).rpartition("/")[2] not in density_files(log)
+    log.append(6 * MIN)
+    assert answers(log, minutes(7)) == [0, 1, 2, 3, 4, 5, 6]
+    log.log.close(log.now_ms)
+    assert problems(log) == []
+
+
 def test_without_a_variant_there_is_no_density_file() -> None:
     log = log_of("none", *minutes(10))
     assert indexes_used(log, MIN) == {"timeindex"}

@@ -290,16 +290,18 @@ def test_log_append_time_stays_the_batches_time() -> None:
     assert {record.timestamp for record in log.records()} == {stamp}
 
 
-def test_young_segments_wait_for_min_compaction_lag() -> None:
-    log = opened(min_compaction_lag_ms=500)
+@pytest.mark.parametrize("lag_ms", [1, 500])
+def test_young_segments_wait_for_min_compaction_lag(lag_ms: int) -> None:
+    log = opened(min_compaction_lag_ms=lag_ms)
+    log.now_ms = 900
     put(log, ("a", "1"), ("a", "2"), at=100)
     log.log.roll(log.now_ms)
     put(log, ("b", "1"), ("b", "2"), at=900)
     roll_and_compact(log)
     assert [offset for offset, _, _ in content(log)] == [1, 2, 3]
-    log.now_ms = 1399
+    log.now_ms = 899 + lag_ms
     assert compact_now(log) is None
-    log.now_ms = 1400
+    log.now_ms = 900 + lag_ms
     compact_now(log)
     assert [offset for offset, _, _ in content(log)] == [1, 3]
 

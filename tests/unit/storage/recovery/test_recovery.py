@@ -15,12 +15,14 @@ from storage.disk.steps import run_steps
 from storage.errors import LogQuarantined, StorageFailed
 from storage.log.retention import delete_expired
 from storage.log.values import Isolation
+from storage.recovery.recovery import open_log
 from storage.segment.segment import Segment
 from tests.support.logs import (
     DIRECTORY,
     LogHarness,
     add_at_end,
     batch,
+    config,
     disk,
     marker,
     messages,
@@ -146,6 +148,18 @@ def test_case_74_garbage_in_the_middle_cuts_there_when_nothing_is_known_durable(
     assert report.truncated_bytes > 140
     assert report.removed_segments == [6]
     assert log.append(77).first_offset == 6
+
+
+def test_the_report_counts_the_bytes_of_all_segments_that_a_cut_removed() -> None:
+    log = log_of_three_segments()
+    sizes = [segment.size for segment in log.log.segments]
+    log.log.abandon()
+    log.files.unlink(f"{DIRECTORY}/{MANIFEST_NAME}")
+    log.files.damage(path_of(0, ".log"), 8, b"\x7f")
+    log.open(is_clean=False)
+    report = log.log.recovery_report
+    assert report.removed_segments == [3, 6]
+    assert report.truncated_bytes == sum(sizes)
 
 
 def test_torn_tail_is_cut() -> None:
@@ -551,6 +565,30 @@ def test_aborts_of_a_directory_of_kafka_are_found_from_a_snapshot_on() -> None:
     assert [txn[:3] for txn in result.aborted_transactions] == [(7, 0, 1)]
 
 
+def test_without_a_checkpoint_nothing_counts_as_compacted(tmp_path: Path) -> None:
+    opened = {"topic": "t", "partition": 0, "config": config(), "now_ms": 0, "is_clean": True}
+    log = open_log(str(tmp_path), files=RealFiles(), **opened)  # type: ignore[arg-type]
+    log.append(batch(1), now_ms=0)
+    log.roll(0)
+    log.close(0)
+    (tmp_path / MANIFEST_NAME).unlink()
+    log = open_log(str(tmp_path), files=RealFiles(), **opened)  # type: ignore[arg-type]
+    assert (log.log_end_offset, log.cleaned_offset) == (1, 0)
+
+
+@pytest.mark.parametrize(("kind", "stamp"), [("CreateTime", 1000), ("LogAppendTime", 5000)])
+def test_stamps_continue_after_those_of_the_broker_only(kind: str, stamp: int) -> None:
+    """A clock that was set back gives no earlier time; a client's future counts for nothing."""
+    log = LogHarness(message_timestamp_type=kind)
+    log.now_ms = 5000
+    log.append(5000)
+    log.now_ms = 1000
+    log.settings["message_timestamp_type"] = "LogAppendTime"
+    log.reopen()
+    log.append(1)
+    assert [record.timestamp for record in log.records()] == [5000, stamp]
+
+
 def test_directory_of_kafka_brings_what_was_compacted_already() -> None:
     log = of_kafka(log_of_three_segments())
     log.open(is_clean=True, cleaned_offset=6)
@@ -618,6 +656,27 @@ def test_damage_found_while_rebuilding_an_index_is_quarantined() -> None:
     assert timestamps(log) == [0, 1, 2, 3]
     with pytest.raises(LogQuarantined):
         log.append(9)
+
+
+def test_damage_found_while_rebuilding_an_index_keeps_the_aborts_before_it() -> None:
+    log = LogHarness(index_interval_bytes=0)
+    log.write(produced(1, producer_id=7, sequence=0, is_transactional=True))
+    log.log.roll(log.now_ms)
+    end_of_txn = marker(commit=False, producer_id=7, timestamp_ms=2)
+    log.write(end_of_txn, origin=Origin.COORDINATOR)
+    log.append(3)
+    log.log.roll(log.now_ms)
+    log.append(4)
+    of_kafka(log)
+    for suffix in (".index", ".txnindex"):
+        log.files.unlink(path_of(1, suffix))
+    log.files.damage(path_of(1, ".log"), len(end_of_txn) + 8, b"\x7f")
+    log.open(is_clean=True)
+    assert log.log.quarantine is not None
+    assert log.log.quarantine.good_until == 2
+    result = log.log.read(0, max_bytes=1 << 20, isolation=Isolation.READ_COMMITTED)
+    assert result.aborted_transactions is not None
+    assert [txn[:3] for txn in result.aborted_transactions] == [(7, 0, 1)]
 
 
 def test_open_of_a_missing_directory_is_a_storage_error() -> None:
