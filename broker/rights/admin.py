@@ -9,6 +9,7 @@ from typing import Any, Final
 from broker.requests.access import Check
 from broker.requests.config_resources import ResourceType as ConfigResourceType
 from broker.requests.context import Context, Handler, Reply, RequestContext
+from broker.requests.replies import then
 from broker.rights.guards import (
     CLUSTER_DENIED,
     CLUSTER_MESSAGE,
@@ -20,7 +21,6 @@ from broker.rights.guards import (
     Guard,
     on_cluster,
     parted,
-    then,
 )
 from broker.rights.topics import cluster_bits
 from protocol.acl import Operation

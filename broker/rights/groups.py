@@ -9,6 +9,7 @@ from typing import Any
 
 from broker.requests.access import Check
 from broker.requests.context import Context, Handler, Reply, RequestContext
+from broker.requests.replies import then
 from broker.rights.guards import (
     GROUP_DENIED,
     GROUP_MESSAGE,
@@ -17,7 +18,6 @@ from broker.rights.guards import (
     on_group,
     on_items,
     parted,
-    then,
 )
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import (

@@ -9,13 +9,13 @@ from broker.errors import ConnectionMustClose
 from broker.requests.access import Check
 from broker.requests.authorized_operations import NOT_ASKED
 from broker.requests.context import Context, Handler, Reply, RequestContext
+from broker.requests.replies import then
 from broker.rights.guards import (
     TOPIC_DENIED,
     TOPIC_MESSAGE,
     TRANSACTIONAL_ID_DENIED,
     on_items,
     parted,
-    then,
 )
 from broker.topics.registry import NO_TOPIC_ID
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType

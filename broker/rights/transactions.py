@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.requests.access import Check
 from broker.requests.context import Context, Handler, Reply, RequestContext
+from broker.requests.replies import then
 from broker.rights.guards import (
     CLUSTER_DENIED,
     GROUP_DENIED,
@@ -15,7 +16,6 @@ from broker.rights.guards import (
     joined,
     on_transactional_id,
     parted,
-    then,
 )
 from broker.topics.registry import is_internal
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType

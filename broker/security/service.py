@@ -10,7 +10,7 @@ import base64
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from broker.clocks.clock import Clock
 from broker.errors import StartError
@@ -43,14 +43,18 @@ from broker.security.rates import MS_PER_S
 from broker.security.sasl import SaslSession
 from broker.security.scram import SCRAM_BY_NAME, ScramExchange
 from broker.security.session import Session
-from broker.security.throttle import UNLIMITED, MutationQuota, Mutes, Throttle, Windows
+from broker.security.throttle import (
+    UNLIMITED,
+    MutationQuota,
+    Mutes,
+    Request,
+    Throttle,
+    Windows,
+)
 from broker.security.tls import TlsContexts, TlsUnusable, reveal
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security
 from storage.directory.metadata_journal import Json
-
-if TYPE_CHECKING:
-    from broker.requests.context import RequestContext
 
 KIND_ACL: Final = "acl"
 
@@ -226,7 +230,7 @@ class Security:
         self._throttle.quotas_changed()
         self.throttle = self._throttle if len(self.quotas) else None
 
-    def mutation_quota(self, request: "RequestContext", *, is_strict: bool) -> MutationQuota:
+    def mutation_quota(self, request: Request, *, is_strict: bool) -> MutationQuota:
         """How many partitions `request` may create and delete."""
         if self.throttle is None:
             return UNLIMITED

@@ -29,9 +29,10 @@ import weakref
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from types import CoroutineType, GeneratorType, coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.errors import ThrottlingQuotaExceeded
+from broker.requests.replies import then
 from broker.security.quotas import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -40,13 +41,12 @@ from broker.security.quotas import (
     QuotaBook,
 )
 from broker.security.rates import MS_PER_S, Rate, TokenBucket
-from broker.security.session import Channel
+from broker.security.session import Channel, Session
 from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from broker.clocks.clock import Clock
     from broker.metrics import Metrics
-    from broker.requests.context import Context, Handler, Reply, RequestContext
 
 MUTE_MAX_MS: Final = 30_000
 BUCKETS_MAX: Final = 10_000
@@ -64,6 +64,22 @@ _PARTITION_BYTES: Final = 48
 _NOT_TIMED: Final = frozenset(
     {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS}
 )
+
+
+class Request(Protocol):
+    """What is asked of `broker.requests.context.RequestContext`."""
+
+    @property
+    def api_key(self) -> int:
+        """The API."""
+
+    @property
+    def client_id(self) -> str | None:
+        """The name that the client gives itself."""
+
+    @property
+    def session(self) -> Session:
+        """Who the client is, and its connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,13 +272,13 @@ class Throttle:
 
     def serve(
         self,
-        handler: "Handler",
-        context: "Context",
-        request: "RequestContext",
+        handler: Callable[..., Any],
+        context: Any,
+        request: Request,
         message: Any,
         frame_bytes: int,
         started_ns: int,
-    ) -> "Reply":
+    ) -> Any:
         """Call `handler`, and delay the client by what it uses."""
         self._timed = None
         limits = self._limits_of(request)
@@ -292,8 +308,6 @@ class Throttle:
             self._answered(request, answer, delay_ms, meter)
             return answer
 
-        from broker.rights.guards import then  # handlers import this module
-
         return then(reply, answered)
 
     def count_time(self) -> None:
@@ -303,17 +317,17 @@ class Throttle:
             spent_ns, self._mark_ns = now_ns - self._mark_ns, now_ns
             self._timed.record(spent_ns / _NS_PER_PERCENT, self._clock.monotonic_ms())
 
-    def timed(self, request: "RequestContext", steps: Any) -> Any:
+    def timed(self, request: Request, steps: Any) -> Any:
         """`steps` of a request that waited, with their time counted."""
         meter = self._limits_of(request).requests
         return steps if meter is None else self._timed_steps(steps, meter)
 
-    def fetch_quota(self, request: "RequestContext") -> FetchQuota | None:
+    def fetch_quota(self, request: Request) -> FetchQuota | None:
         """The limit of a fetch, or None."""
         meter = self._limits_of(request).consumer
         return None if meter is None else FetchQuota(meter, self._clock)
 
-    def mutation_quota(self, request: "RequestContext", *, is_strict: bool) -> MutationQuota:
+    def mutation_quota(self, request: Request, *, is_strict: bool) -> MutationQuota:
         """The limit of a request that changes topics."""
         bucket = self._limits_of(request).mutations
         return MutationQuota(bucket, self._clock, is_strict=is_strict)
@@ -331,9 +345,7 @@ class Throttle:
             self._metrics.throttled("connection", delay_ms)
         return delay_ms
 
-    def _answered(
-        self, request: "RequestContext", answer: Any, delay_ms: int, meter: _Meter | None
-    ) -> None:
+    def _answered(self, request: Request, answer: Any, delay_ms: int, meter: _Meter | None) -> None:
         """Put the longest of the delays into `answer`, and mute the connection."""
         if not hasattr(answer, "throttle_time_ms"):
             return
@@ -348,7 +360,7 @@ class Throttle:
             self._hold(request, "request", time_ms)
         answer.throttle_time_ms = max(own_ms, delay_ms, time_ms)
 
-    def _hold(self, request: "RequestContext", kind: str, delay_ms: int) -> None:
+    def _hold(self, request: Request, kind: str, delay_ms: int) -> None:
         if delay_ms:
             self._metrics.throttled(kind, delay_ms)
             if request.session.channel is not None:
@@ -381,7 +393,7 @@ class Throttle:
 
     # --- buckets --------------------------------------------------------------------------------
 
-    def _limits_of(self, request: "RequestContext") -> _Limits:
+    def _limits_of(self, request: Request) -> _Limits:
         client = request.session.principal.name, request.client_id or ""
         limits = self._limits.get(client)
         if limits is None:

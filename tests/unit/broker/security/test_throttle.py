@@ -59,7 +59,7 @@ def test_a_client_cannot_exhaust_memory_by_varying_its_id() -> None:
     assert scene.produce("late-2", 1) > 0
 
 
-def test_buckets_are_dropped_when_nobody_uses_them_for_an_hour() -> None:
+def test_buckets_that_are_unused_for_an_hour_are_dropped() -> None:
     scene = Scene(producer_byte_rate=1_000.0, controller_mutation_rate=1.0)
     scene.produce("a", 1)
     assert scene.throttle.buckets == 2
