@@ -4,6 +4,7 @@ import asyncio
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ async def answers(running: RunningBroker) -> list[tuple[int, bytes]]:
 async def test_names_are_shown_on_loopback_or_without_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, has_authorizer: bool
 ) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "metrics_listener": f"{host}:0",
         "authorizer_class_name": STANDARD if has_authorizer else "",
         "super_users": "User:ANONYMOUS",
