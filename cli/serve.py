@@ -21,7 +21,7 @@ from cli.logs import set_up
 
 if TYPE_CHECKING:
     from broker.node import ReadyInfo
-    from cli.secure import Secured
+    from cli.security.secure import Secured
     from config import BrokerConfig
 
 logger = logging.getLogger("tidelog.cli.serve")
@@ -131,7 +131,7 @@ def command(
 
 def _secure(settings: dict[str, str], read: "Callable[[], BrokerConfig]") -> "Secured":
     """Set up the data directory, and change `settings` to those of a secured broker."""
-    from cli.secure import ADMIN, prepare, secure_settings
+    from cli.security.secure import ADMIN, prepare, secure_settings
     from storage.disk.files import RealFiles
 
     given = dict(settings)

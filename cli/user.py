@@ -65,7 +65,7 @@ def _set(
 ) -> None:
     password = _password(name, password_file, generate=generate)
     if data_dir is not None:
-        from cli.offline_users import set_user
+        from cli.security.offline_users import set_user
 
         set_user(data_dir, name, password, mechanism, iterations)
     else:
@@ -116,7 +116,7 @@ def passwd(**options: Any) -> None:
 def list_users(*, data_dir: str | None, broker: BrokerOptions, as_json: bool) -> None:
     """List users and how they log in."""
     if data_dir is not None:
-        from cli.offline_users import users
+        from cli.security.offline_users import users
 
         _check_exists(data_dir)
         found = users(data_dir)
@@ -144,7 +144,7 @@ def list_users(*, data_dir: str | None, broker: BrokerOptions, as_json: bool) ->
 def remove(*, name: str, data_dir: str | None, broker: BrokerOptions) -> None:
     """Remove a user; connections that are open stay."""
     if data_dir is not None:
-        from cli.offline_users import remove_user
+        from cli.security.offline_users import remove_user
 
         _check_exists(data_dir)
         remove_user(data_dir, name)

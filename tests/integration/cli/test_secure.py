@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from cli import authority
-from cli.authority import ensure_server_certificate
 from cli.failures import CommandFailed
+from cli.security import authority
+from cli.security.authority import ensure_server_certificate
 from storage.disk.files import RealFiles
 from tests.support.certificates import openssl
 from tests.support.cli import environment, tidelog
