@@ -7,13 +7,13 @@ import pytest
 from protocol.records.layout import Codec
 from storage.append.plan import Origin
 from storage.disk.steps import run_steps
+from storage.errors import TooMuchAtOnce
 from storage.log.compaction import compact
 from storage.log.lookup import (
     AT_ONCE_BYTES,
     LargeEntries,
     SegmentSearch,
     TimestampOffset,
-    TooMuchAtOnce,
 )
 from storage.log.retention import delete_expired
 from storage.log.values import Isolation
