@@ -7,8 +7,14 @@ import pytest
 from protocol.records.layout import Codec
 from storage.append.plan import Origin
 from storage.disk.steps import run_steps
+from storage.errors import TooMuchAtOnce
 from storage.log.compaction import compact
-from storage.log.lookup import SegmentSearch, TimestampOffset
+from storage.log.lookup import (
+    AT_ONCE_BYTES,
+    LargeEntries,
+    SegmentSearch,
+    TimestampOffset,
+)
 from storage.log.retention import delete_expired
 from storage.log.values import Isolation
 from storage.segment.entry_heads import WALK_BLOCK_BYTES
@@ -482,3 +488,41 @@ def test_leader_epoch_of_a_stamped_batch_is_that_of_the_batch() -> None:
     log.now_ms = 5000
     log.append(1, 2)
     assert log.log.offset_for_timestamp(4000) == TimestampOffset(5000, 0, 1)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_small_entries_are_searched_at_once(magic: int) -> None:
+    """Only large ones may ask for another thread."""
+    log = LogHarness()
+    log.log.abandon()
+    log.files.unlink(f"{log.path}/{0:020d}.log")
+    log.place(0, messages(10, 20, magic=magic, codec=Codec.GZIP))
+    log.open(is_clean=False)
+    large = LargeEntries()
+    found = log.log.offset_for_max_timestamp(large=large)
+    assert (found is None) is (magic == 0), "messages of magic 0 have no times"
+    if found is not None:
+        assert (found.timestamp, found.offset) == (20, 1)
+
+
+def test_a_large_entry_is_searched_when_the_caller_says_so() -> None:
+    log = LogHarness()
+    log.append(10, 20, value=b"v" * AT_ONCE_BYTES, codec=Codec.GZIP)
+    large = LargeEntries()
+    for _ in range(2):
+        with pytest.raises(TooMuchAtOnce):
+            log.log.offset_for_timestamp(15, large=large)
+    large.search()
+    found = log.log.offset_for_timestamp(15, large=large)
+    assert found is not None
+    assert (found.timestamp, found.offset) == (20, 1)
+
+
+def test_a_walk_without_a_hit_is_not_repeated_for_the_same_time() -> None:
+    log = LogHarness(index_interval_bytes=0)
+    log.append(100)
+    for timestamp in range(50):
+        log.append(timestamp)
+    log.log.delete_before(1)
+    assert log.log.offset_for_timestamp(80) is None
+    assert log.log.explain_offset_for_timestamp(80).searched == ()

@@ -568,7 +568,7 @@ def test_aborts_of_a_directory_of_kafka_are_found_from_a_snapshot_on() -> None:
 def test_without_a_checkpoint_nothing_counts_as_compacted(tmp_path: Path) -> None:
     opened = {"topic": "t", "partition": 0, "config": config(), "now_ms": 0, "is_clean": True}
     log = open_log(str(tmp_path), files=RealFiles(), **opened)  # type: ignore[arg-type]
-    log.append(batch(1), now_ms=0)
+    log.append(memoryview(batch(1)), now_ms=0)
     log.roll(0)
     log.close(0)
     (tmp_path / MANIFEST_NAME).unlink()
@@ -583,7 +583,7 @@ def test_stamps_continue_after_those_of_the_broker_only(kind: str, stamp: int) -
     log.now_ms = 5000
     log.append(5000)
     log.now_ms = 1000
-    log.settings["message_timestamp_type"] = "LogAppendTime"
+    log.settings = {"message_timestamp_type": "LogAppendTime"}
     log.reopen()
     log.append(1)
     assert [record.timestamp for record in log.records()] == [5000, stamp]
