@@ -18,8 +18,7 @@ does not read its answers, or the process holds too much request memory. The fra
 and those served in steps count as request memory. No request starts while the waiting answers
 together are large. `broker.requests.answers` bounds the unread answers of all connections.
 
-Quotas. A muted connection starts no request until its delay is over (`broker.security.throttle`).
-It still writes answers, and is neither idle nor slow.
+A connection that a quota has muted starts no request (`broker.security.throttle`).
 
 Turns. The first request of a read starts at once, more of them for a slice. Then the connection
 waits for its turn (`broker.requests.turns`), so that no other peer waits for a thousand requests of
@@ -177,8 +176,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.session.channel = self
-        hold_ms = self._dispatcher.connection_delay_ms(self.peer_host)
-        if hold_ms:
+        if hold_ms := self._dispatcher.connection_delay_ms(self.peer_host):
             self._close_reason = "connection_creation_rate of its address is exceeded"
             self._pause_reading()
             asyncio.get_running_loop().call_later(hold_ms / 1000, transport.abort)
@@ -270,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
         self._start_requests()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone: abandon the waiting requests and leave the connections."""
+        """Abandon the waiting requests and leave the connections."""
         if self._close_reason is None:
             logger.debug("%s disconnected (%s)", self.peer, exc or "end of stream")
             self._close_reason = "disconnected"
@@ -287,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request is being answered."""
-        return bool(self._slots) or self._has_more
+        return bool(self._slots or self.muted_until_ms) or self._has_more
 
     @property
     def _has_more(self) -> bool:
@@ -539,9 +537,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.cut("request memory is exhausted (queued.max.request.bytes)")
         elif self._write_paused:
             self._sweep_stalled(tick)
-        elif self.muted_until_ms:
-            self._window_tick = -1
-        elif self._receiver.is_mid_frame and not self._read_paused:
+        elif self._receiver.is_mid_frame and not (self._read_paused or self.muted_until_ms):
             self._sweep_trickle(tick)
         else:
             self._window_tick = -1
