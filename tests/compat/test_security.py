@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cli.offline_users import set_user
+from cli.security.offline_users import set_user
 from tests.compat import harness
 from tests.compat.brokers import TidelogProcess
 from tests.compat.matrix import CLIENTS, CORE, Client
@@ -104,7 +104,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 def _prepare(made: Secured) -> None:
     """The topic, and the rights of those who may."""
-    login = {
+    login: dict[str, str | int | float | bool] = {
         "bootstrap.servers": made.sasl, "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(made.authorities), "sasl.mechanisms": "SCRAM-SHA-512",
         "sasl.username": ADMIN, "sasl.password": PASSWORD, "log_level": 2,

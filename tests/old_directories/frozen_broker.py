@@ -24,7 +24,7 @@ def main() -> None:
     time.time_ns = lambda: wall_ms * 1_000_000
     time.monotonic_ns = lambda: MONOTONIC_MS * 1_000_000
     os.urandom = source.randbytes
-    random.Random = _Seeded  # type: ignore[misc]
+    random.Random = _Seeded  # type: ignore[misc,assignment]
     sys.path[0] = os.getcwd()
     sys.argv = ["tidelog", *sys.argv[3:]]
     runpy.run_module("tidelog", run_name="__main__")

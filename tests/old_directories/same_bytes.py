@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -59,6 +60,10 @@ after compaction, a field that 33ee9fd does not write, and the checksum over the
 Digests = dict[str, str]
 
 
+def _is_shorter(wire: Wire, topic: str) -> bool:
+    return wire.offset_at(topic, -2).offset > 0
+
+
 def digests(checkout: Path, directory: Path) -> Digests:
     """Run the workload on the broker of `checkout`; a digest of each file, by its path."""
     with _broker(checkout, directory, seed=1, settings=QUIET) as bootstrap, Wire(bootstrap) as wire:
@@ -66,7 +71,7 @@ def digests(checkout: Path, directory: Path) -> Digests:
     with _broker(checkout, directory, seed=2, settings=BUSY) as bootstrap, Wire(bootstrap) as wire:
         wait_for(lambda: _is_compacted(directory), "the cleaner has compacted")
         for topic in ("aged", "crowded"):
-            wait_for(lambda name=topic: wire.offset_at(name, -2).offset > 0, f"{topic} is shorter")
+            wait_for(partial(_is_shorter, wire, topic), f"{topic} is shorter")
     return {
         str(path.relative_to(directory)): _digest(path)
         for path in sorted(directory.rglob("*"))

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_variables_stand_for_the_options(tmp_path: Path) -> None:
     with secured(data) as (address, _, errors):
         secret = tmp_path / "password"
         secret.write_text(errors.read_text().splitlines()[0].split()[-1])
-        ways = (
+        ways: tuple[dict[str, Any], ...] = (
             {"TIDELOG_COMMAND_CONFIG": str(data / "client.properties")},
             {"TIDELOG_USER": "admin", "TIDELOG_PASSWORD_FILE": str(secret)},
         )

@@ -170,7 +170,7 @@ async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
 
 
 def context_of(broker: RunningBroker) -> Context:
-    return broker.broker._dispatchers[0]._context
+    return broker.broker._dispatchers[0].context
 
 
 def call(broker: RunningBroker, message: Any, version: int) -> Any:

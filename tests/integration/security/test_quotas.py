@@ -93,7 +93,7 @@ class TestRequests:
     async def test_set_change_describe_and_remove(self, client: RawClient, version: int) -> None:
         assert await describe(client, version) == []
         entity: dict[str, str | None] = {"user": "ann", "client-id": None}
-        values = {"producer_byte_rate": 1000.0, "request_percentage": 12.5}
+        values: dict[str, Any] = {"producer_byte_rate": 1000.0, "request_percentage": 12.5}
         assert await alter(client, entity, version=version, **values) == (0, None)
         assert await describe(client, version) == [(entity, values)]
         await alter(client, entity, version=version, request_percentage=None, x=None)

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def add_users(running: RunningBroker) -> None:
     assert [outcome.code for outcome in outcomes] == [0, 0]
 
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
     "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-512",
     "connection_failed_authentication_delay_ms": "0",

@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ async def test_no_secret_is_logged_shown_or_described(
     monkeypatch.setenv("SECRET_KEY", key.replace("\n", " "))
     monkeypatch.setenv("SECRET_CHAIN", chain.replace("\n", " "))
     monkeypatch.setenv("SECRET_PASSWORD", CANARY)
-    settings = {
+    settings: dict[str, Any] = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
         "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-512",
         "connection_failed_authentication_delay_ms": "0",

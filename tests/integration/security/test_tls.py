@@ -8,6 +8,7 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import aiokafka
 import confluent_kafka
@@ -56,7 +57,7 @@ def settings(live: Path, place: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-async def secured(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[RunningBroker]:
+async def secured(tmp_path: Path, settings: dict[str, Any]) -> AsyncIterator[RunningBroker]:
     async with running_broker(tmp_path / "data", **settings) as running:
         yield running
 
@@ -85,7 +86,8 @@ def shown_certificate(port: int, trusting: ssl.SSLContext) -> str:
     ):
         certificate = secured.getpeercert()
         assert certificate is not None
-        return str(dict(pair for rdn in certificate["subject"] for pair in rdn)["commonName"])
+        parts: Any = certificate["subject"]
+        return str(dict(pair for rdn in parts for pair in rdn)["commonName"])
 
 
 class LibrdkafkaLoad:
@@ -175,7 +177,7 @@ async def test_a_hundred_new_certificates_under_load_fail_no_send(
 )
 async def test_rules_name_the_user_of_a_certificate(
     tmp_path: Path,
-    settings: dict[str, str],
+    settings: dict[str, Any],
     trusting: ssl.SSLContext,
     place: Path,
     rules: str,
@@ -249,7 +251,7 @@ async def test_failed_handshakes_leave_nothing_and_hurt_no_one(
 
 async def test_stalled_handshakes_count_as_connections_and_end(
     tmp_path: Path,
-    settings: dict[str, str],
+    settings: dict[str, Any],
     trusting: ssl.SSLContext,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.metrics import Metrics
 from broker.security.acls import Acl
 from broker.security.credentials import Deletion, Upsertion
 from broker.security.scram import ScramMechanism, salted
@@ -13,6 +14,7 @@ from config import load
 from protocol.acl import Operation as Right
 from protocol.acl import PatternType, Permission, ResourceType
 from storage.directory.metadata_journal import Json, MetadataJournal
+from tests.support.clock import FrozenClock
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Operation, SimulatedDisk
 
@@ -46,7 +48,7 @@ def opened(disk: SimulatedDisk) -> Security:
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         }
     )
-    return Security(config, Documents(disk), monotonic_ms=lambda: 0)  # type: ignore[arg-type]
+    return Security(config, Documents(disk), clock=FrozenClock(), metrics=Metrics())  # type: ignore[arg-type]
 
 
 def state(security: Security) -> State:

@@ -46,7 +46,7 @@ class Scene:
         request = RequestContext(ApiKey.PRODUCE, 9, 0, client_id, "h", 1, Session())
         context = cast(Any, None)
         self.throttle.serve(lambda *_: answer, context, request, None, size_bytes, 0)
-        return answer.throttle_time_ms
+        return int(answer.throttle_time_ms)
 
 
 def test_a_client_cannot_exhaust_memory_by_varying_its_id() -> None:

@@ -10,7 +10,7 @@ import pytest
 from client.aio.batches import Batch, Delivery
 from client.aio.sender import Sender, SenderOptions
 from client.core.identity import ProducerIdentity
-from client.errors import BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
+from client.errors import BrokerRefused, BrokerUnreachable, ClientBroken, ClientError, Denied
 from client.types import TopicPartition
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
@@ -52,6 +52,9 @@ class FakeBroker:
 
     def forget_topic(self, name: str) -> None:
         return
+
+    def denied(self, operation: str, topic: str) -> Denied:
+        return Denied(user="alice", operation=operation, topic=topic)
 
     def version_of(self, key: int, **_: int) -> int:
         return 9
