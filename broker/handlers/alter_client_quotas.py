@@ -8,8 +8,7 @@ Differs from Kafka: NaN and infinity are refused, and host names in place of add
 Source: KIP-546; Kafka `ClientQuotaControlManager.alterClientQuotas`.
 """
 
-from broker.requests.context import Context, RequestContext
-from broker.security.quotas import (
+from broker.quotas.book import (
     Change,
     Entity,
     InvalidQuota,
@@ -18,6 +17,7 @@ from broker.security.quotas import (
     checked_entity,
     format_entity,
 )
+from broker.requests.context import Context, RequestContext
 from protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

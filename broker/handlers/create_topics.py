@@ -26,9 +26,9 @@ from broker.errors import (
     InvalidRequest,
     NoTimeLeft,
 )
+from broker.quotas.throttle import MutationQuota
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.security.throttle import MutationQuota
 from broker.topics.registry import NO_TOPIC_ID
 from config import ConfigErrors, check_topic_overrides
 from config.describe import describe_topic

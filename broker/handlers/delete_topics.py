@@ -11,10 +11,10 @@ from collections.abc import Hashable
 from functools import partial
 
 from broker.errors import InvalidRequest, NoTimeLeft, TopicDeletionDisabled
+from broker.quotas.throttle import MutationQuota
 from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.security.throttle import MutationQuota
 from broker.topics.registry import NO_TOPIC_ID
 from protocol.api.delete_topics import (
     DeletableTopicResult,

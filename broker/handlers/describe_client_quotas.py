@@ -3,8 +3,8 @@
 Source: KIP-546; Kafka `ClientQuotasImage.describe`.
 """
 
+from broker.quotas.book import Component, InvalidQuota, UnknownEntityType
 from broker.requests.context import Context, RequestContext
-from broker.security.quotas import Component, InvalidQuota, UnknownEntityType
 from protocol.api.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

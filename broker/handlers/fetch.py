@@ -337,12 +337,7 @@ class _Fetch:
         throttle = self._context.security.throttle
         if throttle is not None:
             steps = throttle.timed(self._request, steps)
-        try:
-            outcome = self._context.turns.begin(steps)
-        except Exception as error:  # noqa: BLE001 - delivered to the request boundary
-            # The caller completes the waits of others as well.
-            self._pending.fail(error)
-            return
+        outcome = self._context.turns.begin_or_fail(steps, self._pending)
         if isinstance(outcome, Work):
             self._work = outcome
             outcome.subscribe(self._read_in_turns)

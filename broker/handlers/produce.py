@@ -236,12 +236,8 @@ def _join_transaction(
 
     def admitted(error: ErrorCode) -> None:
         gate.error = error
-        try:
-            # Even if the client has gone: its records are then part of the transaction.
-            pending.resolve(context.turns.begin(appends.append_all()))
-        except Exception as error:  # noqa: BLE001 - delivered to the request boundary
-            # The caller completes the waits of others as well.
-            pending.fail(error)
+        # Even if the client has gone: its records are then part of the transaction.
+        pending.resolve(context.turns.begin_or_fail(appends.append_all(), pending))
 
     context.transactions.admit(gate.transactional_id, gate.producer, partitions, admitted)
     return pending

@@ -18,7 +18,7 @@ does not read its answers, or the process holds too much request memory. The fra
 and those served in steps count as request memory. No request starts while the waiting answers
 together are large. `broker.requests.answers` bounds the unread answers of all connections.
 
-A connection that a quota has muted starts no request (`broker.security.throttle`).
+A connection that a quota has muted starts no request (`broker.quotas.throttle`).
 
 Turns. The first request of a read starts at once, more of them for a slice. Then the connection
 waits for its turn (`broker.requests.turns`), so that no other peer waits for a thousand requests of
@@ -41,13 +41,14 @@ Read next: `broker.requests.turns`, `broker.net.dispatch`.
 import asyncio
 import itertools
 import logging
-import resource
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.errors import ConnectionMustClose
+from broker.net import limits
+from broker.net.limits import PIPELINE_MAX, WRITE_AT_ONCE_BYTES, WRITE_BUFFER_HIGH_BYTES
 from broker.net.receive import FIRST_STEP_BYTES, FrameReceiver, recycle
 from broker.requests.answers import AnswerMemory
 from broker.requests.turns import Turns
@@ -64,37 +65,6 @@ if TYPE_CHECKING:
     from protocol.declare.primitives import Buffer
 
 logger = logging.getLogger("tidelog.broker.net.connection")
-
-PIPELINE_MAX = 1024
-"""Requests of one connection that may wait for their group commit; librdkafka queues a million."""
-
-HANDSHAKES_MAX = 320
-"""TLS handshakes that have begun or wait for their turn; a further client is refused."""
-
-WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
-"""Unsent answers above which no further request starts; one large fetch may pass it.
-
-Answers in the transport and answers that wait for earlier ones are counted separately.
-"""
-
-WRITE_AT_ONCE_BYTES = 64 * 1024
-"""Answers of at least this size are written without waiting for others."""
-
-PROGRESS_WINDOW_TICKS = 10
-PROGRESS_MIN_BYTES = 1024
-"""A started frame must grow by this much in each window, or the peer is a slow loris."""
-
-AUTHENTICATION_TICKS = 10
-"""Seconds a client has to authenticate."""
-
-STALL_TICKS = 60
-"""Seconds a peer may leave its answers unread before the connection is cut."""
-
-SWEEP_INTERVAL_MS = 1000
-_REFUSALS_LOGGED_PER_SWEEP = 1
-_STRANGERS_MAX = 1000
-_CONNECTIONS_MIN = 16
-_RESERVED_DESCRIPTORS = 64
 
 
 class _Answered:
@@ -200,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
 
         self._dispatch = SaslGate(self._dispatcher, session).dispatch
         self._receiver.max_frame_bytes = self._connections.max_unauthenticated_frame_bytes
-        self._authenticate_by_tick = self._connections.tick + AUTHENTICATION_TICKS
+        self._authenticate_by_tick = self._connections.tick + limits.AUTHENTICATION_TICKS
         session.on_authenticated = self._authenticated
         session.on_failed = self.finish
         return None
@@ -531,9 +501,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._close_reason is not None:
             return
         if 0 <= self._authenticate_by_tick <= tick:
-            self.cut(f"it did not authenticate in {AUTHENTICATION_TICKS} s")
+            self.cut(f"it did not authenticate in {limits.AUTHENTICATION_TICKS} s")
         elif self._starved_tick >= 0:
-            if tick - self._starved_tick >= PROGRESS_WINDOW_TICKS:
+            if tick - self._starved_tick >= limits.PROGRESS_WINDOW_TICKS:
                 self.cut("request memory is exhausted (queued.max.request.bytes)")
         elif self._write_paused:
             self._sweep_stalled(tick)
@@ -547,11 +517,11 @@ class Connection(asyncio.BufferedProtocol):
     def _sweep_trickle(self, tick: int) -> None:
         if self._window_tick < 0:
             self._window_tick, self._window_bytes = tick, self._bytes_received
-        elif tick - self._window_tick >= PROGRESS_WINDOW_TICKS:
-            if self._bytes_received - self._window_bytes < PROGRESS_MIN_BYTES:
+        elif tick - self._window_tick >= limits.PROGRESS_WINDOW_TICKS:
+            if self._bytes_received - self._window_bytes < limits.PROGRESS_MIN_BYTES:
                 self.cut(
-                    f"a started request grew by less than {PROGRESS_MIN_BYTES} bytes "
-                    f"in {PROGRESS_WINDOW_TICKS} s"
+                    f"a started request grew by less than {limits.PROGRESS_MIN_BYTES} bytes "
+                    f"in {limits.PROGRESS_WINDOW_TICKS} s"
                 )
             self._window_tick, self._window_bytes = tick, self._bytes_received
 
@@ -561,8 +531,8 @@ class Connection(asyncio.BufferedProtocol):
         if unsent_bytes < self._stalled_bytes or self._stalled_bytes == 0:
             self._stalled_tick = tick
         self._stalled_bytes = unsent_bytes
-        if tick - self._stalled_tick >= STALL_TICKS:
-            self.cut(f"answers were left unread for {STALL_TICKS} s")
+        if tick - self._stalled_tick >= limits.STALL_TICKS:
+            self.cut(f"answers were left unread for {limits.STALL_TICKS} s")
 
 
 class Connections:
@@ -574,10 +544,10 @@ class Connections:
         self.max_unauthenticated_frame_bytes = min(
             config.sasl_server_max_receive_size, self.max_frame_bytes
         )
-        self._max_connections = min(config.max_connections, _descriptors_for_connections())
+        self._max_connections = min(config.max_connections, limits.descriptors_for_connections())
         self._max_per_host = config.max_connections_per_ip
         self._memory_limit_bytes = config.queued_max_request_bytes
-        self._idle_ticks = max(1, config.connections_max_idle_ms // SWEEP_INTERVAL_MS)
+        self._idle_ticks = max(1, config.connections_max_idle_ms // limits.SWEEP_INTERVAL_MS)
         self._open: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._handshakes: Counter[str] = Counter()
@@ -613,8 +583,8 @@ class Connections:
         reason = self._why_full(
             len(self._open) + shaking, self._per_host[host] + self._handshakes[host]
         )
-        if shaking >= HANDSHAKES_MAX:
-            reason = f"{HANDSHAKES_MAX} clients wait for a handshake"
+        if shaking >= limits.HANDSHAKES_MAX:
+            reason = f"{limits.HANDSHAKES_MAX} clients wait for a handshake"
         if reason is not None:
             self._refuse(host, reason)
             return False
@@ -651,7 +621,7 @@ class Connections:
     def _refuse(self, peer: str, reason: str) -> None:
         self.refused += 1
         self._refusals_since_sweep += 1
-        if self._refusals_since_sweep <= _REFUSALS_LOGGED_PER_SWEEP:
+        if self._refusals_since_sweep <= limits.REFUSALS_LOGGED_PER_SWEEP:
             logger.info("refusing %s: %s", peer, reason)
 
     def note_foreign(self, connection: Connection, error: ProtocolError) -> None:
@@ -660,7 +630,7 @@ class Connections:
             isinstance(error, MalformedFrame)
             and error.foreign
             and (stranger := (connection.peer_host, error.foreign)) not in self._strangers
-            and len(self._strangers) < _STRANGERS_MAX
+            and len(self._strangers) < limits.STRANGERS_MAX
         ):
             self._strangers.add(stranger)
             logger.warning("%s speaks %s: %s", connection.peer, error.foreign, error)
@@ -721,12 +691,3 @@ class Connections:
         self._refusals_since_sweep = 0
         for connection in list(self._open):
             connection.sweep(self.tick, self._idle_ticks)
-
-
-def _descriptors_for_connections() -> int:
-    """Half of the process's file descriptors, less a reserve; files get the other half.
-
-    Running out of descriptors inside `accept` would make the loop spin, so the limit comes first.
-    """
-    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(_CONNECTIONS_MIN, soft // 2 - _RESERVED_DESCRIPTORS)

@@ -115,6 +115,17 @@ class Turns:
             if call is not None or time.perf_counter_ns() >= end_ns:
                 return Work(self, steps, call)
 
+    def begin_or_fail(self, steps: Steps[Any], pending: Pending[Any]) -> Any:
+        """As `begin`; but if the steps raise in that slice, `pending` fails and this is None.
+
+        For callers that complete the waits of other requests as well.
+        """
+        try:
+            return self.begin(steps)
+        except Exception as error:  # noqa: BLE001 - delivered to the request boundary
+            pending.fail(error)
+            return None
+
     def _serve(self) -> None:
         waiting = self._waiting
         end_ns = time.perf_counter_ns() + TURN_NS

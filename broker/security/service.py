@@ -15,6 +15,22 @@ from typing import Final, Protocol
 from broker.clocks.clock import Clock
 from broker.errors import StartError
 from broker.metrics import Metrics
+from broker.quotas.book import (
+    KIND_QUOTA,
+    Entity,
+    QuotaBook,
+    document,
+    document_key,
+)
+from broker.quotas.rates import MS_PER_S
+from broker.quotas.throttle import (
+    UNLIMITED,
+    MutationQuota,
+    Mutes,
+    Request,
+    Throttle,
+    Windows,
+)
 from broker.security.acls import Access, Acl, format_acl, parse_acl
 from broker.security.audit import Audit
 from broker.security.credentials import (
@@ -32,25 +48,9 @@ from broker.security.mechanism import SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
 from broker.security.principal_mapping import PrincipalMapping, RuleRefused
-from broker.security.quotas import (
-    KIND_QUOTA,
-    Entity,
-    QuotaBook,
-    document,
-    document_key,
-)
-from broker.security.rates import MS_PER_S
 from broker.security.sasl import SaslSession
 from broker.security.scram import SCRAM_BY_NAME, ScramExchange
 from broker.security.session import Session
-from broker.security.throttle import (
-    UNLIMITED,
-    MutationQuota,
-    Mutes,
-    Request,
-    Throttle,
-    Windows,
-)
 from broker.security.tls import TlsContexts, TlsUnusable, reveal
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security

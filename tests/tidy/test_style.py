@@ -13,7 +13,8 @@ FUNCTION_LINES_MAX = 70
 BOUNDARIES = {  # where anything may arrive: of a request, job, thread, command, listener, directory
     "broker/net/dispatch.py",
     "broker/requests/turns.py",
-    "broker/rights/guards.py",
+    "broker/requests/replies.py",
+    "broker/quotas/throttle.py",
     "broker/jobs/scheduler.py",
     "broker/threads.py",
     "cli/main.py",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.net.connection import PROGRESS_WINDOW_TICKS
+from broker.net.limits import PROGRESS_WINDOW_TICKS
 from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.declare.primitives import REQUEST_ELEMENTS_MAX
 from tests.support.attacks import sized as framed

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.net.connection import (
-    PROGRESS_WINDOW_TICKS,
-    STALL_TICKS,
-    WRITE_BUFFER_HIGH_BYTES,
-    Connection,
-)
+from broker.net.connection import Connection
+from broker.net.limits import PROGRESS_WINDOW_TICKS, STALL_TICKS, WRITE_BUFFER_HIGH_BYTES
 from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api_keys import ApiKey
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker

@@ -15,7 +15,7 @@ import confluent_kafka
 import pytest
 
 from broker.net import acceptor
-from broker.net.connection import WRITE_BUFFER_HIGH_BYTES
+from broker.net.limits import WRITE_BUFFER_HIGH_BYTES
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.api.metadata import MetadataRequest

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.metrics import Metrics
+from broker.quotas.book import QuotaBook, checked_entity
+from broker.quotas.throttle import BUCKETS_MAX, IDLE_MS, MUTE_MAX_MS, Mutes, Throttle, Windows
 from broker.requests.context import RequestContext
-from broker.security.quotas import QuotaBook, checked_entity
 from broker.security.session import Session
-from broker.security.throttle import BUCKETS_MAX, IDLE_MS, MUTE_MAX_MS, Mutes, Throttle, Windows
 from protocol.api_keys import ApiKey
 from tests.support.clock import FrozenClock
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.security.quotas import (
+from broker.quotas.book import (
     Change,
     Component,
     Entity,

@@ -2,7 +2,7 @@
 
 import random
 
-from broker.security.rates import Rate, TokenBucket
+from broker.quotas.rates import Rate, TokenBucket
 
 
 def test_the_delays_of_kafka() -> None:

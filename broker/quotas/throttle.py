@@ -19,7 +19,7 @@ Differs from Kafka: no connection is muted for longer than `MUTE_MAX_MS`.
 
 Source: KIP-13, KIP-124, KIP-219, KIP-599, KIP-612; Kafka `ClientQuotaManager`,
 `ClientRequestQuotaManager`, `ControllerMutationQuotaManager`, `ConnectionQuotas`.
-Read next: `broker.security.quotas`, `broker.security.rates`.
+Read next: `broker.quotas.book`, `broker.quotas.rates`.
 """
 
 import heapq
@@ -32,15 +32,15 @@ from types import CoroutineType, GeneratorType, coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.errors import ThrottlingQuotaExceeded
-from broker.requests.replies import then
-from broker.security.quotas import (
+from broker.quotas.book import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     QuotaBook,
 )
-from broker.security.rates import MS_PER_S, Rate, TokenBucket
+from broker.quotas.rates import MS_PER_S, Rate, TokenBucket
+from broker.requests.replies import then
 from broker.security.session import Channel, Session
 from protocol.api_keys import ApiKey
 

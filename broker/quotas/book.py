@@ -12,7 +12,7 @@ is looked up by itself. The first of these that has a limit for it counts:
 A limit of a user is shared by all its clients, also when it is the default user's; a limit with a
 client id is that client's alone.
 
-Pure; `broker.security.throttle` measures and enforces.
+Pure; `broker.quotas.throttle` measures and enforces.
 
 Differs from Kafka: NaN and infinity are refused; an address is an address, not a host name.
 

@@ -1,0 +1,46 @@
+"""The limits of connections that are no settings, and the one that the system sets.
+
+Ticks are seconds, counted by the once-a-second sweep of `broker.net.connection`.
+"""
+
+import resource
+
+PIPELINE_MAX = 1024
+"""Requests of one connection that may wait for their group commit; librdkafka queues a million."""
+
+HANDSHAKES_MAX = 320
+"""TLS handshakes that have begun or wait for their turn; a further client is refused."""
+
+WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
+"""Unsent answers above which no further request starts; one large fetch may pass it.
+
+Answers in the transport and answers that wait for earlier ones are counted separately.
+"""
+
+WRITE_AT_ONCE_BYTES = 64 * 1024
+"""Answers of at least this size are written without waiting for others."""
+
+PROGRESS_WINDOW_TICKS = 10
+PROGRESS_MIN_BYTES = 1024
+"""A started frame must grow by this much in each window, or the peer is a slow loris."""
+
+AUTHENTICATION_TICKS = 10
+"""Seconds a client has to authenticate."""
+
+STALL_TICKS = 60
+"""Seconds a peer may leave its answers unread before the connection is cut."""
+
+SWEEP_INTERVAL_MS = 1000
+REFUSALS_LOGGED_PER_SWEEP = 1
+STRANGERS_MAX = 1000
+CONNECTIONS_MIN = 16
+RESERVED_DESCRIPTORS = 64
+
+
+def descriptors_for_connections() -> int:
+    """Half of the process's file descriptors, less a reserve; files get the other half.
+
+    Running out of descriptors inside `accept` would make the loop spin, so the limit comes first.
+    """
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(CONNECTIONS_MIN, soft // 2 - RESERVED_DESCRIPTORS)
