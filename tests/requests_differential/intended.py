@@ -91,9 +91,9 @@ INTENDED: Final[tuple[Intended, ...]] = (
         at=r"entries\[.*",
     ),
     Intended(
-        "there are no SCRAM credentials to set: a good upsertion is refused as a bad one is",
+        "an empty salted password is no acceptable credential; Kafka fails inside",
         (_K.ALTER_USER_SCRAM_CREDENTIALS,),
-        sent=r"upsertion: .*",
+        sent=r"upsertion: upsertions\.salted_password=empty",
         at=r"results\[.*\]\.error_(code|message)",
     ),
     Intended(
