@@ -265,6 +265,7 @@ def _lock(path: str, files: Files) -> Lock:
 
 def _make_path(path: str, files: Files) -> None:
     """Create the directory and its parents, each of them durable in its own parent."""
+    assert os.path.isabs(path), f"the parents of {path!r} have no end"
     missing = []
     ancestor = path
     while not files.exists(ancestor):

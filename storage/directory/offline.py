@@ -5,6 +5,7 @@ locked meanwhile. A new directory gets its identity; the clean-stop marker and a
 they are.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -30,7 +31,7 @@ def open_journal(
         DataDirError: a broker has the directory open, it is not writable, or it holds logs that
             only a start takes over.
     """
-    path = config.data_dir
+    path = os.path.abspath(config.data_dir)
     claim = claim_directory(path, files=files, config=config, random_bytes=random_bytes)
     try:
         if not files.exists(f"{path}/{JOURNAL_FILE}") and survey(path, files).partitions:

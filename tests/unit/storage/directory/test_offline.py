@@ -1,12 +1,13 @@
 """The journal of a directory that no broker has open: what stays, what is refused, power cuts."""
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from storage.directory.metadata_journal import Json
 from storage.directory.offline import open_journal
 from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
+from storage.disk.files import RealFiles
 from storage.errors import DataDirLocked, ForeignDataDir
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import CHANGES, Operation, PowerCut, SimulatedDisk
@@ -42,6 +43,16 @@ def test_a_new_directory_gets_an_identity_that_a_start_keeps() -> None:
     directory = open_dir(disk, SETTINGS)
     assert directory.documents("kind") == {"a": 1}
     assert disk.read_all(f"{ROOT}/meta.properties") == meta
+
+
+def test_a_relative_path_is_one_below_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = config(log_dirs="new")
+    with open_journal(given, files=RealFiles(), random_bytes=random_bytes) as journal:
+        journal.put("kind", "a", 1)
+    assert (tmp_path / "new" / "metadata.journal").exists()
 
 
 def test_a_directory_in_use_is_refused_and_stays_locked() -> None:

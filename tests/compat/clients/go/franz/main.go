@@ -40,6 +40,10 @@ func client(options ...kgo.Opt) *kgo.Client {
 	}
 	made, err := kgo.NewClient(append(base, options...)...)
 	check(err)
+	if _, ok := arguments["mechanism"]; ok {
+		// A producer would try a wrong password for ever.
+		check(made.Ping(context.Background()))
+	}
 	return made
 }
 

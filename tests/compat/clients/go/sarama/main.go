@@ -73,7 +73,11 @@ func produce() {
 			Headers: []sarama.RecordHeader{{Key: []byte("n"), Value: header}},
 		})
 	}
-	check(producer.SendMessages(messages))
+	err = producer.SendMessages(messages)
+	if failed, several := err.(sarama.ProducerErrors); several {
+		err = failed[0].Err
+	}
+	check(err)
 	check(producer.Close())
 	emit(map[string]any{"acked": len(messages)})
 }
