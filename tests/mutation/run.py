@@ -97,6 +97,8 @@ def run(mutants: list[Mutant], only_tests: list[str], **limits: Any) -> ForkRunn
             *(f"--deselect={test}" for test in without),
             *(str(ROOT / test) for test in tests),
         ]
+        # Options for the whole suite, such as second tries, are not for mutants.
+        os.environ.pop("PYTEST_ADDOPTS", None)
         status = pytest.main(arguments, plugins=[runner])
     if status != pytest.ExitCode.OK:
         raise SystemExit("the mutants could not be tried, see above")
