@@ -44,6 +44,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.errors import ConnectionMustClose
@@ -113,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out: list[Any] = []
         self._close_reason: str | None = None
         self._finish_reason: str | None = None
+        self._linger_ms = 0
         self._answers = connections.answers
         self.held_bytes = 0
         self.id = 0
@@ -172,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver.max_frame_bytes = self._connections.max_unauthenticated_frame_bytes
         self._authenticate_by_tick = self._connections.tick + limits.AUTHENTICATION_TICKS
         session.on_authenticated = self._authenticated
-        session.on_failed = self.finish
+        session.on_failed = partial(self.finish, linger_ms=limits.LINGER_MS)
         return None
 
     def _authenticated(self) -> None:
@@ -478,12 +480,16 @@ class Connection(asyncio.BufferedProtocol):
         self._write_out()
         self._close_reason = reason
         logger.info("closing %s: %s", self.peer, reason)
-        if self._transport is not None:
-            self._transport.close()
+        transport = self._transport
+        if transport is not None and self._linger_ms:
+            self._dispatcher.context.clock.call_later(self._linger_ms, transport.close)
+        elif transport is not None:
+            transport.close()
         self._drop_backlog()
 
-    def finish(self, reason: str) -> None:
-        """Start no further request; close once the current ones are answered."""
+    def finish(self, reason: str, linger_ms: int = 0) -> None:
+        """Start no further request; close `linger_ms` after the current ones are answered."""
+        self._linger_ms = linger_ms
         self._finish_reason = reason
         self._drop_backlog()
         self._pause_reading()

@@ -27,6 +27,12 @@ PROGRESS_MIN_BYTES = 1024
 AUTHENTICATION_TICKS = 10
 """Seconds a client has to authenticate."""
 
+LINGER_MS = 100
+"""From the answer to a failed authentication to the end of the connection.
+
+kafka-python 3 drops an answer that it reads together with the end.
+"""
+
 STALL_TICKS = 60
 """Seconds a peer may leave its answers unread before the connection is cut."""
 

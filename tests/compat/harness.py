@@ -85,7 +85,7 @@ def run(client: Client, scenario: str, **arguments: object) -> dict[str, Any]:
         output = (late.stderr or b"")[-1500:]
         raise ClientFailed(f"{client.name}: {scenario} did not end: {output!r}") from None
     if done.returncode != 0:
-        tail = (done.stdout[-500:] + done.stderr[-2500:]).strip()
+        tail = (done.stdout[-500:] + done.stderr[-20_000:]).strip()
         raise ClientFailed(f"{client.name}: {scenario} ended with {done.returncode}: {tail}")
     documents = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if not documents:

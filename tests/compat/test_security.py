@@ -29,15 +29,21 @@ PASSWORD = "pass=w,rd"
 COUNT = 20
 BASE = int(time.time() * 1000)
 TOPIC, GROUP = "t-secured", "g-"
-QUIET = "kcat 1.7"
-"""Says nothing but that no broker is left."""
+QUIET = ("kcat 1.7", "kafka-python 2.0.2")
+"""Clients that say only that they gave up.
+
+kcat names no reason. kafka-python 2.0.2 asks for metadata again and again when its only topic is
+refused.
+"""
+
+WITHOUT_CODES = (*QUIET, "aiokafka 0.7.2")
+"""Clients that log in with SaslHandshake v0, where the broker refuses by closing."""
 
 CLIENT_NAMES = (
-    QUIET,
+    *QUIET,
     "confluent-kafka newest",
     "confluent-kafka 1.9.2",
     "kafka-python 3",
-    "kafka-python 2.0.2",
     "aiokafka newest",
     "aiokafka 0.7.2",
     "kafkajs 2.2.4",
@@ -128,8 +134,8 @@ def _prepare(made: Secured) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def every_client(*, without: str = "") -> pytest.MarkDecorator:
-    names = set(CLIENT_NAMES) - {without}
+def every_client(*, without: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+    names = set(CLIENT_NAMES) - set(without)
     chosen = [client for client in CLIENTS if client.name in names]
     assert len(chosen) == len(names)
     return pytest.mark.parametrize(
@@ -183,10 +189,16 @@ def test_a_certificate_writes_and_reads(client: Client, secured: Secured) -> Non
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-@every_client(without=QUIET)
+@every_client(without=WITHOUT_CODES)
 def test_a_wrong_password_is_said(client: Client, mechanism: str, secured: Secured) -> None:
     complaint = complaint_of(client, secured.login(mechanism, password="not-the-one"))
-    assert re.search("authenticat", complaint, re.IGNORECASE), complaint
+    assert re.search("authentication.?failed", complaint, re.IGNORECASE), complaint
+
+
+@every_client(without=tuple(set(CLIENT_NAMES) - set(WITHOUT_CODES)))
+def test_a_quiet_client_is_refused_too(client: Client, secured: Secured) -> None:
+    complaint_of(client, secured.login("SCRAM-SHA-512", password="not-the-one"))
+    complaint_of(client, secured.login("SCRAM-SHA-512", EVE))
 
 
 @pytest.mark.parametrize("by", ["password", "certificate"])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import ssl
 import sys
@@ -101,7 +102,8 @@ def wants_more(arguments: Arguments, seen: int, started: float) -> bool:
 
 
 def main(scenarios: dict) -> None:
-    """Runs the scenario that the command line names."""
+    """Runs the scenario that the command line names; what the library logs goes to stderr."""
+    logging.basicConfig(level=logging.WARNING)
     name = sys.argv[1]
     arguments = Arguments(pair.split("=", 1) for pair in sys.argv[2:])
     scenarios[name](arguments)

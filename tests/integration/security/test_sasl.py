@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from broker.net.limits import LINGER_MS
 from broker.security.credentials import Upsertion
 from broker.security.scram import ScramMechanism, salted
 from protocol.api.api_versions import ApiVersionsRequest
@@ -279,6 +280,8 @@ async def test_the_failure_waits(tmp_path: Path) -> None:
         clock.advance(1)
         answer = await client.receive()
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert not await client.is_closed_by_broker(timeout_s=0.2)
+        clock.advance(LINGER_MS)
         assert await client.is_closed_by_broker()
 
 
@@ -369,6 +372,13 @@ class TestSessionsWithALifetime:
         await asyncio.sleep(0.3)
         clock.advance(1)
 
+    @staticmethod
+    async def is_closed(client: RawClient, clock: FrozenClock) -> bool:
+        """Whether the connection ends a moment after its last answer."""
+        open_still = not await client.is_closed_by_broker(timeout_s=0.2)
+        clock.advance(LINGER_MS)
+        return open_still and await client.is_closed_by_broker()
+
     async def test_the_principal_must_stay(self, client: RawClient, clock: FrozenClock) -> None:
         await log_in(client)
         assert await handshake(client) == 0
@@ -379,13 +389,13 @@ class TestSessionsWithALifetime:
             ErrorCode.SASL_AUTHENTICATION_FAILED,
             "Cannot change principals during re-authentication from User.alice: User.bob",
         )
-        assert await client.is_closed_by_broker()
+        assert await self.is_closed(client, clock)
 
     async def test_the_mechanism_must_stay(self, client: RawClient, clock: FrozenClock) -> None:
         await log_in(client)
         client.send(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 1)
         await self.pass_the_delay(clock)
-        assert await client.is_closed_by_broker()
+        assert await self.is_closed(client, clock)
 
     async def test_another_request_in_the_middle_closes(
         self, client: RawClient, clock: FrozenClock
@@ -395,4 +405,4 @@ class TestSessionsWithALifetime:
         client.send(HELLO, 3)
         await self.pass_the_delay(clock)
         assert (await client.receive()).error_code == ErrorCode.ILLEGAL_SASL_STATE
-        assert await client.is_closed_by_broker()
+        assert await self.is_closed(client, clock)

@@ -1,6 +1,10 @@
 import java.io.File;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
+import java.nio.file.Files;
+import java.nio.file.Paths;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -62,8 +66,11 @@ public class JavaClient {
     properties.put("ssl.truststore.type", "PEM");
     properties.put("ssl.truststore.location", arguments.get("ca"));
     if (arguments.containsKey("cert")) {
+      // The texts, not the file's name: Kafka 2.8 wants a password for a key in a file.
+      String pem = textOf(arguments.get("cert"));
       properties.put("ssl.keystore.type", "PEM");
-      properties.put("ssl.keystore.location", arguments.get("cert"));
+      properties.put("ssl.keystore.key", pem);
+      properties.put("ssl.keystore.certificate.chain", pem);
     }
     if (arguments.containsKey("mechanism")) {
       String mechanism = arguments.get("mechanism");
@@ -74,6 +81,14 @@ public class JavaClient {
           String.format(
               "org.apache.kafka.common.security.%sLoginModule required username=\"%s\" password=\"%s\";",
               module, arguments.get("user"), arguments.get("password")));
+    }
+  }
+
+  private static String textOf(String path) {
+    try {
+      return new String(Files.readAllBytes(Paths.get(path)));
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
     }
   }
 
