@@ -19,7 +19,7 @@ from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from broker.groups.internal_topic import KeyValue, WhenDone
 from broker.groups.offsets.records import encode_group_key
-from broker.groups.offsets.store import ExpiryRule, OffsetStore, TopicPartition
+from broker.groups.offsets.store import ExpiryRule, OffsetStore, TopicPartition, log_failure
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -166,9 +166,3 @@ class GroupCleanup:
             group.kill()
             del self._classic_groups[group.group_id]
             self._state_since_ms.pop(group.group_id, None)
-
-
-def log_failure(error: ErrorCode) -> None:
-    """Log the failure of a change that no caller waits for: the next round tries again."""
-    if error is not ErrorCode.NONE:
-        logger.warning("groups or offsets could not be changed in the log now: %s", error.name)

@@ -42,7 +42,7 @@ from broker.groups.classic.values import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.groups.cleanup import GroupCleanup, log_failure
+from broker.groups.cleanup import GroupCleanup
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.values import (
     JOIN_EPOCH,
@@ -53,7 +53,7 @@ from broker.groups.consumer.values import (
 from broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.offsets.records import encode_group_key, encode_group_value
-from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition
+from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition, log_failure
 from broker.groups.timers import GroupTimers
 from broker.topics.registry import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
@@ -96,7 +96,7 @@ class GroupCoordinator:
                 "segment.bytes": str(config.offsets_topic_segment_bytes),
             },
         )
-        self.offsets = OffsetStore(self._topic)
+        self.offsets = OffsetStore(self._topic, lambda name: services.topics.find(name) is not None)
         self._consumers = ConsumerGroupCoordinator(services, self._topic, give_back=self._downgrade)
         self.consumer_groups = self._consumers.groups
         self._state_since_ms: dict[str, int] = {}

@@ -15,6 +15,7 @@ Source: Kafka's `OffsetMetadataManager`, `GroupMetadataManager.storeOffsets`, KI
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,6 +27,8 @@ from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 TopicPartition: TypeAlias = tuple[str, int]
+
+logger = logging.getLogger("tidelog.broker.groups.offsets")
 
 _NOTHING: Mapping[TopicPartition, CommittedOffset] = MappingProxyType({})
 
@@ -174,13 +177,23 @@ class OffsetCommit:
         return self.producer_id != NO_PRODUCER_ID
 
 
+def log_failure(error: ErrorCode) -> None:
+    """Log the failure of a change that no caller waits for: the next round tries again."""
+    if error is not ErrorCode.NONE:
+        logger.warning("groups or offsets could not be changed in the log now: %s", error.name)
+
+
 class OffsetStore:
     """The committed offsets of all groups, in memory and in the offsets topic."""
 
-    def __init__(self, topic: InternalTopic) -> None:
-        """Store into `topic`, which its owner opens and replays."""
+    def __init__(self, topic: InternalTopic, has_topic: Callable[[str], bool]) -> None:
+        """Store into `topic`, which its owner opens and replays.
+
+        `has_topic` says whether a topic of that name exists.
+        """
         self.table = OffsetTable()
         self._topic = topic
+        self._has_topic = has_topic
 
     def commit(self, commit: OffsetCommit, when_done: WhenDone) -> None:
         """Store offsets; `when_done(NONE)` once they are durable and visible."""
@@ -196,6 +209,9 @@ class OffsetStore:
         def stored(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
                 self._take(commit)
+                # A topic that was deleted meanwhile found nothing in the table to delete.
+                gone = [tp for tp, _ in commit.offsets if not self._has_topic(tp[0])]
+                self.delete(group_id, gone, log_failure)
             when_done(error)
 
         self._topic.append(

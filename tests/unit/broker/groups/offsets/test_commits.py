@@ -21,7 +21,9 @@ AT_5 = CommittedOffset(5, 2, "note", 1000)
 async def _store(world: World) -> OffsetStore:
     topic = InternalTopic(world.services(), "__o", partitions=1, overrides={})
     await topic.open()
-    return OffsetStore(topic)
+    world.topics.make("t", 4)
+    world.topics.make("u", 1)
+    return OffsetStore(topic, lambda name: name in world.topics.logs)
 
 
 async def test_is_every_offset_one_record() -> None:
@@ -88,3 +90,21 @@ async def test_is_nothing_forgotten_that_could_not_be_written() -> None:
     store.delete("g", [TP], done.append)
     assert done == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert store.table.of_group("g")[TP] == AT_5
+
+
+async def test_is_a_commit_of_a_deleted_topic_removed_once_it_is_stored() -> None:
+    world = World()
+    store = await _store(world)
+    done: list[ErrorCode] = []
+    world.group_commit.is_holding = True
+    store.commit(OffsetCommit(group_id="g", offsets=[(TP, AT_5), (("u", 0), AT_5)]), done.append)
+    world.topics.delete("t")
+    assert not store.table.has_offsets("g")
+    world.group_commit.is_holding = False
+    world.group_commit.flush()
+    assert done == [ErrorCode.NONE]
+    assert list(store.table.of_group("g")) == [("u", 0)]
+    tombstone = world.topics.led_log("__o", 0).records()[-1]
+    assert tombstone.key is not None
+    assert decode_key(tombstone.key) == OffsetCommitKey(group="g", topic="t", partition=3)
+    assert tombstone.value is None
