@@ -188,7 +188,7 @@ def load_segments(opening: DirectoryOpening, stored: StoredFacts) -> list[Segmen
     while loss is None and sound < first_to_recover:
         segment = segments[sound]
         try:
-            _load_segment(opening, segments[:sound], segment, stored)
+            _load_segment(opening, segments, sound, stored)
         except CorruptLog as error:
             # Its indexes had to be rebuilt, and now cover the part before the damage.
             _quarantine(opening, segment, error.position, error.found)
@@ -206,17 +206,23 @@ def load_segments(opening: DirectoryOpening, stored: StoredFacts) -> list[Segmen
 
 
 def _load_segment(
-    opening: DirectoryOpening, before: list[Segment], segment: Segment, stored: StoredFacts
+    opening: DirectoryOpening, segments: list[Segment], at: int, stored: StoredFacts
 ) -> None:
     """Load from the manifest if the files are unchanged, else from the indexes, else from the log.
 
-    `before` are the segments before it. Raises OSError, or CorruptLog when the log is damaged.
+    Raises OSError, or CorruptLog when the log is damaged.
     """
+    segment, before = segments[at], segments[:at]
     facts = opening.manifest.facts.get(segment.base_offset)
     indexes = (segment.offset_index, segment.time_index)
     if facts is None and segment.is_empty and not any(index.exists for index in indexes):
         # Never written to, so a clean stop had nothing to store.
         return
+    if facts is not None and segment is not segments[-1]:
+        following = segments[at + 1].base_offset
+        if not stored.is_meant(facts.next_offset, following):
+            # A crash may keep a rewritten segment and the facts of the old one, of the same size.
+            facts = None
     if facts is not None and segment.matches(facts) and segment.txn_index.find_damage() is None:
         segment.adopt(facts)
         return

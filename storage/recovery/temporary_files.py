@@ -70,7 +70,7 @@ def finish_rewrites(opening: DirectoryOpening) -> None:
             is_replaced = other.kind in SEGMENT_SUFFIXES and not other.stage
             if is_replaced and first <= other.base_offset < end:
                 opening.remove(other.format())
-                opening.manifest.drop([other.base_offset])
+        opening.manifest.drop([base for base in opening.manifest.facts if first <= base < end])
     for names in (logs, [name for name in swaps if name.kind != LOG_SUFFIX]):
         if not names:
             continue

@@ -176,12 +176,14 @@ class LogHarness:
         return log
 
     @classmethod
-    def after_power_cut(cls, log: "LogHarness", seed: int, survival: Survival) -> "LogHarness":
+    def after_power_cut(
+        cls, log: "LogHarness", seed: int, survival: Survival, *, recovery_point: int = 0
+    ) -> "LogHarness":
         """What another process finds on the disk when the power comes back."""
         again = cls.__new__(cls)
         again.files, again.path = log.files.power_cut(seed, survival), log.path
         again.now_ms, again.settings = log.now_ms, log.settings
-        again.open(is_clean=False)
+        again.open(is_clean=False, recovery_point=recovery_point)
         return again
 
     def open(

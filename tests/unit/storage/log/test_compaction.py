@@ -389,6 +389,33 @@ def test_replaced_files_stay_for_the_delay() -> None:
     assert not [name for name in log.names() if name.endswith(".deleted")]
 
 
+@pytest.mark.parametrize("survival", [Survival.KEPT, Survival.LOST])
+def test_a_crash_between_files_of_the_same_size_loses_nothing(survival: Survival) -> None:
+    """The manifest's line about the old segment fits the new one, which ends later."""
+    log = opened()
+    for value in "12":
+        put(log, ("a", value))
+        log.log.roll(log.now_ms)
+    compact_now(log)
+    size_before = log.log.segments.first.size
+    put(log, ("a", "3"))
+    log.log.roll(log.now_ms)
+    put(log, ("b", "1"))
+    end, crashed = log.log.log_end_offset, []
+
+    def crash(operation: Operation, path: str) -> None:
+        crashed.append(LogHarness.after_power_cut(log, 1, survival, recovery_point=end))
+
+    log.files.before_operation = crash
+    compact_now(log)
+    log.files.before_operation = None
+    assert log.log.segments.first.size == size_before
+    for again in crashed:
+        assert again.log.quarantine is None
+        assert content(again)[-2:] == [(2, b"a", b"3"), (3, b"b", b"1")]
+        assert findings(again) == []
+
+
 # --- tombstones -----------------------------------------------------------------------------------
 
 
