@@ -12,32 +12,23 @@ version  change
 =======  =======================================================================
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import Direction, boolean, int16, int32, int64, message, string
+from protocol.declare import primitives as wire
 
 
-@message(ApiKey.END_TXN, Direction.REQUEST, max_version=5, flexible_since=3)
-@dataclass(slots=True, kw_only=True)
-class EndTxnRequest:
+class EndTxnRequest(wire.Message, max_version=5, flexible_since=3):
     """How the transaction ends."""
 
-    transactional_id: str = string()
-    producer_id: int = int64()
-    producer_epoch: int = int16()
-    committed: bool = boolean()
+    transactional_id: str = wire.string()
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int16()
+    committed: bool = wire.boolean()
     """True commits, false aborts."""
 
 
-@message(ApiKey.END_TXN, Direction.RESPONSE, max_version=5, flexible_since=3)
-@dataclass(slots=True, kw_only=True)
-class EndTxnResponse:
+class EndTxnResponse(wire.Message, max_version=5, flexible_since=3):
     """Whether it ended, and from v5 the identity to continue with."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    producer_id: int = int64(since=5, default=-1)
-    producer_epoch: int = int16(since=5, default=-1)
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16()
+    producer_id: int = wire.int64(since=5, default=-1)
+    producer_epoch: int = wire.int16(since=5, default=-1)
