@@ -20,8 +20,6 @@ the record batches of a Produce frame in place).
 Source: Kafka protocol guide, "Protocol Primitive Types" and ``socket.request.max.bytes``.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import deque
 from collections.abc import Sequence

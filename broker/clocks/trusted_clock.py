@@ -2,8 +2,6 @@
 
 Retention, the cleaner, and the expiry of producer ids and of committed offsets call `now_ms`. A job
 takes a sample each second, so that a step is noticed soon; each call takes one, too.
-
-Read next: `broker.clocks.trusted_time` (the rules), `broker.jobs.jobs` (the callers).
 """
 
 import logging

@@ -6,7 +6,6 @@ is called only when the records would survive a power cut (or as far as the oper
 `flush.policy=os` promises). The callbacks of one partition run in the order of their appends.
 
 Source: Kafka's `GroupMetadataManager.appendForGroup`, `TransactionStateManager`.
-Read next: `broker.group_commit` for the wait.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ OPERATION_NOT_ATTEMPTED. Versions 4 and up are between brokers and not offered.
 Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible.
 
 Source: Kafka `KafkaApis.handleAddPartitionsToTxnRequest`; KIP-98.
-Read next: `broker.transactions.state`.
 """
 
 from broker.requests.by_topic import by_topic

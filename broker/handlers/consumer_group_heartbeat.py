@@ -7,7 +7,6 @@ has changed.
 Versions: v1 subscription by regular expression, and the member makes its own id (KIP-1082).
 
 Source: KIP-848; Kafka `GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
-Read next: `broker.groups.consumer.group`.
 """
 
 from collections.abc import Iterable

@@ -7,7 +7,6 @@ Versions: v1 throttle time, v3 authorized operations, v4 static membership, v5 f
 message (KIP-1043).
 
 Source: Kafka `GroupMetadataManager.describeGroups`, `ClassicGroup.describe`.
-Read next: `broker.groups.classic.group`.
 """
 
 from broker.groups.classic.group import ClassicGroup

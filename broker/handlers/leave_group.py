@@ -5,7 +5,7 @@ has its own error, and a static member may be named by its instance id alone.
 
 Versions: v1 throttle time, v3 many members (KIP-345), v4 flexible, v5 reason.
 
-Source: Kafka `GroupCoordinatorService.leaveGroup`. Read next: `broker.groups.classic.group`.
+Source: Kafka `GroupCoordinatorService.leaveGroup`.
 """
 
 from broker.requests.context import Context, RequestContext

@@ -10,7 +10,6 @@ timestamp; v3 throttle time; v6 leader epoch; v7 static membership; v8 flexible;
 protocol; v10 topic ids.
 
 Source: Kafka `KafkaApis.handleOffsetCommitRequest`, `OffsetMetadataManager.commitOffset`.
-Read next: `broker.groups.offsets.store`.
 """
 
 from typing import Final

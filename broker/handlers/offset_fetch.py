@@ -8,7 +8,6 @@ v7 `require_stable` (KIP-447), v8 many groups, v9 member and epoch of the new gr
 v10 topic ids.
 
 Source: Kafka `KafkaApis.handleOffsetFetchRequest`, `OffsetMetadataManager.fetchOffsets`.
-Read next: `broker.groups.offsets.store`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

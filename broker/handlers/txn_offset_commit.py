@@ -7,8 +7,7 @@ Versions: v2 leader epoch, v3 flexible, with member and generation (KIP-447), v4
 TRANSACTION_ABORTABLE, v5 transaction version 2: the group joins the transaction by this request.
 
 Source: Kafka `KafkaApis.handleTxnOffsetCommitRequest`,
-`OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447. Read next:
-`broker.groups.offsets.store`.
+`OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447.
 """
 
 from broker.groups.offsets.records import CommittedOffset

@@ -3,8 +3,6 @@
 Files are looked at every `INTERVAL_MS`, so that what renews them (certbot, a secret of Kubernetes,
 which is a symbolic link that moves) needs no signal. A reload that fails keeps the certificate in
 force; it is tried again once a file changes, or at SIGHUP. Files are read in another thread.
-
-Read next: `broker.security.tls`.
 """
 
 import logging

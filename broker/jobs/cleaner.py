@@ -9,7 +9,7 @@ The cleaner skips a log with a damaged segment until the next start: every furth
 the same place. The log still serves.
 
 `storage.log.compaction` decides what to clean, and how to recover from a crash in between.
-Source: Kafka `LogCleaner`. Read next: `broker.jobs.jobs`.
+Source: Kafka `LogCleaner`.
 """
 
 import logging

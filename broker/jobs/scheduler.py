@@ -9,7 +9,7 @@ to a tenth, so that jobs do not coincide. A job never runs twice at the same tim
 is logged, counted and run again after its interval. That boundary is one of the two places in the
 broker that catch everything.
 
-Source: Kafka's `KafkaScheduler` and `LogManager.startup`. Read next: `broker.jobs.jobs`.
+Source: Kafka's `KafkaScheduler` and `LogManager.startup`.
 """
 
 import asyncio

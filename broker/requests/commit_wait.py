@@ -11,9 +11,6 @@ append has put the log into the queue. No record is visible early.
 Differs from Kafka: ListOffsets, DeleteRecords and Fetch may wait for the disk, and when it hangs
 they answer OFFSET_NOT_AVAILABLE, REQUEST_TIMED_OUT or the data there is. In Kafka the end of a log
 with one replica moves with the append.
-
-Source: our own.
-Read next: `broker.group_commit`, `broker.handlers.list_offsets`.
 """
 
 import asyncio

@@ -3,8 +3,6 @@
 The partitions are checked in steps, because a client may name 100,000 of them. The commit itself
 is one change: one record batch, decided in one step. So `drop_deleted` is called in that step; it
 refuses partitions of topics that were deleted between two steps.
-
-Read next: `broker.handlers.offset_commit`, `broker.groups.offsets.commits`.
 """
 
 from collections.abc import Callable

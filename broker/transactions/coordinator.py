@@ -17,9 +17,8 @@ Differs from Kafka: every transactional batch is compared with the transactional
 Kafka queries its coordinator once for each partition and transaction. It stores later batches of
 the same producer under any id but null.
 
-Source: KIP-98, KIP-360, KIP-890 (part 1: a partition takes transactional records only while it
-is part of the transaction); Kafka's `TransactionCoordinator`, `TransactionMarkerChannelManager`.
-Read next: `broker.transactions.state`.
+Source: KIP-98, KIP-360, KIP-890 (part 1: a partition takes transactional records only while it is
+part of the transaction); Kafka's `TransactionCoordinator`, `TransactionMarkerChannelManager`.
 """
 
 from __future__ import annotations

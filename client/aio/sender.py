@@ -22,7 +22,7 @@ anything else                failed, and numbering resumes where the batch began
 time is up, fate unknown     failed, and the identity is stale
 ===========================  ==================================================================
 
-Source: Kafka ``Sender``, ``TransactionManager``. Read next: `client.aio.batches`.
+Source: Kafka ``Sender``, ``TransactionManager``.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ to request.
 Invariant: no cache entry is trusted for ever. Metadata is requested again when it is older than
 `metadata_max_age_ms` and whenever a caller reports that a leader or coordinator was wrong.
 
-Source: Kafka ``Metadata``, ``NetworkClient``. Read next: `offsets`, `identity`.
+Source: Kafka ``Metadata``, ``NetworkClient``.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping

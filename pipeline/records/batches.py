@@ -23,7 +23,6 @@ Invariant: records come out in the order of their offsets, each at most once, al
 answers with batches that begin below the requested offset.
 
 Source: Kafka `CompletedFetch` (aborted transactions); Spark `KafkaRecordToRowConverter` (columns).
-Read next: `source`, `segments`.
 """
 
 from __future__ import annotations

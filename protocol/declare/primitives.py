@@ -25,10 +25,7 @@ The life of a field, all inclusive, all version numbers of the message it belong
 A field absent from a version is not written and reads as its default.
 
 Source: Kafka ``clients/src/main/resources/common/message/README.md``, KIP-482 (flexible versions).
-Read next: ``protocol.declare.schema``, then any module of ``protocol.api``.
 """
-
-from __future__ import annotations
 
 import struct as struct_module
 from collections.abc import Callable

@@ -16,8 +16,7 @@ No claimed size is allocated unchecked. A count is compared with the remaining b
 smallest size of an element, a length with the remaining bytes. Nesting is as deep as the
 declaration and no deeper.
 
-Source: Kafka message specifications, KIP-482; construct 2.10 documentation. Read next:
-``protocol.declare.compiled``.
+Source: Kafka message specifications, KIP-482; construct 2.10 documentation.
 """
 
 from __future__ import annotations

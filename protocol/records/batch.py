@@ -16,10 +16,7 @@ Base timestamp and deltas always stay the producer's. With type LOG_APPEND_TIME 
 therefore *reads* the header's max timestamp, whatever its delta is.
 
 Source: Kafka `DefaultRecordBatch` (setLastOffset, setPartitionLeaderEpoch, setMaxTimestamp).
-Read next: `scan`, which finds batches in a buffer; `builder`, which makes them.
 """
-
-from __future__ import annotations
 
 from typing import Final
 

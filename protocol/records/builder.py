@@ -7,10 +7,8 @@ Invariant: a built batch passes every check of `storage.append.plan` on a client
 the timestamps are -1 or more. The base timestamp is that of the first record, as in Kafka's
 builder, so equal records give equal bytes.
 
-Source: Kafka `MemoryRecordsBuilder`, `EndTransactionMarker`. Read next: `convert`.
+Source: Kafka `MemoryRecordsBuilder`, `EndTransactionMarker`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 

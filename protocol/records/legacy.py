@@ -14,10 +14,7 @@ a message whose attributes name a codec: its value, decompressed, is a set of *i
 An inner message must not be compressed itself, and a wrapper must hold at least one.
 
 Source: Kafka `LegacyRecord`, `AbstractLegacyRecordBatch`; KIP-31, KIP-32.
-Read next: `convert`.
 """
-
-from __future__ import annotations
 
 from protocol.errors import CorruptRecords, InvalidRecords, UnsupportedCompression
 from protocol.records import entry_loops

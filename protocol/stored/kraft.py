@@ -16,7 +16,6 @@ Unused fields are declared only where they precede a used one, or where they are
 tags are skipped.
 
 Source: KIP-631, KIP-858, KIP-966; Kafka ``metadata/src/main/resources/common/metadata``.
-Read next: `storage.kafka.kraft_records`.
 """
 
 from protocol.declare import primitives as wire

@@ -7,7 +7,7 @@ a control batch, a topic that stamps or recompresses, and a header whose max tim
 true one. A property test compares the two: a plan made here equals the plan made there.
 
 It costs half as much as the general way for a batch of 16 KB and a quarter for a small one; see
-docs/performance.md. Read next: `storage.append.plan`.
+docs/performance.md.
 """
 
 from __future__ import annotations

@@ -22,8 +22,6 @@ checkpoints or the producer snapshots know to have been assigned.
 The damaged bytes are kept beside the log as `<base>.log.damaged-<position>`, for a closer analysis.
 The broker must not be running; the data directory's lock ensures that. After an interruption the
 command can be run again.
-
-Source: ours. Read next: `storage.recovery.recovery`.
 """
 
 import errno

@@ -17,8 +17,7 @@ A directory is either understood or refused with one sentence:
 
 Files and directories of other programs are never changed.
 
-Source: Kafka `LogManager` and `MetaPropertiesEnsemble`. Read next:
-`storage.directory.data_dir`.
+Source: Kafka `LogManager` and `MetaPropertiesEnsemble`.
 """
 
 import os

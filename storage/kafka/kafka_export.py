@@ -15,7 +15,7 @@ and starts nothing: `cli.export_kraft` does. `storage.kafka.kafka_import` is the
 Invariant: nothing is dropped silently. A setting that Kafka does not know or would refuse is a
 note, and so is a topic of which this directory holds only a part.
 
-Source: docs/adr/0012. Read next: `storage.kafka.kraft_metadata`, `storage.kafka.kafka_import`.
+Source: docs/adr/0012.
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ nothing: `cli.import_kafka` does.
 | a setting that does not exist here, or is wrong | left out, noted                                |
 | users, ACLs, quotas                             | counted and noted                              |
 
-Source: docs/adr/0012. Read next: `storage.kafka.kraft_metadata`, `storage.kafka.kafka_export`.
+Source: docs/adr/0012.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,6 @@ minimum: a batch's base timestamp is that of its first record, which need not be
 
 Owns reading a segment for its statistics; `storage.segment.manifest` stores them and defines their
 meaning.
-
-Read next: `storage.segment.manifest`, `broker.jobs.jobs`.
 """
 
 from collections.abc import Iterator

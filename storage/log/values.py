@@ -1,7 +1,4 @@
-"""The argument and result types of a `Log`: small, immutable, without behaviour.
-
-Read next: `storage.log.log`.
-"""
+"""The argument and result types of a `Log`: small, immutable, without behaviour."""
 
 from dataclasses import dataclass, field
 from enum import Enum

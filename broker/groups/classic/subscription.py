@@ -6,7 +6,7 @@ coordinator of a group with members of both protocols reads the subscriptions an
 assignments itself, in the leader's place. `protocol.stored.consumer_protocol` has the bytes, this
 module their meaning for the coordinator. Bytes of another format are no error.
 
-Source: Kafka's `ClassicGroup.computeSubscribedTopics`. Read next: `broker.groups.migration`.
+Source: Kafka's `ClassicGroup.computeSubscribedTopics`.
 """
 
 from __future__ import annotations
