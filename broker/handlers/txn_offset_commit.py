@@ -17,14 +17,7 @@ from broker.requests.context import Context, RequestContext
 from broker.requests.offsets_to_commit import OffsetsToCommit
 from broker.requests.pending import Pending
 from broker.transactions.state import refusal_of_a_write
-from protocol.api.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
+from protocol.api import txn_offset_commit as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
@@ -33,27 +26,29 @@ _JOINS_SINCE = 5
 
 
 def handle(
-    context: Context, request: RequestContext, message: TxnOffsetCommitRequest
-) -> Steps[TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]]:
+    context: Context, request: RequestContext, message: api.TxnOffsetCommitRequest
+) -> Steps[api.TxnOffsetCommitResponse | Pending[api.TxnOffsetCommitResponse]]:
     """Store the offsets as part of the producer's transaction: all in one record batch."""
     offsets = OffsetsToCommit(context)
     now_ms = context.clock.wall_ms()
 
     def check(
-        topic: TxnOffsetCommitRequestTopic, asked: TxnOffsetCommitRequestPartition
-    ) -> TxnOffsetCommitResponsePartition:
-        answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
+        topic: api.TxnOffsetCommitRequestTopic, asked: api.TxnOffsetCommitRequestPartition
+    ) -> api.TxnOffsetCommitResponsePartition:
+        answer = api.TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
         found = context.topics.find(topic.name)
         offsets.add(found, asked.partition_index, _committed(asked, now_ms), answer)
         return answer
 
-    response = TxnOffsetCommitResponse()
+    response = api.TxnOffsetCommitResponse()
     response.topics = yield from by_topic(
         (topic for topic in message.topics if topic.partitions),
         check,
-        lambda topic, answers: TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers),
+        lambda topic, answers: api.TxnOffsetCommitResponseTopic(
+            name=topic.name, partitions=answers
+        ),
     )
-    pending: Pending[TxnOffsetCommitResponse] = Pending()
+    pending: Pending[api.TxnOffsetCommitResponse] = Pending()
     producer = (message.producer_id, message.producer_epoch)
 
     def settle(error: ErrorCode) -> None:
@@ -105,7 +100,7 @@ def handle(
     return pending
 
 
-def _committed(asked: TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
+def _committed(asked: api.TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
     return CommittedOffset(
         asked.committed_offset,
         asked.committed_leader_epoch,
