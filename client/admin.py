@@ -35,8 +35,6 @@ from client.core.offsets import (
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.core.parts import by_topic, check
 from client.descriptions import (
-    AccessRule,
-    AccessRuleFilter,
     ClusterInfo,
     ConfigEntry,
     GroupInfo,
@@ -52,6 +50,7 @@ from client.types import (
     TopicInfo,
     TopicPartition,
 )
+from protocol.acl import Acl, AclFilter
 from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.api.delete_records import (
@@ -495,7 +494,7 @@ class Admin:
         """The mechanisms of every user, with their iterations."""
         return await security_requests.users(self._cluster)
 
-    async def add_rules(self, rules: Iterable[AccessRule]) -> None:
+    async def add_rules(self, rules: Iterable[Acl]) -> None:
         """Put access rules in force.
 
         Raises:
@@ -503,15 +502,15 @@ class Admin:
         """
         await security_requests.add_rules(self._cluster, rules)
 
-    async def rules(self, chosen: AccessRuleFilter | None = None) -> list[AccessRule]:
+    async def rules(self, chosen: AclFilter | None = None) -> list[Acl]:
         """The access rules that a filter selects, by default all.
 
         Raises:
             BrokerRefused: the cluster has no authorizer.
         """
-        return await security_requests.rules(self._cluster, chosen or AccessRuleFilter())
+        return await security_requests.rules(self._cluster, chosen or AclFilter())
 
-    async def remove_rules(self, chosen: AccessRuleFilter) -> list[AccessRule]:
+    async def remove_rules(self, chosen: AclFilter) -> list[Acl]:
         """Take the selected access rules out of force; the rules that were.
 
         Raises:

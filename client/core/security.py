@@ -6,11 +6,13 @@ Source: KIP-554 (users), KIP-140 and KIP-290 (access rules), KIP-546 (quotas).
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from client.core.cluster import Cluster
 from client.core.parts import check
-from client.descriptions import AccessRule, AccessRuleFilter, Quota
+from client.descriptions import Quota
 from client.errors import InvalidUse
+from protocol.acl import Acl, AclFilter
 from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -90,7 +92,7 @@ async def users(
     return found
 
 
-async def add_rules(cluster: Cluster, rules: Iterable[AccessRule]) -> None:
+async def add_rules(cluster: Cluster, rules: Iterable[Acl]) -> None:
     """Put access rules in force.
 
     Raises:
@@ -118,75 +120,58 @@ async def add_rules(cluster: Cluster, rules: Iterable[AccessRule]) -> None:
         check(f"adding the rule {rule}", result, address)
 
 
-async def rules(cluster: Cluster, chosen: AccessRuleFilter) -> list[AccessRule]:
+async def rules(cluster: Cluster, chosen: AclFilter) -> list[Acl]:
     """The access rules that a filter selects.
 
     Raises:
         BrokerRefused: the cluster has no authorizer.
     """
-    request = DescribeAclsRequest(
-        resource_type_filter=chosen.resource_type,
-        resource_name_filter=chosen.name,
-        pattern_type_filter=chosen.pattern,
-        principal_filter=chosen.principal,
-        host_filter=chosen.host,
-        operation=chosen.operation,
-        permission_type=chosen.permission,
+    response, address = await cluster.call_controller(
+        DescribeAclsRequest(**_fields_of(chosen)), min_version=_PATTERNS_SINCE
     )
-    response, address = await cluster.call_controller(request, min_version=_PATTERNS_SINCE)
     check("listing access rules", response, address)
-    return [
-        AccessRule(
-            resource_type=resource.resource_type,
-            name=resource.resource_name,
-            pattern=resource.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission=acl.permission_type,
-        )
-        for resource in response.resources
-        for acl in resource.acls
-    ]
+    return [_rule(resource, acl) for resource in response.resources for acl in resource.acls]
 
 
-async def remove_rules(cluster: Cluster, chosen: AccessRuleFilter) -> list[AccessRule]:
+async def remove_rules(cluster: Cluster, chosen: AclFilter) -> list[Acl]:
     """Take the access rules out of force that a filter selects; the rules that were.
 
     Raises:
         BrokerRefused: the cluster has no authorizer.
     """
-    request = DeleteAclsRequest(
-        filters=[
-            DeleteAclsFilter(
-                resource_type_filter=chosen.resource_type,
-                resource_name_filter=chosen.name,
-                pattern_type_filter=chosen.pattern,
-                principal_filter=chosen.principal,
-                host_filter=chosen.host,
-                operation=chosen.operation,
-                permission_type=chosen.permission,
-            )
-        ]
-    )
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields_of(chosen))])
     response, address = await cluster.call_controller(request, min_version=_PATTERNS_SINCE)
     (result,) = response.filter_results
     check("removing access rules", result, address)
-    removed = []
     for acl in result.matching_acls:
         check("removing an access rule", acl, address)
-        removed.append(
-            AccessRule(
-                resource_type=acl.resource_type,
-                name=acl.resource_name,
-                pattern=acl.pattern_type,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission=acl.permission_type,
-            )
-        )
-    return removed
+    return [_rule(acl, acl) for acl in result.matching_acls]
+
+
+def _fields_of(chosen: AclFilter) -> dict[str, Any]:
+    """A filter as the fields that both requests have for it."""
+    return {
+        "resource_type_filter": chosen.resource_type,
+        "resource_name_filter": chosen.name,
+        "pattern_type_filter": chosen.pattern,
+        "principal_filter": chosen.principal,
+        "host_filter": chosen.host,
+        "operation": chosen.operation,
+        "permission_type": chosen.permission,
+    }
+
+
+def _rule(resource: Any, acl: Any) -> Acl:
+    """A rule from the parts of an answer that describe the resource and the right."""
+    return Acl(
+        resource_type=resource.resource_type,
+        name=resource.resource_name,
+        pattern=resource.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission=acl.permission_type,
+    )
 
 
 async def alter_quotas(
