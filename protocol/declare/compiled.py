@@ -38,6 +38,8 @@ construct has a compiler too. It was measured and rejected: see ``docs/adr``. Th
 codecs is a property test over every message, version and value.
 """
 
+from __future__ import annotations
+
 import linecache
 import struct
 from collections.abc import Callable

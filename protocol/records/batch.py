@@ -23,7 +23,7 @@ from typing import Final
 from protocol.errors import CorruptRecords
 from protocol.records import layout
 from protocol.records.checksums import Buffer, crc32c
-from protocol.records.entry import advance_sequence, codec_of
+from protocol.records.entry import codec_of
 
 _KNOWN_FLAGS: Final = (
     layout.CODEC_MASK
@@ -133,11 +133,6 @@ class RecordBatch:
         return self.base_offset + self.last_offset_delta
 
     @property
-    def next_offset(self) -> int:
-        """The first offset after this batch."""
-        return self.base_offset + self.last_offset_delta + 1
-
-    @property
     def codec(self) -> layout.Codec:
         """How the records are compressed; raises UnsupportedCompression for numbers 5 to 7."""
         return codec_of(self.attributes)
@@ -163,13 +158,6 @@ class RecordBatch:
     def has_producer_id(self) -> bool:
         """Written by an idempotent or transactional producer."""
         return self.producer_id > layout.NO_PRODUCER_ID
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence number of the last record, or NO_SEQUENCE; wraps at 2^31-1."""
-        if self.base_sequence == layout.NO_SEQUENCE:
-            return layout.NO_SEQUENCE
-        return advance_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
     def bytes(self) -> memoryview:

@@ -4,6 +4,8 @@ Tuples, because every Produce makes them. They have no behaviour; `storage.appen
 `storage.append.plain` make them, `storage.log.log` writes them.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from protocol.records.entry import Entry

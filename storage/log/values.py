@@ -1,4 +1,7 @@
-"""The argument and result types of a `Log`: small, immutable, without behaviour."""
+"""The argument and result types of a `Log`: small, immutable, without behaviour.
+
+Read next: `storage.log.log`.
+"""
 
 from dataclasses import dataclass, field
 from enum import Enum
