@@ -9,7 +9,7 @@ Source: KIP-107; Kafka `ReplicaManager.deleteRecordsOnLocalLog`.
 """
 
 from collections.abc import Collection, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from broker.errors import InternalTopic
 from broker.requests.by_topic import by_key
@@ -21,9 +21,7 @@ from protocol.api import delete_records as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 from storage.errors import OffsetOutOfRange
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
+from storage.log.log import Log
 
 _Asked: TypeAlias = dict[tuple[str, int], int]
 
@@ -50,13 +48,13 @@ def handle(
 
 
 async def _delete_when_committed(
-    context: Context, asked: _Asked, awaited: "dict[Log, int]"
+    context: Context, asked: _Asked, awaited: dict[Log, int]
 ) -> api.DeleteRecordsResponse:
     overdue = await committed(context, awaited)
     return await context.turns.side.drive(_delete_all(context, asked, overdue))
 
 
-def _hidden_ends(context: Context, asked: _Asked) -> "Steps[dict[Log, int]]":
+def _hidden_ends(context: Context, asked: _Asked) -> Steps[dict[Log, int]]:
     """The ends that must be durable first, because they are acknowledged (`commit_wait`)."""
     awaited = {}
     for number, ((name, partition), offset) in enumerate(asked.items()):
@@ -73,7 +71,7 @@ def _hidden_ends(context: Context, asked: _Asked) -> "Steps[dict[Log, int]]":
 
 
 def _delete_all(
-    context: Context, asked: _Asked, overdue: "Collection[Log]"
+    context: Context, asked: _Asked, overdue: Collection[Log]
 ) -> Steps[api.DeleteRecordsResponse]:
     topics: dict[str, api.DeleteRecordsTopicResult] = {}
     for (name, partition), offset in asked.items():
@@ -85,7 +83,7 @@ def _delete_all(
 
 
 def _delete(
-    context: Context, name: str, partition: int, offset: int, overdue: "Collection[Log]"
+    context: Context, name: str, partition: int, offset: int, overdue: Collection[Log]
 ) -> api.DeleteRecordsPartitionResult:
     result = api.DeleteRecordsPartitionResult(
         partition_index=partition, low_watermark=_NO_LOW_WATERMARK

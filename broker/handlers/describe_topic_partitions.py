@@ -7,18 +7,14 @@ when its cursor has a partition below 0, or a topic that the request does not na
 Source: KIP-966; Kafka `DescribeTopicPartitionsRequestHandler`.
 """
 
-from typing import TYPE_CHECKING
-
 from broker.requests.authorized_operations import TOPIC_OPERATIONS
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import check_topic_name, is_internal
 from protocol.api import describe_topic_partitions as api
 from protocol.error_codes import ErrorCode
+from storage.directory.data_dir import Topic
 from storage.disk.steps import Steps
-
-if TYPE_CHECKING:
-    from storage.directory.data_dir import Topic
 
 PARTITIONS_MAX = 2000
 """`max.request.partition.size.limit` of Kafka."""
@@ -86,7 +82,7 @@ def _unknown(name: str) -> api.DescribeTopicPartitionsResponseTopic:
 
 
 def _describe(
-    context: Context, topic: "Topic", start: int, count: int
+    context: Context, topic: Topic, start: int, count: int
 ) -> api.DescribeTopicPartitionsResponseTopic:
     partitions = []
     for log in topic.partitions[start : start + count]:

@@ -24,7 +24,7 @@ Source: Kafka `KafkaApis.handleTopicMetadataRequest`.
 
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.errors import ThrottlingQuotaExceeded, TopicAlreadyExists
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -33,11 +33,9 @@ from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name, is_internal
 from protocol.api import metadata as api
 from protocol.error_codes import ErrorCode
+from storage.directory.data_dir import Topic
 from storage.disk.steps import Steps, each
-
-if TYPE_CHECKING:
-    from storage.directory.data_dir import Topic
-    from storage.log.log import Log
+from storage.log.log import Log
 
 _NULL_MEANS_ALL_SINCE = 1
 _IDS_SINCE = 12
@@ -166,7 +164,7 @@ def _senseless(asked: api.MetadataRequestTopic) -> api.MetadataResponseTopic:
     )
 
 
-def _find(context: Context, asked: api.MetadataRequestTopic) -> "Topic | None":
+def _find(context: Context, asked: api.MetadataRequestTopic) -> Topic | None:
     """The requested topic, by name or, with a null name, by id."""
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
         return context.topics.find_by_id(asked.topic_id)
@@ -194,11 +192,11 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _partitions(context: Context, topic: "Topic") -> Steps[list[api.MetadataResponsePartition]]:
+def _partitions(context: Context, topic: Topic) -> Steps[list[api.MetadataResponsePartition]]:
     return (yield from each(topic.partitions, partial(_partition, context, topic)))
 
 
-def _partition(context: Context, topic: "Topic", log: "Log") -> api.MetadataResponsePartition:
+def _partition(context: Context, topic: Topic, log: Log) -> api.MetadataResponsePartition:
     leader_id = context.topics.leader_id(topic, log.partition)
     return api.MetadataResponsePartition(
         partition_index=log.partition,
@@ -209,9 +207,7 @@ def _partition(context: Context, topic: "Topic", log: "Log") -> api.MetadataResp
     )
 
 
-def _describe(
-    context: Context, topic: "Topic", wants_operations: bool
-) -> api.MetadataResponseTopic:
+def _describe(context: Context, topic: Topic, wants_operations: bool) -> api.MetadataResponseTopic:
     """The answer for one topic, without its partitions."""
     return api.MetadataResponseTopic(
         name=topic.name,

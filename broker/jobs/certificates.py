@@ -7,12 +7,10 @@ force; it is tried again once a file changes, or at SIGHUP. Files are read in an
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.security.tls import TlsContexts, TlsUnusable
-
-if TYPE_CHECKING:
-    from broker.threads import Pool
+from broker.threads import Pool
 
 logger = logging.getLogger("tidelog.broker.jobs.certificates")
 
@@ -25,7 +23,7 @@ class CertificateWatch:
     """The background job over the TLS listeners; in the loop thread."""
 
     def __init__(
-        self, contexts: Mapping[str, TlsContexts], wall_ms: Callable[[], int], threads: "Pool"
+        self, contexts: Mapping[str, TlsContexts], wall_ms: Callable[[], int], threads: Pool
     ) -> None:
         """Watch the contexts, by name of their listener."""
         self._contexts = contexts

@@ -19,6 +19,7 @@ Differs from Kafka: no connection is muted for longer than `MUTE_MAX_MS`.
 
 Source: KIP-13, KIP-124, KIP-219, KIP-599, KIP-612; Kafka `ClientQuotaManager`,
 `ClientRequestQuotaManager`, `ControllerMutationQuotaManager`, `ConnectionQuotas`.
+Read next: `broker.quotas.book`, `broker.quotas.rates`.
 """
 
 import heapq

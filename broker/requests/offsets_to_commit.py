@@ -6,15 +6,13 @@ refuses partitions of topics that were deleted between two steps.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from broker.groups.offsets.records import CommittedOffset
 from broker.groups.offsets.store import TopicPartition
 from broker.requests.context import Context
 from protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from storage.directory.data_dir import Topic
+from storage.directory.data_dir import Topic
 
 
 class _Answer(Protocol):
@@ -47,7 +45,7 @@ class OffsetsToCommit:
         return dict(self._named)
 
     def add(
-        self, topic: "Topic | None", index: int, offset: CommittedOffset, answer: _Answer
+        self, topic: Topic | None, index: int, offset: CommittedOffset, answer: _Answer
     ) -> None:
         """Add an offset, or set the error of `answer` if there is no such partition."""
         if topic is None:

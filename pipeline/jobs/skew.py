@@ -6,6 +6,8 @@ the future, and a guess whether the numbers are in milliseconds at all.
 
 *Lateness* of a record is how much older it is than the youngest record before it in its partition.
 The workers compute it, one partition each, in order of offsets; only counts come back.
+
+Read next: `pipeline.plan.reading`.
 """
 
 from __future__ import annotations

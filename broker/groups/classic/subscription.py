@@ -9,16 +9,11 @@ module their meaning for the coordinator. Bytes of another format are no error.
 Source: Kafka's `ClassicGroup.computeSubscribedTopics`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from broker.groups.classic.group import ClassicGroup
 from protocol.stored import consumer_protocol
 from protocol.stored.codec import UnknownRecord, version_of
-
-if TYPE_CHECKING:
-    from broker.groups.classic.group import ClassicGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
