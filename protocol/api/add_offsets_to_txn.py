@@ -1,14 +1,12 @@
 """AddOffsetsToTxn (key 25): make a group's offsets part of a transaction.
 
-=======  ===============================================
-version  change
-=======  ===============================================
-0        group and transaction
-1        client, not broker, waits out a throttle
-2        PRODUCER_FENCED may be answered
-3        flexible
-4        TRANSACTION_ABORTABLE may be answered (KIP-890)
-=======  ===============================================
+| version | change                                          |
+|---------|-------------------------------------------------|
+| 0       | group and transaction                           |
+| 1       | client, not broker, waits out a throttle        |
+| 2       | PRODUCER_FENCED may be answered                 |
+| 3       | flexible                                        |
+| 4       | TRANSACTION_ABORTABLE may be answered (KIP-890) |
 """
 
 from protocol.declare import primitives as wire

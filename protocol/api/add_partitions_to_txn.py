@@ -2,16 +2,14 @@
 
 Clients use up to v3; from v4 on brokers send it to the coordinator, for several transactions.
 
-    =======  =================================================
-    version  change
-    =======  =================================================
-    0        one transaction
-    1        client, not broker, waits out a throttle
-    2        PRODUCER_FENCED may be answered
-    3        flexible
-    4        several transactions, verification only (KIP-890)
-    5        TRANSACTION_ABORTABLE may be answered
-    =======  =================================================
+| version | change                                            |
+|---------|---------------------------------------------------|
+| 0       | one transaction                                   |
+| 1       | client, not broker, waits out a throttle          |
+| 2       | PRODUCER_FENCED may be answered                   |
+| 3       | flexible                                          |
+| 4       | several transactions, verification only (KIP-890) |
+| 5       | TRANSACTION_ABORTABLE may be answered             |
 """
 
 from protocol.declare import primitives as wire

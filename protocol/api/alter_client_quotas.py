@@ -1,11 +1,9 @@
 """AlterClientQuotas (key 49): set or remove quotas (KIP-546).
 
-=======  ============================
-version  change
-=======  ============================
-0        users, client ids, addresses
-1        flexible
-=======  ============================
+| version | change                       |
+|---------|------------------------------|
+| 0       | users, client ids, addresses |
+| 1       | flexible                     |
 """
 
 from protocol.api.describe_client_quotas import EntityData

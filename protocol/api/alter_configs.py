@@ -1,12 +1,10 @@
 """AlterConfigs (key 33): replace all settings of a resource; superseded by IncrementalAlterConfigs.
 
-=======  ========================================
-version  change
-=======  ========================================
-0        full set of settings per resource
-1        client, not broker, waits out a throttle
-2        flexible
-=======  ========================================
+| version | change                                   |
+|---------|------------------------------------------|
+| 0       | full set of settings per resource        |
+| 1       | client, not broker, waits out a throttle |
+| 2       | flexible                                 |
 """
 
 from protocol.declare import primitives as wire

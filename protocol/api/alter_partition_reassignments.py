@@ -1,11 +1,9 @@
 """AlterPartitionReassignments (key 45): start or cancel moves of partitions (KIP-455).
 
-=======  ====================================
-version  change
-=======  ====================================
-0        flexible from the start
-1        replication factor may be held fixed
-=======  ====================================
+| version | change                               |
+|---------|--------------------------------------|
+| 0       | flexible from the start              |
+| 1       | replication factor may be held fixed |
 """
 
 from protocol.declare import primitives as wire

@@ -1,12 +1,10 @@
 """AlterReplicaLogDirs (key 34): move partitions to another log directory of the same broker.
 
-=======  ========================================
-version  change
-=======  ========================================
-0        partitions per directory
-1        client, not broker, waits out a throttle
-2        flexible
-=======  ========================================
+| version | change                                   |
+|---------|------------------------------------------|
+| 0       | partitions per directory                 |
+| 1       | client, not broker, waits out a throttle |
+| 2       | flexible                                 |
 """
 
 from protocol.declare import primitives as wire

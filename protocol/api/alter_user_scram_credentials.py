@@ -1,10 +1,8 @@
 """AlterUserScramCredentials (key 51): set or remove SCRAM credentials (KIP-554).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
 from protocol.declare import primitives as wire

@@ -3,15 +3,13 @@
 The answer's header has no tag section in any version. A version the broker does not know is
 answered in v0 with error 35, see ``broker.net.dispatch``.
 
-    =======  ====================================================================
-    version  change
-    =======  ====================================================================
-    0        ranges of versions per API
-    1        answer carries throttle_time_ms
-    2        client, not broker, waits out a throttle
-    3        flexible body; client software is named; features (KIP-511, KIP-584)
-    4        a feature's minimum may be 0 (KAFKA-17011)
-    =======  ====================================================================
+| version | change                                                               |
+|---------|----------------------------------------------------------------------|
+| 0       | ranges of versions per API                                           |
+| 1       | answer carries throttle_time_ms                                      |
+| 2       | client, not broker, waits out a throttle                             |
+| 3       | flexible body; client software is named; features (KIP-511, KIP-584) |
+| 4       | a feature's minimum may be 0 (KAFKA-17011)                           |
 """
 
 from protocol.declare import primitives as wire

@@ -1,11 +1,9 @@
 """ConsumerGroupDescribe (key 69): state and members of KIP-848 groups.
 
-=======  =========================
-version  change
-=======  =========================
-0        flexible from the start
-1        kind of member (KIP-1099)
-=======  =========================
+| version | change                    |
+|---------|---------------------------|
+| 0       | flexible from the start   |
+| 1       | kind of member (KIP-1099) |
 """
 
 from protocol.declare import primitives as wire

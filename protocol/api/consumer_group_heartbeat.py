@@ -2,12 +2,10 @@
 
 Fields that did not change since the last heartbeat are null or -1.
 
-    =======  ======================================================================
-    version  change
-    =======  ======================================================================
-    0        flexible from the start
-    1        subscription by regular expression; the client makes its own member id
-    =======  ======================================================================
+| version | change                                                                 |
+|---------|------------------------------------------------------------------------|
+| 0       | flexible from the start                                                |
+| 1       | subscription by regular expression; the client makes its own member id |
 """
 
 from protocol.declare import primitives as wire

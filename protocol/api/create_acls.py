@@ -1,13 +1,11 @@
 """CreateAcls (key 30): add access rules.
 
-=======  ================================================================
-version  change
-=======  ================================================================
-0        rules for literal resource names
-1        pattern type (KIP-290); client, not broker, waits out a throttle
-2        flexible
-3        resource type "user"
-=======  ================================================================
+| version | change                                                           |
+|---------|------------------------------------------------------------------|
+| 0       | rules for literal resource names                                 |
+| 1       | pattern type (KIP-290); client, not broker, waits out a throttle |
+| 2       | flexible                                                         |
+| 3       | resource type "user"                                             |
 """
 
 from protocol.declare import primitives as wire

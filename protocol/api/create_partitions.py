@@ -1,13 +1,11 @@
 """CreatePartitions (key 37): give a topic more partitions.
 
-=======  ===================================================
-version  change
-=======  ===================================================
-0        new total per topic
-1        client, not broker, waits out a throttle
-2        flexible
-3        THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
-=======  ===================================================
+| version | change                                              |
+|---------|-----------------------------------------------------|
+| 0       | new total per topic                                 |
+| 1       | client, not broker, waits out a throttle            |
+| 2       | flexible                                            |
+| 3       | THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599) |
 """
 
 from protocol.declare import primitives as wire

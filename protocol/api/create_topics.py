@@ -1,17 +1,15 @@
 """CreateTopics (key 19): create topics.
 
-=======  =================================================================================
-version  change
-=======  =================================================================================
-0        partitions or assignments, replication factor, configuration
-1        dry run; error message
-2        answer carries throttle_time_ms
-3        client, not broker, waits out a throttle
-4        -1 asks for the broker's default partition count and replication factor (KIP-464)
-5        flexible; answer carries the effective configuration (KIP-525)
-6        THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
-7        answer carries the topic id (KIP-516)
-=======  =================================================================================
+| version | change                                                                            |
+|---------|-----------------------------------------------------------------------------------|
+| 0       | partitions or assignments, replication factor, configuration                      |
+| 1       | dry run; error message                                                            |
+| 2       | answer carries throttle_time_ms                                                   |
+| 3       | client, not broker, waits out a throttle                                          |
+| 4       | -1 asks for the broker's default partition count and replication factor (KIP-464) |
+| 5       | flexible; answer carries the effective configuration (KIP-525)                    |
+| 6       | THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)                               |
+| 7       | answer carries the topic id (KIP-516)                                             |
 """
 
 from protocol.declare import primitives as wire

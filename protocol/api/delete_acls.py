@@ -1,13 +1,11 @@
 """DeleteAcls (key 31): remove the access rules that match filters.
 
-=======  ================================================================
-version  change
-=======  ================================================================
-0        filters as in DescribeAcls
-1        pattern type (KIP-290); client, not broker, waits out a throttle
-2        flexible
-3        resource type "user"
-=======  ================================================================
+| version | change                                                           |
+|---------|------------------------------------------------------------------|
+| 0       | filters as in DescribeAcls                                       |
+| 1       | pattern type (KIP-290); client, not broker, waits out a throttle |
+| 2       | flexible                                                         |
+| 3       | resource type "user"                                             |
 """
 
 from protocol.declare import primitives as wire

@@ -1,12 +1,10 @@
 """DeleteGroups (key 42): delete groups that have no members.
 
-=======  ========================================
-version  change
-=======  ========================================
-0        group ids
-1        client, not broker, waits out a throttle
-2        flexible
-=======  ========================================
+| version | change                                   |
+|---------|------------------------------------------|
+| 0       | group ids                                |
+| 1       | client, not broker, waits out a throttle |
+| 2       | flexible                                 |
 """
 
 from protocol.declare import primitives as wire

@@ -1,12 +1,10 @@
 """DeleteRecords (key 21): move the start of a log forward.
 
-=======  ========================================
-version  change
-=======  ========================================
-0        offset per partition
-1        client, not broker, waits out a throttle
-2        flexible
-=======  ========================================
+| version | change                                   |
+|---------|------------------------------------------|
+| 0       | offset per partition                     |
+| 1       | client, not broker, waits out a throttle |
+| 2       | flexible                                 |
 """
 
 from protocol.declare import primitives as wire

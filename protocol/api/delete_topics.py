@@ -1,16 +1,14 @@
 """DeleteTopics (key 20): remove topics and their data.
 
-=======  ==================================================================
-version  change
-=======  ==================================================================
-0        topics by name
-1        answer carries throttle_time_ms
-2        client, not broker, waits out a throttle
-3        TOPIC_DELETION_DISABLED may be answered
-4        flexible
-5        error message; THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
-6        topics by name or by id (KIP-516)
-=======  ==================================================================
+| version | change                                                             |
+|---------|--------------------------------------------------------------------|
+| 0       | topics by name                                                     |
+| 1       | answer carries throttle_time_ms                                    |
+| 2       | client, not broker, waits out a throttle                           |
+| 3       | TOPIC_DELETION_DISABLED may be answered                            |
+| 4       | flexible                                                           |
+| 5       | error message; THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599) |
+| 6       | topics by name or by id (KIP-516)                                  |
 """
 
 from protocol.declare import primitives as wire

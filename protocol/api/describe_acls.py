@@ -2,14 +2,12 @@
 
 Codes of resources, patterns, operations and permissions are Kafka's; 1 means "any" in filters.
 
-    =======  ================================================================
-    version  change
-    =======  ================================================================
-    0        resource, principal, host, operation, permission
-    1        pattern type (KIP-290); client, not broker, waits out a throttle
-    2        flexible
-    3        resource type "user"
-    =======  ================================================================
+| version | change                                                           |
+|---------|------------------------------------------------------------------|
+| 0       | resource, principal, host, operation, permission                 |
+| 1       | pattern type (KIP-290); client, not broker, waits out a throttle |
+| 2       | flexible                                                         |
+| 3       | resource type "user"                                             |
 """
 
 from protocol.declare import primitives as wire

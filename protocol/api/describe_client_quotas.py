@@ -1,11 +1,9 @@
 """DescribeClientQuotas (key 48): quotas that match a filter (KIP-546).
 
-=======  ============================
-version  change
-=======  ============================
-0        users, client ids, addresses
-1        flexible
-=======  ============================
+| version | change                       |
+|---------|------------------------------|
+| 0       | users, client ids, addresses |
+| 1       | flexible                     |
 """
 
 from protocol.declare import primitives as wire

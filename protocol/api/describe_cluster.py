@@ -1,12 +1,10 @@
 """DescribeCluster (key 60): id, controller and members of the cluster (KIP-700).
 
-=======  ===============================================
-version  change
-=======  ===============================================
-0        flexible from the start
-1        endpoint type: brokers or controllers (KIP-919)
-2        fenced brokers on request (KIP-1073)
-=======  ===============================================
+| version | change                                          |
+|---------|-------------------------------------------------|
+| 0       | flexible from the start                         |
+| 1       | endpoint type: brokers or controllers (KIP-919) |
+| 2       | fenced brokers on request (KIP-1073)            |
 """
 
 from protocol.declare import primitives as wire

@@ -3,15 +3,13 @@
 Resource types: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group. Sources: 1 topic,
 2 this broker at run time, 3 all brokers at run time, 4 start-up file, 5 default.
 
-    =======  ================================================
-    version  change
-    =======  ================================================
-    0        value, read-only, default, sensitive
-    1        source and synonyms replace is_default (KIP-226)
-    2        client, not broker, waits out a throttle
-    3        type and documentation (KIP-569)
-    4        flexible
-    =======  ================================================
+| version | change                                           |
+|---------|--------------------------------------------------|
+| 0       | value, read-only, default, sensitive             |
+| 1       | source and synonyms replace is_default (KIP-226) |
+| 2       | client, not broker, waits out a throttle         |
+| 3       | type and documentation (KIP-569)                 |
+| 4       | flexible                                         |
 """
 
 from protocol.declare import primitives as wire

@@ -1,16 +1,14 @@
 """DescribeGroups (key 15): state and members of classic groups.
 
-=======  ===================================================
-version  change
-=======  ===================================================
-0        state, protocol, members
-1        answer carries throttle_time_ms
-2        client, not broker, waits out a throttle
-3        authorized operations on request (KIP-430)
-4        static membership (KIP-345)
-5        flexible
-6        GROUP_ID_NOT_FOUND instead of state Dead (KIP-1043)
-=======  ===================================================
+| version | change                                              |
+|---------|-----------------------------------------------------|
+| 0       | state, protocol, members                            |
+| 1       | answer carries throttle_time_ms                     |
+| 2       | client, not broker, waits out a throttle            |
+| 3       | authorized operations on request (KIP-430)          |
+| 4       | static membership (KIP-345)                         |
+| 5       | flexible                                            |
+| 6       | GROUP_ID_NOT_FOUND instead of state Dead (KIP-1043) |
 """
 
 from protocol.declare import primitives as wire

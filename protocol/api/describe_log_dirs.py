@@ -1,15 +1,13 @@
 """DescribeLogDirs (key 35): which directories hold which partitions, and how big they are.
 
-=======  ==========================================
-version  change
-=======  ==========================================
-0        directories, partitions, sizes
-1        client, not broker, waits out a throttle
-2        flexible
-3        error for the whole answer
-4        capacity of the volume (KIP-827)
-5        whether the directory takes new partitions
-=======  ==========================================
+| version | change                                     |
+|---------|--------------------------------------------|
+| 0       | directories, partitions, sizes             |
+| 1       | client, not broker, waits out a throttle   |
+| 2       | flexible                                   |
+| 3       | error for the whole answer                 |
+| 4       | capacity of the volume (KIP-827)           |
+| 5       | whether the directory takes new partitions |
 """
 
 from protocol.declare import primitives as wire

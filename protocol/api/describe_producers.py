@@ -1,10 +1,8 @@
 """DescribeProducers (key 61): who has been writing to a partition (KIP-664).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
 from protocol.declare import primitives as wire

@@ -3,13 +3,11 @@
 Request and response both have structs called ``TopicData`` and ``PartitionData``; the response's
 are prefixed here.
 
-    =======  ================================================================
-    version  change
-    =======  ================================================================
-    0        flexible from the start
-    1        times at which replicas fetched and caught up (KIP-836)
-    2        error messages, directory ids, listeners of the voters (KIP-853)
-    =======  ================================================================
+| version | change                                                           |
+|---------|------------------------------------------------------------------|
+| 0       | flexible from the start                                          |
+| 1       | times at which replicas fetched and caught up (KIP-836)          |
+| 2       | error messages, directory ids, listeners of the voters (KIP-853) |
 """
 
 from protocol.declare import primitives as wire

@@ -1,10 +1,8 @@
 """DescribeTopicPartitions (key 75): topics in detail, page by page (KIP-966).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
 from protocol.declare import primitives as wire

@@ -1,10 +1,8 @@
 """DescribeTransactions (key 65): state of transactions by transactional id (KIP-664).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
 from protocol.declare import primitives as wire

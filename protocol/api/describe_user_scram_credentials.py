@@ -1,10 +1,8 @@
 """DescribeUserScramCredentials (key 50): which users have SCRAM credentials (KIP-554).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
 from protocol.declare import primitives as wire

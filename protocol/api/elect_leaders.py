@@ -1,12 +1,10 @@
 """ElectLeaders (key 43): move leadership to the preferred or to any living replica.
 
-=======  =============================================================
-version  change
-=======  =============================================================
-0        preferred leaders only
-1        choice of election type; error for the whole answer (KIP-460)
-2        flexible
-=======  =============================================================
+| version | change                                                        |
+|---------|---------------------------------------------------------------|
+| 0       | preferred leaders only                                        |
+| 1       | choice of election type; error for the whole answer (KIP-460) |
+| 2       | flexible                                                      |
 """
 
 from protocol.declare import primitives as wire

@@ -1,15 +1,13 @@
 """EndTxn (key 26): commit or abort a transaction.
 
-=======  =======================================================================
-version  change
-=======  =======================================================================
-0        outcome of a transaction
-1        client, not broker, waits out a throttle
-2        PRODUCER_FENCED may be answered
-3        flexible
-4        TRANSACTION_ABORTABLE may be answered (KIP-890)
-5        the epoch grows with every transaction; answer carries the new identity
-=======  =======================================================================
+| version | change                                                                  |
+|---------|-------------------------------------------------------------------------|
+| 0       | outcome of a transaction                                                |
+| 1       | client, not broker, waits out a throttle                                |
+| 2       | PRODUCER_FENCED may be answered                                         |
+| 3       | flexible                                                                |
+| 4       | TRANSACTION_ABORTABLE may be answered (KIP-890)                         |
+| 5       | the epoch grows with every transaction; answer carries the new identity |
 """
 
 from protocol.declare import primitives as wire

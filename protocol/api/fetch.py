@@ -4,29 +4,27 @@ A fetch may belong to a session (KIP-227), in which client and broker exchange o
 changed. Without one, the answer contains every requested partition, empty ones too. Offsets are
 logical; sizes are bytes of records.
 
-    =======  ====================================================================
-    version  change
-    =======  ====================================================================
-    0        one size limit per partition
-    1        answer carries throttle_time_ms
-    2        magic 1 is understood
-    3        max_bytes for the whole answer; order of partitions matters (KIP-74)
-    4        magic 2, isolation level, aborted transactions (KIP-98)
-    5        log start offset
-    6        KAFKA_STORAGE_ERROR may be answered
-    7        fetch sessions (KIP-227)
-    8        client, not broker, waits out a throttle
-    9        leader epoch fences stale readers (KIP-320)
-    10       Zstandard is allowed (KIP-110)
-    11       rack of the consumer, preferred replica (KIP-392)
-    12       flexible; truncation is found by last fetched epoch (KIP-595)
-    13       topics by id instead of name (KIP-516)
-    14       OFFSET_MOVED_TO_TIERED_STORAGE may be answered (KIP-405)
-    15       replica state replaces replica_id (KIP-903)
-    16       answer may name the current leader (KIP-951)
-    17       directory id of a follower (KIP-853)
-    18       high watermark known to a follower (KIP-1166)
-    =======  ====================================================================
+| version | change                                                               |
+|---------|----------------------------------------------------------------------|
+| 0       | one size limit per partition                                         |
+| 1       | answer carries throttle_time_ms                                      |
+| 2       | magic 1 is understood                                                |
+| 3       | max_bytes for the whole answer; order of partitions matters (KIP-74) |
+| 4       | magic 2, isolation level, aborted transactions (KIP-98)              |
+| 5       | log start offset                                                     |
+| 6       | KAFKA_STORAGE_ERROR may be answered                                  |
+| 7       | fetch sessions (KIP-227)                                             |
+| 8       | client, not broker, waits out a throttle                             |
+| 9       | leader epoch fences stale readers (KIP-320)                          |
+| 10      | Zstandard is allowed (KIP-110)                                       |
+| 11      | rack of the consumer, preferred replica (KIP-392)                    |
+| 12      | flexible; truncation is found by last fetched epoch (KIP-595)        |
+| 13      | topics by id instead of name (KIP-516)                               |
+| 14      | OFFSET_MOVED_TO_TIERED_STORAGE may be answered (KIP-405)             |
+| 15      | replica state replaces replica_id (KIP-903)                          |
+| 16      | answer may name the current leader (KIP-951)                         |
+| 17      | directory id of a follower (KIP-853)                                 |
+| 18      | high watermark known to a follower (KIP-1166)                        |
 """
 
 from protocol.declare import primitives as wire

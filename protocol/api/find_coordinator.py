@@ -1,16 +1,14 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-=======  =========================================================
-version  change
-=======  =========================================================
-0        groups only
-1        transactional ids too; throttle_time_ms and error message
-2        client, not broker, waits out a throttle
-3        flexible
-4        several keys at once (KIP-699)
-5        TRANSACTION_ABORTABLE may be answered (KIP-890)
-6        share groups, keyed group:topic id:partition (KIP-932)
-=======  =========================================================
+| version | change                                                    |
+|---------|-----------------------------------------------------------|
+| 0       | groups only                                               |
+| 1       | transactional ids too; throttle_time_ms and error message |
+| 2       | client, not broker, waits out a throttle                  |
+| 3       | flexible                                                  |
+| 4       | several keys at once (KIP-699)                            |
+| 5       | TRANSACTION_ABORTABLE may be answered (KIP-890)           |
+| 6       | share groups, keyed group:topic id:partition (KIP-932)    |
 """
 
 from protocol.declare import primitives as wire

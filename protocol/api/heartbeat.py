@@ -1,14 +1,12 @@
 """Heartbeat (key 12): stay in a classic group, and learn of a rebalance.
 
-=======  ========================================
-version  change
-=======  ========================================
-0        group, generation, member
-1        answer carries throttle_time_ms
-2        client, not broker, waits out a throttle
-3        static membership (KIP-345)
-4        flexible
-=======  ========================================
+| version | change                                   |
+|---------|------------------------------------------|
+| 0       | group, generation, member                |
+| 1       | answer carries throttle_time_ms          |
+| 2       | client, not broker, waits out a throttle |
+| 3       | static membership (KIP-345)              |
+| 4       | flexible                                 |
 """
 
 from protocol.declare import primitives as wire

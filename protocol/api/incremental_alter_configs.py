@@ -1,11 +1,9 @@
 """IncrementalAlterConfigs (key 44): change single settings of a resource (KIP-339).
 
-=======  =============================
-version  change
-=======  =============================
-0        set, delete, append, subtract
-1        flexible
-=======  =============================
+| version | change                        |
+|---------|-------------------------------|
+| 0       | set, delete, append, subtract |
+| 1       | flexible                      |
 """
 
 from protocol.api.alter_configs import AlterConfigsResourceResponse

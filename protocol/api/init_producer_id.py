@@ -1,16 +1,14 @@
 """InitProducerId (key 22): get the id and epoch for idempotence and transactions.
 
-=======  ==============================================================
-version  change
-=======  ==============================================================
-0        id and epoch, by transactional id or without
-1        client, not broker, waits out a throttle
-2        flexible
-3        resume with a known id and epoch (KIP-360)
-4        PRODUCER_FENCED may be answered
-5        TRANSACTION_ABORTABLE may be answered (KIP-890)
-6        two-phase commit (KIP-939); declared, in no release advertised
-=======  ==============================================================
+| version | change                                                         |
+|---------|----------------------------------------------------------------|
+| 0       | id and epoch, by transactional id or without                   |
+| 1       | client, not broker, waits out a throttle                       |
+| 2       | flexible                                                       |
+| 3       | resume with a known id and epoch (KIP-360)                     |
+| 4       | PRODUCER_FENCED may be answered                                |
+| 5       | TRANSACTION_ABORTABLE may be answered (KIP-890)                |
+| 6       | two-phase commit (KIP-939); declared, in no release advertised |
 """
 
 from protocol.declare import primitives as wire

@@ -3,20 +3,18 @@
 The broker holds the answer until all members have joined or the rebalance times out. The leader
 alone gets the list of members and computes the assignment.
 
-    =======  ===================================================================
-    version  change
-    =======  ===================================================================
-    0        session timeout serves as rebalance timeout
-    1        separate rebalance timeout
-    2        answer carries throttle_time_ms
-    3        client, not broker, waits out a throttle
-    4        first join without a member id is refused with one to use (KIP-394)
-    5        static membership (KIP-345)
-    6        flexible
-    7        answer names the protocol type (KIP-559)
-    8        reason for joining (KIP-800)
-    9        answer may let the leader skip the assignment (KIP-814)
-    =======  ===================================================================
+| version | change                                                              |
+|---------|---------------------------------------------------------------------|
+| 0       | session timeout serves as rebalance timeout                         |
+| 1       | separate rebalance timeout                                          |
+| 2       | answer carries throttle_time_ms                                     |
+| 3       | client, not broker, waits out a throttle                            |
+| 4       | first join without a member id is refused with one to use (KIP-394) |
+| 5       | static membership (KIP-345)                                         |
+| 6       | flexible                                                            |
+| 7       | answer names the protocol type (KIP-559)                            |
+| 8       | reason for joining (KIP-800)                                        |
+| 9       | answer may let the leader skip the assignment (KIP-814)             |
 """
 
 from protocol.declare import primitives as wire

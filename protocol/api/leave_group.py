@@ -1,15 +1,13 @@
 """LeaveGroup (key 13): give up membership of a classic group.
 
-=======  =====================================================
-version  change
-=======  =====================================================
-0        one member
-1        answer carries throttle_time_ms
-2        client, not broker, waits out a throttle
-3        several members, static ones by instance id (KIP-345)
-4        flexible
-5        reason for leaving (KIP-800)
-=======  =====================================================
+| version | change                                                |
+|---------|-------------------------------------------------------|
+| 0       | one member                                            |
+| 1       | answer carries throttle_time_ms                       |
+| 2       | client, not broker, waits out a throttle              |
+| 3       | several members, static ones by instance id (KIP-345) |
+| 4       | flexible                                              |
+| 5       | reason for leaving (KIP-800)                          |
 """
 
 from protocol.declare import primitives as wire

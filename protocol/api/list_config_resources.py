@@ -1,11 +1,9 @@
 """ListConfigResources (key 74): everything that can have a configuration (KIP-1142).
 
-=======  ==============================================================
-version  change
-=======  ==============================================================
-0        client metrics only, under the name ListClientMetricsResources
-1        any type of resource
-=======  ==============================================================
+| version | change                                                         |
+|---------|----------------------------------------------------------------|
+| 0       | client metrics only, under the name ListClientMetricsResources |
+| 1       | any type of resource                                           |
 """
 
 from protocol.declare import primitives as wire

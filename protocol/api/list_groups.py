@@ -1,15 +1,13 @@
 """ListGroups (key 16): every group this broker coordinates.
 
-=======  ========================================
-version  change
-=======  ========================================
-0        group id and protocol type
-1        answer carries throttle_time_ms
-2        client, not broker, waits out a throttle
-3        flexible
-4        filter by state (KIP-518)
-5        filter by type (KIP-848)
-=======  ========================================
+| version | change                                   |
+|---------|------------------------------------------|
+| 0       | group id and protocol type               |
+| 1       | answer carries throttle_time_ms          |
+| 2       | client, not broker, waits out a throttle |
+| 3       | flexible                                 |
+| 4       | filter by state (KIP-518)                |
+| 5       | filter by type (KIP-848)                 |
 """
 
 from protocol.declare import primitives as wire

@@ -5,22 +5,20 @@ timestamp, -4 the start of the local log, -5 the end of tiered storage, -6 the f
 uploaded. For any other the answer is the first record whose timestamp is not below it, or (-1, -1)
 when there is none.
 
-    =======  ==================================================
-    version  change
-    =======  ==================================================
-    0        answers with a list of segment boundaries
-    1        answers with one offset and its timestamp (KIP-79)
-    2        isolation level; answer carries throttle_time_ms
-    3        client, not broker, waits out a throttle
-    4        leader epoch (KIP-320)
-    5        OFFSET_NOT_AVAILABLE may be answered
-    6        flexible
-    7        timestamp -3 (KIP-734)
-    8        timestamp -4 (KIP-405)
-    9        timestamp -5 (KIP-1005)
-    10       timeout for lookups in remote storage (KIP-1075)
-    11       timestamp -6 (KIP-1023)
-    =======  ==================================================
+| version | change                                             |
+|---------|----------------------------------------------------|
+| 0       | answers with a list of segment boundaries          |
+| 1       | answers with one offset and its timestamp (KIP-79) |
+| 2       | isolation level; answer carries throttle_time_ms   |
+| 3       | client, not broker, waits out a throttle           |
+| 4       | leader epoch (KIP-320)                             |
+| 5       | OFFSET_NOT_AVAILABLE may be answered               |
+| 6       | flexible                                           |
+| 7       | timestamp -3 (KIP-734)                             |
+| 8       | timestamp -4 (KIP-405)                             |
+| 9       | timestamp -5 (KIP-1005)                            |
+| 10      | timeout for lookups in remote storage (KIP-1075)   |
+| 11      | timestamp -6 (KIP-1023)                            |
 """
 
 from protocol.declare import primitives as wire

@@ -1,10 +1,8 @@
 """ListPartitionReassignments (key 46): moves of partitions in progress (KIP-455).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
 from protocol.declare import primitives as wire

@@ -1,12 +1,10 @@
 """ListTransactions (key 66): transactions this broker coordinates (KIP-664).
 
-=======  =======================================
-version  change
-=======  =======================================
-0        flexible from the start
-1        filter by age (KIP-994)
-2        filter by regular expression (KIP-1152)
-=======  =======================================
+| version | change                                  |
+|---------|-----------------------------------------|
+| 0       | flexible from the start                 |
+| 1       | filter by age (KIP-994)                 |
+| 2       | filter by regular expression (KIP-1152) |
 """
 
 from protocol.declare import primitives as wire

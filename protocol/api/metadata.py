@@ -3,24 +3,22 @@
 Every client starts here. "All topics" is an empty array in v0 and null from v1 on, where an empty
 array means none.
 
-    =======  ===================================================================
-    version  change
-    =======  ===================================================================
-    0        brokers, topics, partitions
-    1        racks, controller, internal topics; null means all topics
-    2        cluster id
-    3        answer carries throttle_time_ms
-    4        auto-creation can be declined
-    5        offline replicas
-    6        client, not broker, waits out a throttle
-    7        leader epoch of partitions (KIP-320)
-    8        authorized operations on request (KIP-430)
-    9        flexible
-    10       topic ids in the answer; requests by id do not work yet
-    11       operations on the cluster moved to DescribeCluster (KIP-700)
-    12       topics may be requested by id, without a name (KIP-516)
-    13       error for the whole answer, to make clients start over (KIP-1102)
-    =======  ===================================================================
+| version | change                                                            |
+|---------|-------------------------------------------------------------------|
+| 0       | brokers, topics, partitions                                       |
+| 1       | racks, controller, internal topics; null means all topics         |
+| 2       | cluster id                                                        |
+| 3       | answer carries throttle_time_ms                                   |
+| 4       | auto-creation can be declined                                     |
+| 5       | offline replicas                                                  |
+| 6       | client, not broker, waits out a throttle                          |
+| 7       | leader epoch of partitions (KIP-320)                              |
+| 8       | authorized operations on request (KIP-430)                        |
+| 9       | flexible                                                          |
+| 10      | topic ids in the answer; requests by id do not work yet           |
+| 11      | operations on the cluster moved to DescribeCluster (KIP-700)      |
+| 12      | topics may be requested by id, without a name (KIP-516)           |
+| 13      | error for the whole answer, to make clients start over (KIP-1102) |
 """
 
 from protocol.declare import primitives as wire

@@ -1,20 +1,18 @@
 """OffsetCommit (key 8): store how far a group has read.
 
-=======  =====================================================================================
-version  change
-=======  =====================================================================================
-0        offset and metadata, kept in ZooKeeper by Kafka
-1        kept in the log; group membership; a timestamp per partition
-2        one retention time replaces the timestamps
-3        answer carries throttle_time_ms
-4        client, not broker, waits out a throttle
-5        retention time dropped, the broker decides (KIP-211)
-6        leader epoch of the committed offset (KIP-320)
-7        static membership (KIP-345)
-8        flexible
-9        usable by consumer-protocol members: STALE_MEMBER_EPOCH, GROUP_ID_NOT_FOUND (KIP-848)
-10       topics by id instead of name
-=======  =====================================================================================
+| version | change                                                                                |
+|---------|---------------------------------------------------------------------------------------|
+| 0       | offset and metadata, kept in ZooKeeper by Kafka                                       |
+| 1       | kept in the log; group membership; a timestamp per partition                          |
+| 2       | one retention time replaces the timestamps                                            |
+| 3       | answer carries throttle_time_ms                                                       |
+| 4       | client, not broker, waits out a throttle                                              |
+| 5       | retention time dropped, the broker decides (KIP-211)                                  |
+| 6       | leader epoch of the committed offset (KIP-320)                                        |
+| 7       | static membership (KIP-345)                                                           |
+| 8       | flexible                                                                              |
+| 9       | usable by consumer-protocol members: STALE_MEMBER_EPOCH, GROUP_ID_NOT_FOUND (KIP-848) |
+| 10      | topics by id instead of name                                                          |
 """
 
 from protocol.declare import primitives as wire

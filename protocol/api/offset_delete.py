@@ -1,10 +1,8 @@
 """OffsetDelete (key 47): delete single offsets of a group (KIP-496).
 
-=======  =====================
-version  change
-=======  =====================
-0        never became flexible
-=======  =====================
+| version | change                |
+|---------|-----------------------|
+| 0       | never became flexible |
 """
 
 from protocol.declare import primitives as wire

@@ -3,21 +3,19 @@
 Up to v7 a request names one group at its top level; from v8 it names any number in ``groups``, and
 the answer has the same form.
 
-    =======  ======================================================================
-    version  change
-    =======  ======================================================================
-    0        offsets that Kafka kept in ZooKeeper
-    1        offsets kept in the log
-    2        null topics mean all; error for the whole answer
-    3        answer carries throttle_time_ms
-    4        client, not broker, waits out a throttle
-    5        leader epoch of the committed offset (KIP-320)
-    6        flexible
-    7        require_stable waits out open transactions (KIP-447)
-    8        several groups at once (KIP-709)
-    9        member id and epoch are checked for consumer-protocol groups (KIP-848)
-    10       topics by id instead of name
-    =======  ======================================================================
+| version | change                                                                 |
+|---------|------------------------------------------------------------------------|
+| 0       | offsets that Kafka kept in ZooKeeper                                   |
+| 1       | offsets kept in the log                                                |
+| 2       | null topics mean all; error for the whole answer                       |
+| 3       | answer carries throttle_time_ms                                        |
+| 4       | client, not broker, waits out a throttle                               |
+| 5       | leader epoch of the committed offset (KIP-320)                         |
+| 6       | flexible                                                               |
+| 7       | require_stable waits out open transactions (KIP-447)                   |
+| 8       | several groups at once (KIP-709)                                       |
+| 9       | member id and epoch are checked for consumer-protocol groups (KIP-848) |
+| 10      | topics by id instead of name                                           |
 """
 
 from protocol.declare import primitives as wire

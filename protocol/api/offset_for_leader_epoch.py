@@ -1,14 +1,12 @@
 """OffsetForLeaderEpoch (key 23): where an epoch ended, to find out whether a log was truncated.
 
-=======  ======================================================================
-version  change
-=======  ======================================================================
-0        end offset of an epoch
-1        answer names the epoch it found
-2        current leader epoch fences; answer carries throttle_time_ms (KIP-320)
-3        replica id; -2 is a debugging reader
-4        flexible
-=======  ======================================================================
+| version | change                                                                 |
+|---------|------------------------------------------------------------------------|
+| 0       | end offset of an epoch                                                 |
+| 1       | answer names the epoch it found                                        |
+| 2       | current leader epoch fences; answer carries throttle_time_ms (KIP-320) |
+| 3       | replica id; -2 is a debugging reader                                   |
+| 4       | flexible                                                               |
 """
 
 from protocol.declare import primitives as wire

@@ -3,24 +3,22 @@
 The producer chooses with ``acks`` when the broker answers; with ``acks=0`` there is no answer at
 all. Records travel as opaque bytes, magic 0 and 1 up to v2, magic 2 from v3.
 
-    =======  =========================================================
-    version  change
-    =======  =========================================================
-    0        topic, partition, base offset
-    1        answer carries throttle_time_ms
-    2        records may be magic 1; answer carries log_append_time_ms
-    3        records must be magic 2; transactional_id
-    4        KAFKA_STORAGE_ERROR may be answered
-    5        answer carries log_start_offset
-    6        client, not broker, waits out a throttle
-    7        Zstandard is allowed
-    8        answer names the records that failed a batch (KIP-467)
-    9        flexible
-    10       answer may name the current leader (KIP-951)
-    11       TRANSACTION_ABORTABLE may be answered (KIP-890)
-    12       producing adds the partition to the transaction (KIP-890)
-    13       topics by id instead of name (KIP-516)
-    =======  =========================================================
+| version | change                                                    |
+|---------|-----------------------------------------------------------|
+| 0       | topic, partition, base offset                             |
+| 1       | answer carries throttle_time_ms                           |
+| 2       | records may be magic 1; answer carries log_append_time_ms |
+| 3       | records must be magic 2; transactional_id                 |
+| 4       | KAFKA_STORAGE_ERROR may be answered                       |
+| 5       | answer carries log_start_offset                           |
+| 6       | client, not broker, waits out a throttle                  |
+| 7       | Zstandard is allowed                                      |
+| 8       | answer names the records that failed a batch (KIP-467)    |
+| 9       | flexible                                                  |
+| 10      | answer may name the current leader (KIP-951)              |
+| 11      | TRANSACTION_ABORTABLE may be answered (KIP-890)           |
+| 12      | producing adds the partition to the transaction (KIP-890) |
+| 13      | topics by id instead of name (KIP-516)                    |
 """
 
 from protocol.declare import primitives as wire

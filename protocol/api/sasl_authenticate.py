@@ -1,12 +1,10 @@
 """SaslAuthenticate (key 36): carry the tokens of a SASL exchange.
 
-=======  =================================
-version  change
-=======  =================================
-0        tokens in Kafka frames (KIP-152)
-1        lifetime of the session (KIP-368)
-2        flexible
-=======  =================================
+| version | change                            |
+|---------|-----------------------------------|
+| 0       | tokens in Kafka frames (KIP-152)  |
+| 1       | lifetime of the session (KIP-368) |
+| 2       | flexible                          |
 """
 
 from protocol.declare import primitives as wire

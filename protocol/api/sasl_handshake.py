@@ -2,12 +2,10 @@
 
 It never became flexible: clients up to 2.4 could not have negotiated that (KAFKA-9577).
 
-    =======  ====================================================
-    version  change
-    =======  ====================================================
-    0        tokens follow outside of Kafka's framing
-    1        tokens follow in SaslAuthenticate requests (KIP-152)
-    =======  ====================================================
+| version | change                                               |
+|---------|------------------------------------------------------|
+| 0       | tokens follow outside of Kafka's framing             |
+| 1       | tokens follow in SaslAuthenticate requests (KIP-152) |
 """
 
 from protocol.declare import primitives as wire

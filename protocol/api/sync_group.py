@@ -3,16 +3,14 @@
 The leader's request carries the assignments; those of the other members are empty. The broker holds
 all answers until the leader's request has come.
 
-    =======  =========================================================
-    version  change
-    =======  =========================================================
-    0        assignments in, own assignment out
-    1        answer carries throttle_time_ms
-    2        client, not broker, waits out a throttle
-    3        static membership (KIP-345)
-    4        flexible
-    5        protocol type and name are checked and answered (KIP-559)
-    =======  =========================================================
+| version | change                                                    |
+|---------|-----------------------------------------------------------|
+| 0       | assignments in, own assignment out                        |
+| 1       | answer carries throttle_time_ms                           |
+| 2       | client, not broker, waits out a throttle                  |
+| 3       | static membership (KIP-345)                               |
+| 4       | flexible                                                  |
+| 5       | protocol type and name are checked and answered (KIP-559) |
 """
 
 from protocol.declare import primitives as wire

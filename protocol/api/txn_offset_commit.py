@@ -1,15 +1,13 @@
 """TxnOffsetCommit (key 28): commit a group's offsets as part of a transaction.
 
-=======  =====================================================
-version  change
-=======  =====================================================
-0        offsets under a producer's identity
-1        client, not broker, waits out a throttle
-2        leader epoch of the committed offset
-3        flexible; membership is checked (KIP-447)
-4        TRANSACTION_ABORTABLE may be answered (KIP-890)
-5        adds the group to the transaction by itself (KIP-890)
-=======  =====================================================
+| version | change                                                |
+|---------|-------------------------------------------------------|
+| 0       | offsets under a producer's identity                   |
+| 1       | client, not broker, waits out a throttle              |
+| 2       | leader epoch of the committed offset                  |
+| 3       | flexible; membership is checked (KIP-447)             |
+| 4       | TRANSACTION_ABORTABLE may be answered (KIP-890)       |
+| 5       | adds the group to the transaction by itself (KIP-890) |
 """
 
 from protocol.declare import primitives as wire

@@ -1,12 +1,10 @@
 """UpdateFeatures (key 57): set the cluster's feature levels (KIP-584).
 
-=======  ===============================================
-version  change
-=======  ===============================================
-0        flexible from the start; downgrades need a flag
-1        dry run; kind of upgrade replaces the flag
-2        one outcome for all, none per feature
-=======  ===============================================
+| version | change                                          |
+|---------|-------------------------------------------------|
+| 0       | flexible from the start; downgrades need a flag |
+| 1       | dry run; kind of upgrade replaces the flag      |
+| 2       | one outcome for all, none per feature           |
 """
 
 from protocol.declare import primitives as wire

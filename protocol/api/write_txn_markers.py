@@ -1,12 +1,10 @@
 """WriteTxnMarkers (key 27): write the end of a transaction into its partitions; between brokers.
 
-=======  ==============================
-version  change
-=======  ==============================
-0        markers per producer
-1        flexible
-2        transaction version (KIP-1228)
-=======  ==============================
+| version | change                         |
+|---------|--------------------------------|
+| 0       | markers per producer           |
+| 1       | flexible                       |
+| 2       | transaction version (KIP-1228) |
 """
 
 from protocol.declare import primitives as wire

@@ -2,15 +2,13 @@
 
 The key's version is the kind of record; every value has version 0, which is flexible.
 
-    ====  ====================  =============  ==================================================
-    key   kind                  about          value
-    ====  ====================  =============  ==================================================
-    3     group epoch           group          `GroupEpochValue`
-    5     member metadata       group, member  `MemberMetadataValue`
-    6     assignment epoch      group          `GroupEpochValue`
-    7     target assignment     group, member  `TargetAssignmentValue`
-    8     current assignment    group, member  `CurrentAssignmentValue`
-    ====  ====================  =============  ==================================================
+| key | kind               | about         | value                    |
+|-----|--------------------|---------------|--------------------------|
+| 3   | group epoch        | group         | `GroupEpochValue`        |
+| 5   | member metadata    | group, member | `MemberMetadataValue`    |
+| 6   | assignment epoch   | group         | `GroupEpochValue`        |
+| 7   | target assignment  | group, member | `TargetAssignmentValue`  |
+| 8   | current assignment | group, member | `CurrentAssignmentValue` |
 
 Source: Kafka ``ConsumerGroup*Key/Value.json``.
 """

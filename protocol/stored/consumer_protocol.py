@@ -1,13 +1,11 @@
 """The payloads that members of a classic group exchange inside JoinGroup and SyncGroup.
 
-    =======  ===================================================================
-    version  change
-    =======  ===================================================================
-    0        topics and user data
-    1        partitions that the member still owns (KIP-429)
-    2        generation in which it got them (KIP-792)
-    3        rack (KIP-881)
-    =======  ===================================================================
+| version | change                                          |
+|---------|-------------------------------------------------|
+| 0       | topics and user data                            |
+| 1       | partitions that the member still owns (KIP-429) |
+| 2       | generation in which it got them (KIP-792)       |
+| 3       | rack (KIP-881)                                  |
 
 A newer version is read as version 3: fields are only ever added at the end. Some clients name a
 version and leave out the fields that it added; the broker reads those payloads as far as their

@@ -1,13 +1,11 @@
 """`__consumer_offsets`, first half: committed offsets and classic groups.
 
-    ====  ===============  =====================================================================
-    key   kind             value versions
-    ====  ===============  =====================================================================
-    0, 1  offset commit    0 as first written; 1 with an expiry; 2 without; 3 leader epoch;
-                           4 flexible, topic id (tag 0)
-    2     group metadata   0 as first written; 1 rebalance timeout; 2 time of the state;
-                           3 instance ids; 4 flexible
-    ====  ===============  =====================================================================
+| key  | kind           | value versions                                                   |
+|------|----------------|------------------------------------------------------------------|
+| 0, 1 | offset commit  | 0 as first written; 1 with an expiry; 2 without; 3 leader epoch; |
+|      |                | 4 flexible, topic id (tag 0)                                     |
+| 2    | group metadata | 0 as first written; 1 rebalance timeout; 2 time of the state;    |
+|      |                | 3 instance ids; 4 flexible                                       |
 
 The key's version is the kind of record. A null value is a tombstone.
 

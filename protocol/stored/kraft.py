@@ -1,16 +1,14 @@
 """Records of Kafka's metadata log that define its topics (KIP-631), all flexible.
 
-    ====  ======================  ========  ==================================================
-    kind  record                  versions  meaning
-    ====  ======================  ========  ==================================================
-    2     TopicRecord             0         a name has this id
-    3     PartitionRecord         0 to 2    the id has this partition, on these nodes
-    4     ConfigRecord            0         a setting of a topic or broker; null removes it
-    5     PartitionChangeRecord   0 to 2    what changed of a partition
-    9     RemoveTopicRecord       0         the id is gone, with its partitions and settings
-    12    FeatureLevelRecord      0         a feature, ``metadata.version`` among them
-    15    ProducerIdsRecord       0         producer ids below this one have been given out
-    ====  ======================  ========  ==================================================
+| kind | record                | versions | meaning                                          |
+|------|-----------------------|----------|--------------------------------------------------|
+| 2    | TopicRecord           | 0        | a name has this id                               |
+| 3    | PartitionRecord       | 0 to 2   | the id has this partition, on these nodes        |
+| 4    | ConfigRecord          | 0        | a setting of a topic or broker; null removes it  |
+| 5    | PartitionChangeRecord | 0 to 2   | what changed of a partition                      |
+| 9    | RemoveTopicRecord     | 0        | the id is gone, with its partitions and settings |
+| 12   | FeatureLevelRecord    | 0        | a feature, ``metadata.version`` among them       |
+| 15   | ProducerIdsRecord     | 0        | producer ids below this one have been given out  |
 
 Unused fields are declared only where they precede a used one, or where they are written; unknown
 tags are skipped.
