@@ -6,6 +6,7 @@ command line, which every user of the machine sees.
 """
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,27 +83,21 @@ def _set(
     note(f"{done} {name} ({mechanism}, {iterations} iterations)")
 
 
+def _credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (login_options, _data_dir, _generate, _password_file, _iterations, _mechanism):
+        function = option(function)
+    return click.argument("name")(function)
+
+
 @command.command()
-@click.argument("name")
-@_mechanism
-@_iterations
-@_password_file
-@_generate
-@_data_dir
-@login_options
+@_credential_options
 def add(**options: Any) -> None:
     """Add a user, or a further mechanism for one."""
     _set(**options, done="added")
 
 
 @command.command()
-@click.argument("name")
-@_mechanism
-@_iterations
-@_password_file
-@_generate
-@_data_dir
-@login_options
+@_credential_options
 def passwd(**options: Any) -> None:
     """Change a user's password; connections that are open stay."""
     _set(**options, done="changed the password of")

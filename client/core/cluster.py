@@ -65,15 +65,12 @@ class Pool(Clock, Protocol):
 
     async def open(self, host: str, port: int, role: Role) -> Connection:
         """The connection to an address for a role, opened if need be; raises ClientError."""
-        ...
 
     def find_open(self) -> Connection | None:
         """A connection for requests that any broker answers, if one is open."""
-        ...
 
     async def close(self) -> None:
         """Close every connection; calls under way fail."""
-        ...
 
 
 @dataclass(slots=True)

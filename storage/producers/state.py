@@ -27,7 +27,7 @@ Sequences are 31-bit: 0 follows 2**31 - 1. Timestamps here are batch *max timest
 CreateTime an old back-fill can expire its own producer id, as in Kafka.
 
 Source: KIP-98, KIP-360; Kafka ``ProducerStateManager``, ``ProducerAppendInfo``,
-``ProducerStateEntry``. Next: :mod:`storage.producers.snapshots`, then :mod:`storage.log.log`.
+``ProducerStateEntry``.
 """
 
 from collections.abc import Iterable, Iterator
