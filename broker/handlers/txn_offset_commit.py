@@ -57,13 +57,8 @@ def handle(
 
     def admitted(error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
-            settle(
-                refusal_of_a_write(
-                    error,
-                    knows_abortable=request.api_version >= _ABORTABLE_SINCE,
-                    knows_concurrent=True,
-                )
-            )
+            is_known = request.api_version >= _ABORTABLE_SINCE
+            settle(refusal_of_a_write(error, knows_abortable=is_known, knows_concurrent=True))
             return
         error = context.groups.commit_error(
             message.group_id,

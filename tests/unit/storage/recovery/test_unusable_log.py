@@ -2,6 +2,7 @@
 
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,7 @@ def test_empty_files_hold_nothing_and_accept_no_change() -> None:
         with pytest.raises(OSError, match="Read-only") as caught:
             change()
         assert caught.value.errno == errno.EROFS
-    for look in (files.open, files.size, files.read_all, files.unlink):
+    looks: list[Any] = [files.open, files.size, files.read_all, files.unlink]
+    for look in looks:
         with pytest.raises(FileNotFoundError):
             look("/d/0.log")
