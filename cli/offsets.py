@@ -8,10 +8,10 @@ from cli.explanation import show_explanations
 from cli.options import (
     BrokerOptions,
     TimeType,
-    ask_admin,
     broker_options,
     check_contradiction,
     json_option,
+    run_async,
 )
 from cli.output import RIGHT, print_json, print_table, time_fields
 from client.admin import Admin
@@ -72,19 +72,17 @@ def command(
     if is_explained:
         if at_ms is None:
             raise click.UsageError("--explain needs --at: a lookup by time is what it explains")
-        found = ask_admin(
-            broker, lambda admin: _explain(admin, topic, partition, at_ms, metrics_url)
-        )
+        found = run_async(_explain(broker, topic, partition, at_ms, metrics_url))
         if as_json:
             print_json({"topic": topic, "at_ms": at_ms, "partitions": found})
         else:
             show_explanations(found)
         return
     if at_ms is None and which is None:
-        _show_ends(ask_admin(broker, lambda admin: _ends(admin, topic, partition)), topic, as_json)
+        _show_ends(run_async(_ends(broker, topic, partition)), topic, as_json)
         return
     timestamp = at_ms if at_ms is not None else _special(which)
-    hits = ask_admin(broker, lambda admin: _lookup(admin, topic, partition, timestamp))
+    hits = run_async(_lookup(broker, topic, partition, timestamp))
     if as_json:
         print_json(_document(topic, at_ms, which, hits))
         return
@@ -97,30 +95,33 @@ def _special(which: str | None) -> int:
     return {"earliest": EARLIEST, "latest": LATEST, "max": MAX_TIMESTAMP}[which or ""]
 
 
-async def _lookup(admin: Admin, topic: str, partition: int | None, timestamp: int) -> Hits:
-    partitions = await _partitions(admin, topic, partition)
-    return await admin.first_records(dict.fromkeys(partitions, timestamp))
+async def _lookup(broker: BrokerOptions, topic: str, partition: int | None, timestamp: int) -> Hits:
+    async with Admin(**broker) as admin:
+        partitions = await _partitions(admin, topic, partition)
+        return await admin.first_records(dict.fromkeys(partitions, timestamp))
 
 
 async def _explain(
-    admin: Admin,
+    broker: BrokerOptions,
     topic: str,
     partition: int | None,
     timestamp: int,
     metrics_url: str | None,
 ) -> list[dict[str, Any]]:
-    return [
-        await admin.explain_lookup(tp, timestamp, metrics_url=metrics_url)
-        for tp in await _partitions(admin, topic, partition)
-    ]
+    async with Admin(**broker) as admin:
+        return [
+            await admin.explain_lookup(tp, timestamp, metrics_url=metrics_url)
+            for tp in await _partitions(admin, topic, partition)
+        ]
 
 
-async def _ends(admin: Admin, topic: str, partition: int | None) -> tuple[Hits, Hits]:
-    partitions = await _partitions(admin, topic, partition)
-    return (
-        await admin.list_offsets(dict.fromkeys(partitions, EARLIEST)),
-        await admin.list_offsets(dict.fromkeys(partitions, LATEST)),
-    )
+async def _ends(broker: BrokerOptions, topic: str, partition: int | None) -> tuple[Hits, Hits]:
+    async with Admin(**broker) as admin:
+        partitions = await _partitions(admin, topic, partition)
+        return (
+            await admin.list_offsets(dict.fromkeys(partitions, EARLIEST)),
+            await admin.list_offsets(dict.fromkeys(partitions, LATEST)),
+        )
 
 
 async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[TopicPartition]:

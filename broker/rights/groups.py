@@ -5,7 +5,6 @@ The group comes before its topics: a client without the right on the group learn
 Source: Kafka `KafkaApis`.
 """
 
-from functools import partial
 from typing import Any
 
 from broker.requests.access import Check
@@ -15,10 +14,10 @@ from broker.rights.guards import (
     GROUP_DENIED,
     GROUP_MESSAGE,
     TOPIC_DENIED,
+    joined,
     on_group,
     on_items,
     parted,
-    with_refused_partitions,
 )
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import (
@@ -224,11 +223,25 @@ def offset_commit_guard(
     )
 
 
-_refused_commit = partial(
-    with_refused_partitions,
-    topic_class=offset_commit.OffsetCommitResponseTopic,
-    partition_class=offset_commit.OffsetCommitResponsePartition,
-)
+def _refused_commit(
+    answer: offset_commit.OffsetCommitResponse,
+    denied: list[offset_commit.OffsetCommitRequestTopic],
+    code: int,
+) -> offset_commit.OffsetCommitResponse:
+    answer.topics.extend(
+        offset_commit.OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                offset_commit.OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=code
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in joined(denied)
+    )
+    return answer
 
 
 def offset_delete_guard(
@@ -248,13 +261,19 @@ def offset_delete_guard(
     def with_refusals(answer: offset_delete.OffsetDeleteResponse) -> object:
         if answer.error_code:
             return answer
-        return with_refused_partitions(
-            answer,
-            denied,
-            TOPIC_DENIED,
-            offset_delete.OffsetDeleteResponseTopic,
-            offset_delete.OffsetDeleteResponsePartition,
+        answer.topics.extend(
+            offset_delete.OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    offset_delete.OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index, error_code=TOPIC_DENIED
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in joined(denied)
         )
+        return answer
 
     message.topics = allowed
     return then(handler(context, request, message), with_refusals)

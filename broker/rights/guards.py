@@ -121,21 +121,3 @@ def on_items(
         return then(handler(context, request, message), with_refusals)
 
     return guard
-
-
-def with_refused_partitions(
-    answer: Any, denied: Iterable[Any], code: int, topic_class: type, partition_class: type
-) -> Any:
-    """`answer` with a refusal of each partition of the denied topics, by name and, if any, id."""
-    for topic in joined(denied):
-        refused = topic_class(
-            name=topic.name,
-            partitions=[
-                partition_class(partition_index=partition.partition_index, error_code=code)
-                for partition in topic.partitions
-            ],
-        )
-        if hasattr(topic, "topic_id"):
-            refused.topic_id = topic.topic_id
-        answer.topics.append(refused)
-    return answer

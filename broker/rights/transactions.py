@@ -3,7 +3,6 @@
 Source: Kafka `KafkaApis`; KIP-679 (idempotent producers need no right of their own).
 """
 
-from functools import partial
 from typing import Any
 
 from broker.requests.access import Check
@@ -14,9 +13,9 @@ from broker.rights.guards import (
     GROUP_DENIED,
     TOPIC_DENIED,
     TRANSACTIONAL_ID_DENIED,
+    joined,
     on_transactional_id,
     parted,
-    with_refused_partitions,
 )
 from broker.topics.registry import is_internal
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
@@ -149,11 +148,24 @@ def txn_offset_commit_guard(
     )
 
 
-_refused_commit = partial(
-    with_refused_partitions,
-    topic_class=txn_offset_commit.TxnOffsetCommitResponseTopic,
-    partition_class=txn_offset_commit.TxnOffsetCommitResponsePartition,
-)
+def _refused_commit(
+    answer: txn_offset_commit.TxnOffsetCommitResponse,
+    denied: list[txn_offset_commit.TxnOffsetCommitRequestTopic],
+    code: int,
+) -> txn_offset_commit.TxnOffsetCommitResponse:
+    answer.topics.extend(
+        txn_offset_commit.TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[
+                txn_offset_commit.TxnOffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=code
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in joined(denied)
+    )
+    return answer
 
 
 def write_txn_markers_guard(
