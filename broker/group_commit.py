@@ -28,16 +28,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from broker.fetch.waiters import FetchWaiters
+from broker.metrics import CommitMetrics
+from broker.threads import Pool
 from storage.errors import LogOffline, StorageError
-
-if TYPE_CHECKING:
-    from broker.fetch.waiters import FetchWaiters
-    from broker.metrics import CommitMetrics
-    from broker.threads import Pool
-    from storage.log.flush import FlushTicket
-    from storage.log.log import Log
+from storage.log.flush import FlushTicket
+from storage.log.log import Log
 
 logger = logging.getLogger("tidelog.broker.group_commit")
 
@@ -49,7 +47,7 @@ class _Sync:
 
     __slots__ = ("is_wanted", "log", "size_bytes", "started_ns", "ticket")
 
-    def __init__(self, log: "Log", ticket: "FlushTicket", size_bytes: int) -> None:
+    def __init__(self, log: Log, ticket: FlushTicket, size_bytes: int) -> None:
         self.is_wanted = True
         self.log = log
         self.ticket = ticket
@@ -63,9 +61,7 @@ class GroupCommit:
     The loop thread is the only caller. `drain` before the pool is closed.
     """
 
-    def __init__(
-        self, fetch_waiters: "FetchWaiters", metrics: "CommitMetrics", pool: "Pool"
-    ) -> None:
+    def __init__(self, fetch_waiters: FetchWaiters, metrics: CommitMetrics, pool: Pool) -> None:
         """Sync in the threads of `pool`, which makes no other calls meanwhile."""
         self._fetch_waiters = fetch_waiters
         self._metrics = metrics
@@ -86,7 +82,7 @@ class GroupCommit:
             self._schedule_pump()
             await self._idle.wait()
 
-    def appended(self, log: "Log", size_bytes: int) -> None:
+    def appended(self, log: Log, size_bytes: int) -> None:
         """`size_bytes` were appended to `log`: make them durable or visible as its policy says.
 
         Under `flush.policy=batch` the log joins the queue. Under `os` the high watermark has
@@ -103,7 +99,7 @@ class GroupCommit:
         if unsynced >= log.config.flush_messages or log.has_unsynced_files:
             self.mark_dirty(log)
 
-    def append_failed(self, log: "Log", error: StorageError) -> None:
+    def append_failed(self, log: Log, error: StorageError) -> None:
         """The disk refused an append to `log`: log it once, not once per request."""
         if log not in self._failing:
             self._failing.add(log)
@@ -115,7 +111,7 @@ class GroupCommit:
                 error,
             )
 
-    def mark_dirty(self, log: "Log", size_bytes: int = 0) -> None:
+    def mark_dirty(self, log: Log, size_bytes: int = 0) -> None:
         """Put `log` into the queue unless it is already there."""
         dirty_bytes = self._dirty_bytes.get(log)
         if dirty_bytes is None:
@@ -126,19 +122,19 @@ class GroupCommit:
         else:
             self._dirty_bytes[log] = dirty_bytes + size_bytes
 
-    def acknowledge(self, log: "Log", next_offset: int) -> None:
+    def acknowledge(self, log: Log, next_offset: int) -> None:
         """Everything of `log` below `next_offset` is being acknowledged, durable or not."""
         if next_offset > max(log.high_watermark, self._acknowledged.get(log, 0)):
             self._acknowledged[log] = next_offset
 
-    def acknowledged_end(self, log: "Log") -> int:
+    def acknowledged_end(self, log: Log) -> int:
         """The acknowledged end that is not visible yet; 0 if there is none."""
         if not self._acknowledged:
             return 0
         end = self._acknowledged.get(log, 0)
         return end if end > log.high_watermark else 0
 
-    def when_durable(self, log: "Log", next_offset: int, callback: DurableCallback) -> None:
+    def when_durable(self, log: Log, next_offset: int, callback: DurableCallback) -> None:
         """Call `callback(None)` once everything below `next_offset` is on disk.
 
         `callback(error)` instead when the log went offline. The call is immediate when the outcome
@@ -157,7 +153,7 @@ class GroupCommit:
             next_offset = waiting[-1][0]
         waiting.append((next_offset, callback))
 
-    def log_closed(self, log: "Log") -> None:
+    def log_closed(self, log: Log) -> None:
         """`log` was deleted: fail every ack that waits for it, and ignore how its sync ends."""
         if (sync := self._syncing.get(log)) is not None:
             sync.is_wanted = False
@@ -166,7 +162,7 @@ class GroupCommit:
         self._acknowledged.pop(log, None)
         self._fail_waiting(log, LogOffline(log.path, "the topic was deleted"))
 
-    def _resumed(self, log: "Log") -> None:
+    def _resumed(self, log: Log) -> None:
         if log in self._failing:
             self._failing.discard(log)
             logger.warning("%s-%d: appends succeed again", log.topic, log.partition)
@@ -218,7 +214,7 @@ class GroupCommit:
             self._queue.append(log)
         self._pump()
 
-    def _give_up(self, log: "Log", error: StorageError) -> None:
+    def _give_up(self, log: Log, error: StorageError) -> None:
         """A sync of `log` failed: fail every ack that waits for it, and log the cure."""
         logger.error(
             "%s-%d: syncing to disk failed (%s). Nothing acknowledged is lost; check the disk "
@@ -234,7 +230,7 @@ class GroupCommit:
         self._fail_waiting(log, error)
         self._fetch_waiters.log_changed(log)
 
-    def _complete_waiting(self, log: "Log") -> None:
+    def _complete_waiting(self, log: Log) -> None:
         acknowledged = self._acknowledged.get(log)
         if acknowledged is not None and acknowledged <= log.durable_offset:
             del self._acknowledged[log]
@@ -251,7 +247,7 @@ class GroupCommit:
         if not waiting and self._waiting.get(log) is waiting:
             del self._waiting[log]
 
-    def _fail_waiting(self, log: "Log", error: StorageError) -> None:
+    def _fail_waiting(self, log: Log, error: StorageError) -> None:
         for _, callback in self._waiting.pop(log, ()):
             callback(error)
 

@@ -11,8 +11,6 @@ Ports come first: a start that fails on a taken port has touched no directory.
 
 This module builds every part and hands it its collaborators; no part looks anything up by itself. A
 start that fails half-way undoes its steps, so the directory is unlocked and no port stays taken.
-
-Read next: `broker.server`, which runs one of these as a process.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ Differs from Kafka: a pattern has at most 1,000 characters and may use 128 KiB w
 and `\p` is refused, because each of its classes takes RE2 a part of a millisecond; names of topics
 are ASCII. RE2/J has no such limits.
 
-Source: RE2's syntax. Read next: `broker.groups.consumer.subscribed_topics`.
+Source: RE2's syntax.
 """
 
 import functools

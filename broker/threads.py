@@ -10,8 +10,6 @@
 A pool is used by the loop thread alone; its threads touch nothing that the loop thread changes
 meanwhile. A coroutine awaits `run` (one call) or `drive` (the steps of `storage.disk.steps`); code
 that must not cost a task uses `submit`. Threads start when there are calls for them.
-
-Read next: `broker.node`, which opens and closes the pools.
 """
 
 import asyncio

@@ -5,17 +5,25 @@ a resource). A trailing ``*`` in a name means every name with this beginning.
 """
 
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import Any
 
 import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, json_option, login_options, run_async
+from cli.options import BrokerOptions, ask_admin, json_option, login_options
 from cli.output import note, print_json, print_table
 from client.admin import Admin
-from client.descriptions import AccessRule, AccessRuleFilter
-from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from protocol.acl import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 _OPERATIONS = {
     operation.name.lower().replace("_", "-"): operation
@@ -90,7 +98,7 @@ def _rules(
     admin: bool,
     operations: tuple[str, ...],
     deny: bool,
-) -> list[AccessRule]:
+) -> list[Acl]:
     """The rules that the options describe.
 
     Raises:
@@ -122,7 +130,7 @@ def _rules(
         raise click.UsageError("say what may be done: --produce, --consume, --admin or --op")
     permission = Permission.DENY if deny else Permission.ALLOW
     return [
-        AccessRule(
+        Acl(
             resource_type=kind,
             name=_literal(name),
             pattern=_pattern(name),
@@ -163,14 +171,9 @@ def add(*, dry_run: bool, broker: BrokerOptions, **options: Any) -> None:
     """Give rights."""
     rules = _rules(**options)
     if not dry_run:
-
-        async def work() -> None:
-            async with Admin(**broker) as admin:
-                await admin.add_rules(rules)
-
-        run_async(work())
+        ask_admin(broker, lambda admin: admin.add_rules(rules))
     for rule in rules:
-        click.echo(str(rule))
+        click.echo(_phrase(rule))
     if dry_run:
         note("nothing is changed (--dry-run)")
 
@@ -182,26 +185,12 @@ def remove(*, broker: BrokerOptions, **options: Any) -> None:
     """Take rights; only the very rules that the same options would give."""
     rules = _rules(**options)
 
-    async def work() -> list[AccessRule]:
-        async with Admin(**broker) as admin:
-            removed = []
-            for rule in rules:
-                removed += await admin.remove_rules(
-                    AccessRuleFilter(
-                        resource_type=rule.resource_type,
-                        name=rule.name,
-                        pattern=rule.pattern,
-                        principal=rule.principal,
-                        host=rule.host,
-                        operation=rule.operation,
-                        permission=rule.permission,
-                    )
-                )
-            return removed
+    async def take(admin: Admin) -> list[Acl]:
+        return [acl for rule in rules for acl in await admin.remove_rules(AclFilter(*rule))]
 
-    removed = run_async(work())
+    removed = ask_admin(broker, take)
     for rule in removed:
-        click.echo(str(rule))
+        click.echo(_phrase(rule))
     if not removed:
         raise CommandFailed("there is no such rule; see tidelog acl list", ExitCode.NOT_FOUND)
 
@@ -223,19 +212,14 @@ def list_rules(
     """List rights."""
     if topic is not None and group is not None:
         raise click.UsageError("--topic and --group: give one of them")
-    chosen = AccessRuleFilter()
+    chosen = AclFilter()
     if topic is not None or group is not None:
-        chosen = AccessRuleFilter(
+        chosen = AclFilter(
             resource_type=ResourceType.TOPIC if topic is not None else ResourceType.GROUP,
             name=topic if topic is not None else group,
             pattern=PatternType.MATCH,
         )
-
-    async def work() -> list[AccessRule]:
-        async with Admin(**broker) as admin:
-            return await admin.rules(chosen)
-
-    rules = run_async(work())
+    rules = ask_admin(broker, lambda admin: admin.rules(chosen))
     if user is not None:
         rules = [rule for rule in rules if rule.principal in (_principal(user), "User:*")]
     if as_json:
@@ -249,7 +233,24 @@ def list_rules(
         note("there are no such rules; give rights: tidelog acl add --user NAME --produce TOPIC")
 
 
-def _document(rule: AccessRule) -> dict[str, str]:
+def _phrase(rule: Acl) -> str:
+    kind = _name_of(Permission, rule.permission)
+    resource = _name_of(ResourceType, rule.resource_type).lower().replace("_", "-")
+    star = "*" if rule.pattern == PatternType.PREFIXED else ""
+    host = "" if rule.host == "*" else f" from {rule.host}"
+    operation = _name_of(Operation, rule.operation)
+    return f"{kind} {rule.principal}{host} to {operation} {resource} {rule.name}{star}"
+
+
+def _name_of(kind: type[IntEnum], number: int) -> str:
+    """The name of a code, or the number itself if a newer broker has more codes."""
+    try:
+        return kind(number).name
+    except ValueError:
+        return str(number)
+
+
+def _document(rule: Acl) -> dict[str, str]:
     return {
         "principal": rule.principal,
         "host": rule.host,
@@ -284,7 +285,7 @@ def test(
     as_json: bool,
 ) -> int:
     """Explain a decision: the rule that makes it. Super users are the broker's own secret."""
-    from broker.security.acls import Access, Acl
+    from broker.security.acls import Access
     from broker.security.principal import parse_principal
 
     resources = [
@@ -299,24 +300,8 @@ def test(
     ]
     if len(resources) != 1:
         raise click.UsageError("name one resource: --topic, --group, --transactional-id, --cluster")
-
-    async def work() -> list[AccessRule]:
-        async with Admin(**broker) as admin:
-            return await admin.rules()
-
     ((kind, name),) = resources
-    access = Access(
-        Acl(
-            resource_type=rule.resource_type,
-            name=rule.name,
-            pattern=rule.pattern,
-            principal=rule.principal,
-            host=rule.host,
-            operation=rule.operation,
-            permission=rule.permission,
-        )
-        for rule in run_async(work())
-    )
+    access = Access(ask_admin(broker, lambda admin: admin.rules()))
     principal = parse_principal(_principal(user))
     decision = access.decide(principal, host, _OPERATIONS[operation], kind, name)
     if as_json:

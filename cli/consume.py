@@ -2,14 +2,12 @@
 
 Where reading stops, by option:
 
-=================  =========================================================================
-given              stops
-=================  =========================================================================
-nothing            never: it follows, until Ctrl-C
-``--max N``        after N records
-``--exit-at-end``  at the ends that the partitions had at the start
-``--until TIME``   when no record of the window can follow, see below
-=================  =========================================================================
+| given             | stops                                              |
+|-------------------|----------------------------------------------------|
+| nothing           | never: it follows, until Ctrl-C                    |
+| ``--max N``       | after N records                                    |
+| ``--exit-at-end`` | at the ends that the partitions had at the start   |
+| ``--until TIME``  | when no record of the window can follow, see below |
 
 ``--until`` closes a window: only records from ``--from`` (if that is a time) to before TIME are
 shown. Records are in order of arrival, and CreateTime may be out of order, so an old record can

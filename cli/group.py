@@ -9,16 +9,16 @@ from cli.failures import CommandFailed
 from cli.options import (
     BrokerOptions,
     TimeType,
+    ask_admin,
     broker_options,
     check_contradiction,
     confirm,
     json_option,
-    run_async,
 )
 from cli.output import RIGHT, note, print_json, print_table
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST
-from client.descriptions import GroupInfo, GroupListing
+from client.descriptions import GroupInfo
 from client.errors import BrokerRefused, InvalidUse
 from client.times import format_time
 from client.types import TopicPartition
@@ -35,12 +35,7 @@ def command() -> None:
 @json_option
 def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
     """List all groups."""
-
-    async def work() -> list[GroupListing]:
-        async with Admin(**broker) as admin:
-            return await admin.groups()
-
-    groups = run_async(work())
+    groups = ask_admin(broker, lambda admin: admin.groups())
     if as_json:
         print_json(
             [
@@ -67,7 +62,7 @@ def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
 @json_option
 def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
     """Show a group's members, positions and how far behind they are."""
-    info, rows = run_async(_describe(broker, group_id))
+    info, rows = ask_admin(broker, lambda admin: _describe(admin, group_id))
     if as_json:
         print_json(_document(info, rows))
         return
@@ -93,13 +88,12 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
         )
 
 
-async def _describe(broker: BrokerOptions, group_id: str) -> tuple[GroupInfo, list[dict[str, Any]]]:
-    async with Admin(**broker) as admin:
-        info = await admin.describe_group(group_id)
-        committed = await admin.group_offsets(group_id)
-        owners = {tp: member for member in info.members for tp in member.partitions}
-        partitions = sorted({*committed, *owners})
-        ends = await _ends_of_existing(admin, partitions)
+async def _describe(admin: Admin, group_id: str) -> tuple[GroupInfo, list[dict[str, Any]]]:
+    info = await admin.describe_group(group_id)
+    committed = await admin.group_offsets(group_id)
+    owners = {tp: member for member in info.members for tp in member.partitions}
+    partitions = sorted({*committed, *owners})
+    ends = await _ends_of_existing(admin, partitions)
     rows = []
     for tp in partitions:
         position = committed[tp].offset if tp in committed else None
@@ -164,11 +158,7 @@ def delete(*, group_id: str, yes: bool, broker: BrokerOptions) -> None:
     """Delete a group that has no members, with its positions."""
     confirm(f"Delete the group {group_id} and its positions?", is_confirmed=yes)
 
-    async def work() -> None:
-        async with Admin(**broker) as admin:
-            await admin.delete_group(group_id)
-
-    run_async(work())
+    ask_admin(broker, lambda admin: admin.delete_group(group_id))
     click.echo(f"Deleted the group {group_id}.")
 
 
@@ -209,8 +199,11 @@ def reset(
     target = EARLIEST if to_earliest else LATEST if to_latest else to_ms
     if target is None:
         raise click.UsageError("say where to: give one of --to-time, --to-earliest, --to-latest")
-    moves = run_async(
-        _reset(broker, group_id, topics, target, execute=execute, may_be_new=may_be_new)
+    moves = ask_admin(
+        broker,
+        lambda admin: _reset(
+            admin, group_id, topics, target, execute=execute, may_be_new=may_be_new
+        ),
     )
     if as_json:
         names = ("topic", "partition", "from", "to")
@@ -228,7 +221,7 @@ def reset(
 
 
 async def _reset(
-    broker: BrokerOptions,
+    admin: Admin,
     group_id: str,
     topics: tuple[str, ...],
     target: int,
@@ -236,25 +229,24 @@ async def _reset(
     execute: bool,
     may_be_new: bool,
 ) -> list[tuple[TopicPartition, int | None, int]]:
-    async with Admin(**broker) as admin:
-        await _check_empty(admin, group_id, may_be_new=may_be_new)
-        committed = await admin.group_offsets(group_id)
-        partitions = list(committed)
-        for topic in topics:
-            numbers = (await admin.describe_topic(topic)).partitions
-            partitions += [TopicPartition(topic, number) for number in numbers]
-        if topics:
-            partitions = sorted({tp for tp in partitions if tp.topic in topics})
-        ends = await _ends_of_existing(admin, partitions)
-        if not ends:
-            raise InvalidUse(f"group {group_id} has no positions to move: name a topic with -t")
-        gone = sorted({str(tp) for tp in partitions if tp not in ends})
-        if gone:
-            note(f"Left as they are, because they do not exist any more: {', '.join(gone)}")
-        found = await admin.first_records(dict.fromkeys(ends, target))
-        new = {tp: hit.offset if (hit := found[tp]) else ends[tp] for tp in ends}
-        if execute:
-            await admin.alter_group_offsets(group_id, new)
+    await _check_empty(admin, group_id, may_be_new=may_be_new)
+    committed = await admin.group_offsets(group_id)
+    partitions = list(committed)
+    for topic in topics:
+        numbers = (await admin.describe_topic(topic)).partitions
+        partitions += [TopicPartition(topic, number) for number in numbers]
+    if topics:
+        partitions = sorted({tp for tp in partitions if tp.topic in topics})
+    ends = await _ends_of_existing(admin, partitions)
+    if not ends:
+        raise InvalidUse(f"group {group_id} has no positions to move: name a topic with -t")
+    gone = sorted({str(tp) for tp in partitions if tp not in ends})
+    if gone:
+        note(f"Left as they are, because they do not exist any more: {', '.join(gone)}")
+    found = await admin.first_records(dict.fromkeys(ends, target))
+    new = {tp: hit.offset if (hit := found[tp]) else ends[tp] for tp in ends}
+    if execute:
+        await admin.alter_group_offsets(group_id, new)
     return [
         (tp, committed[tp].offset if tp in committed else None, offset)
         for tp, offset in new.items()

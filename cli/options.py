@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
@@ -17,6 +17,9 @@ from client.core.options import NOT_SECURED, BadFile, Security
 from client.core.tls import tls_context
 from client.errors import InvalidTime
 from client.times import parse_time
+
+if TYPE_CHECKING:
+    from client.admin import Admin
 
 _T = TypeVar("_T")
 _Command = Callable[..., Any]
@@ -233,6 +236,17 @@ def now_ms() -> int:
 def run_async(work: Coroutine[Any, Any, _T]) -> _T:
     """Run a command's work to its end; Ctrl-C cancels it, and its clean-up still runs."""
     return asyncio.run(work)
+
+
+def ask_admin(broker: BrokerOptions, ask: "Callable[[Admin], Coroutine[Any, Any, _T]]") -> _T:
+    """The answer of an admin client that is connected for this one question."""
+    from client.admin import Admin  # only commands that reach a broker pay for it
+
+    async def work() -> _T:
+        async with Admin(**broker) as admin:
+            return await ask(admin)
+
+    return run_async(work())
 
 
 def confirm(question: str, *, is_confirmed: bool) -> None:

@@ -14,6 +14,7 @@ from cli.failures import CommandFailed
 from cli.options import (
     BrokerOptions,
     TimeType,
+    ask_admin,
     broker_options,
     check_contradiction,
     now_ms,
@@ -155,10 +156,10 @@ def command(
         setting = _LIMITS.get(error.code)
         if setting is None:
             raise
-        limit = run_async(_topic_config(broker, topic, setting))
+        limit = ask_admin(broker, lambda admin: _topic_config(admin, topic, setting))
         raise CommandFailed(f"{error} ({setting} of {topic} is {limit})") from None
     if oldest_ms is not None and not quiet:
-        run_async(_warn_of_retention(broker, topic, oldest_ms))
+        ask_admin(broker, lambda admin: _warn_of_retention(admin, topic, oldest_ms))
 
 
 def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
@@ -217,15 +218,13 @@ async def _produce(
     return oldest_ms
 
 
-async def _topic_config(broker: BrokerOptions, topic: str, name: str) -> str | None:
-    async with Admin(**broker) as admin:
-        return (await admin.topic_configs(topic))[name].value
+async def _topic_config(admin: Admin, topic: str, name: str) -> str | None:
+    return (await admin.topic_configs(topic))[name].value
 
 
-async def _warn_of_retention(broker: BrokerOptions, topic: str, oldest_ms: int) -> None:
+async def _warn_of_retention(admin: Admin, topic: str, oldest_ms: int) -> None:
     """Warn when records are old enough to be deleted: retention goes by their timestamps."""
-    async with Admin(**broker) as admin:
-        configs = await admin.topic_configs(topic)
+    configs = await admin.topic_configs(topic)
     retention_ms = int(configs["retention.ms"].value or -1)
     is_deleting = "delete" in (configs["cleanup.policy"].value or "")
     is_own_time = configs["message.timestamp.type"].value == "CreateTime"

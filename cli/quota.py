@@ -11,10 +11,9 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, json_option, login_options, run_async
+from cli.options import BrokerOptions, ask_admin, json_option, login_options
 from cli.output import note, print_json, print_table
 from client.admin import Admin
-from client.descriptions import Quota
 
 _LIMITS = {
     "producer_byte_rate": "Bytes per second of Produce requests.",
@@ -79,11 +78,7 @@ def set_limits(*, broker: BrokerOptions, **options: Any) -> None:
     if not limits:
         raise click.UsageError("give a limit, for instance --producer-byte-rate 1000000")
 
-    async def work() -> None:
-        async with Admin(**broker) as admin:
-            await admin.alter_quotas(entity, limits)
-
-    run_async(work())
+    ask_admin(broker, lambda admin: admin.alter_quotas(entity, limits))
     for key, value in limits.items():
         click.echo(f"{_name(entity)}: {key} = {value:.15g}")
 
@@ -98,15 +93,14 @@ def remove(*, keys: tuple[str, ...], broker: BrokerOptions, **options: Any) -> N
     """Remove limits, by default all of a user, client id or address."""
     entity = _entity(options)
 
-    async def work() -> list[str]:
-        async with Admin(**broker) as admin:
-            found = [quota for quota in await admin.quotas() if quota.entity == entity]
-            known = [key for quota in found for key in quota.limits if not keys or key in keys]
-            if known:
-                await admin.alter_quotas(entity, dict.fromkeys(known))
-            return known
+    async def work(admin: Admin) -> list[str]:
+        found = [quota for quota in await admin.quotas() if quota.entity == entity]
+        known = [key for quota in found for key in quota.limits if not keys or key in keys]
+        if known:
+            await admin.alter_quotas(entity, dict.fromkeys(known))
+        return known
 
-    removed = run_async(work())
+    removed = ask_admin(broker, work)
     if not removed:
         raise CommandFailed("there is no such limit; see tidelog quota list", ExitCode.NOT_FOUND)
     for key in removed:
@@ -118,12 +112,7 @@ def remove(*, keys: tuple[str, ...], broker: BrokerOptions, **options: Any) -> N
 @json_option
 def list_limits(*, broker: BrokerOptions, as_json: bool) -> None:
     """List all limits."""
-
-    async def work() -> list[Quota]:
-        async with Admin(**broker) as admin:
-            return await admin.quotas()
-
-    found = run_async(work())
+    found = ask_admin(broker, lambda admin: admin.quotas())
     if as_json:
         print_json([{"entity": dict(q.entity), "limits": dict(q.limits)} for q in found])
     elif found:

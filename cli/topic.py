@@ -7,7 +7,7 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, broker_options, confirm, json_option, parse_pairs, run_async
+from cli.options import BrokerOptions, ask_admin, broker_options, confirm, json_option, parse_pairs
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST
@@ -42,17 +42,16 @@ def create(
     """
     configs = parse_pairs(pairs, "--set")
 
-    async def work() -> str:
-        async with Admin(**broker) as admin:
-            try:
-                await admin.create_topic(name, partitions=partitions or -1, configs=configs)
-            except BrokerRefused as error:
-                if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                    raise
-                return f"{name} exists already."
+    async def work(admin: Admin) -> str:
+        try:
+            await admin.create_topic(name, partitions=partitions or -1, configs=configs)
+        except BrokerRefused as error:
+            if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            return f"{name} exists already."
         return f"Created {name}."
 
-    click.echo(run_async(work()))
+    click.echo(ask_admin(broker, work))
 
 
 @command.command("list")
@@ -61,12 +60,7 @@ def create(
 @json_option
 def list_topics(*, internal: bool, broker: BrokerOptions, as_json: bool) -> None:
     """List all topics."""
-
-    async def work() -> dict[str, Any]:
-        async with Admin(**broker) as admin:
-            return await admin.topics(internal=internal)
-
-    topics = run_async(work())
+    topics = ask_admin(broker, lambda admin: admin.topics(internal=internal))
     if as_json:
         print_json(
             [
@@ -92,7 +86,7 @@ def list_topics(*, internal: bool, broker: BrokerOptions, as_json: bool) -> None
 @json_option
 def describe(*, name: str, broker: BrokerOptions, as_json: bool) -> None:
     """Show partitions, what they hold, and settings."""
-    facts = run_async(_describe(broker, name))
+    facts = ask_admin(broker, lambda admin: _describe(admin, name))
     if as_json:
         print_json(facts)
         return
@@ -122,21 +116,20 @@ def describe(*, name: str, broker: BrokerOptions, as_json: bool) -> None:
         print_table(["SETTING", "VALUE"], list(facts["configs"].items()))
 
 
-async def _describe(broker: BrokerOptions, name: str) -> dict[str, Any]:
-    async with Admin(**broker) as admin:
-        info = await admin.describe_topic(name)
-        partitions = [TopicPartition(name, number) for number in info.partitions]
-        earliest = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
-        latest = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
-        configs = await admin.topic_configs(name)
-        try:
-            newest = await admin.newest_records(name)
-        except UnsupportedByBroker:
-            newest = {}
-        try:
-            sizes = await admin.sizes()
-        except UnsupportedByBroker:
-            sizes = {}
+async def _describe(admin: Admin, name: str) -> dict[str, Any]:
+    info = await admin.describe_topic(name)
+    partitions = [TopicPartition(name, number) for number in info.partitions]
+    earliest = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    latest = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    configs = await admin.topic_configs(name)
+    try:
+        newest = await admin.newest_records(name)
+    except UnsupportedByBroker:
+        newest = {}
+    try:
+        sizes = await admin.sizes()
+    except UnsupportedByBroker:
+        sizes = {}
     return {
         "topic": name,
         "topic_id": info.topic_id.hex(),
@@ -193,21 +186,20 @@ def alter(
     if both := given.keys() & set(names):
         raise click.UsageError(f"--set and --unset of {min(both)} contradict each other")
 
-    async def work() -> None:
-        async with Admin(**broker) as admin:
-            # Brokers treat it as done, whatever the name.
-            known = await admin.topic_configs(name) if names else {}
-            for unset in names:
-                if unset not in known:
-                    near = get_close_matches(unset, known, n=1)
-                    hint = f"did you mean {near[0]}?" if near else "see tidelog config list --topic"
-                    raise CommandFailed(
-                        f"topics have no setting {unset}; {hint} (nothing was changed)",
-                        ExitCode.NOT_FOUND,
-                    )
-            await admin.alter_topic_configs(name, changes)
+    async def work(admin: Admin) -> None:
+        # Brokers treat it as done, whatever the name.
+        known = await admin.topic_configs(name) if names else {}
+        for unset in names:
+            if unset not in known:
+                near = get_close_matches(unset, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else "see tidelog config list --topic"
+                raise CommandFailed(
+                    f"topics have no setting {unset}; {hint} (nothing was changed)",
+                    ExitCode.NOT_FOUND,
+                )
+        await admin.alter_topic_configs(name, changes)
 
-    run_async(work())
+    ask_admin(broker, work)
     click.echo(f"Changed {name}.")
 
 
@@ -220,12 +212,7 @@ def partitions(*, name: str, total: int, broker: BrokerOptions) -> None:
 
     Records with a key may go to another partition than before from then on.
     """
-
-    async def work() -> None:
-        async with Admin(**broker) as admin:
-            await admin.create_partitions(name, total)
-
-    run_async(work())
+    ask_admin(broker, lambda admin: admin.create_partitions(name, total))
     click.echo(f"{name} has {total} partitions.")
 
 
@@ -237,9 +224,5 @@ def delete(*, names: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:
     """Delete topics with all their records."""
     confirm(f"Delete {', '.join(names)} with all records?", is_confirmed=yes)
 
-    async def work() -> None:
-        async with Admin(**broker) as admin:
-            await admin.delete_topic(*names)
-
-    run_async(work())
+    ask_admin(broker, lambda admin: admin.delete_topic(*names))
     click.echo(f"Deleted {', '.join(names)}.")

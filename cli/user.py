@@ -6,6 +6,7 @@ command line, which every user of the machine sees.
 """
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,8 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, json_option, login_options, run_async
+from cli.options import BrokerOptions, ask_admin, json_option, login_options
 from cli.output import note, print_json, print_table
-from client.admin import Admin
 from client.core.security import ITERATIONS, SCRAM_MECHANISMS
 
 _GENERATED_BYTES = 18
@@ -69,12 +69,12 @@ def _set(
 
         set_user(data_dir, name, password, mechanism, iterations)
     else:
-
-        async def work() -> None:
-            async with Admin(**broker) as admin:
-                await admin.set_user(name, password, mechanism=mechanism, iterations=iterations)
-
-        run_async(work())
+        ask_admin(
+            broker,
+            lambda admin: admin.set_user(
+                name, password, mechanism=mechanism, iterations=iterations
+            ),
+        )
     if generate:
         click.echo(password)
         note(f"this is the password of {name}; it is stored nowhere in clear")
@@ -83,27 +83,21 @@ def _set(
     note(f"{done} {name} ({mechanism}, {iterations} iterations)")
 
 
+def _credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (login_options, _data_dir, _generate, _password_file, _iterations, _mechanism):
+        function = option(function)
+    return click.argument("name")(function)
+
+
 @command.command()
-@click.argument("name")
-@_mechanism
-@_iterations
-@_password_file
-@_generate
-@_data_dir
-@login_options
+@_credential_options
 def add(**options: Any) -> None:
     """Add a user, or a further mechanism for one."""
     _set(**options, done="added")
 
 
 @command.command()
-@click.argument("name")
-@_mechanism
-@_iterations
-@_password_file
-@_generate
-@_data_dir
-@login_options
+@_credential_options
 def passwd(**options: Any) -> None:
     """Change a user's password; connections that are open stay."""
     _set(**options, done="changed the password of")
@@ -121,12 +115,7 @@ def list_users(*, data_dir: str | None, broker: BrokerOptions, as_json: bool) ->
         _check_exists(data_dir)
         found = users(data_dir)
     else:
-
-        async def work() -> dict[str, list[tuple[str, int]]]:
-            async with Admin(**broker) as admin:
-                return await admin.users()
-
-        found = run_async(work())
+        found = ask_admin(broker, lambda admin: admin.users())
     rows = [(name, *credential) for name, known in sorted(found.items()) for credential in known]
     if as_json:
         keys = ("name", "mechanism", "iterations")
@@ -149,12 +138,7 @@ def remove(*, name: str, data_dir: str | None, broker: BrokerOptions) -> None:
         _check_exists(data_dir)
         remove_user(data_dir, name)
     else:
-
-        async def work() -> None:
-            async with Admin(**broker) as admin:
-                await admin.remove_user(name)
-
-        run_async(work())
+        ask_admin(broker, lambda admin: admin.remove_user(name))
     note(f"removed {name}")
 
 

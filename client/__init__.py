@@ -8,6 +8,4 @@ package.
 
 Refuses to know the broker, its storage and its settings; needs only `protocol`. May be imported by
 `cli`, `tidelog` and, without what needs asyncio, `pipeline`.
-
-Read next: `core` (`connection`, `cluster`), then `producer`, `consumer`, `admin`.
 """

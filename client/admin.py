@@ -1,7 +1,8 @@
 """The admin client: topics, settings, offsets, groups, the cluster itself.
 
-Each call is one question or one change, answered when the broker has done it. Requests about
-offsets are `client.core.offsets`, about groups `client.core.groups`.
+Each call is one question or one change, answered when the broker has done it. The calls about
+groups are inherited from `client.core.groups`, those about users, access rules and quotas from
+`client.core.security`; requests about offsets are `client.core.offsets`.
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topic("flights", partitions=4)
@@ -19,35 +20,26 @@ from client.aio.explain import explain_lookup, metrics_address
 from client.aio.positions import to_timestamp
 from client.aio.record_times import first_records
 from client.checks import check_text
-from client.core import groups
-from client.core import security as security_requests
 from client.core.configs import describe_configs, describe_sizes
+from client.core.groups import GroupAdmin
 from client.core.offsets import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
     Isolation,
-    Membership,
-    commit_offsets,
-    fetch_committed,
     list_offsets,
 )
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.core.parts import by_topic, check
+from client.core.security import SecurityAdmin
 from client.descriptions import (
-    AccessRule,
-    AccessRuleFilter,
     ClusterInfo,
     ConfigEntry,
-    GroupInfo,
-    GroupListing,
     NewTopic,
-    Quota,
     ResourceType,
 )
 from client.types import (
     Broker,
-    OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicInfo,
     TopicPartition,
@@ -70,7 +62,7 @@ _SET = 0
 _DELETE = 1
 
 
-class Admin:
+class Admin(GroupAdmin, SecurityAdmin):
     """Opened by ``async with``, closed by it or by `close`. Belongs to one event loop."""
 
     def __init__(
@@ -423,115 +415,3 @@ class Admin:
         for node_id in list(self._cluster.brokers):
             sizes |= await describe_sizes(await self._cluster.connection(node_id))
         return sizes
-
-    # Groups.
-
-    async def groups(self) -> list[GroupListing]:
-        """All consumer groups, by name."""
-        return await groups.list_groups(self._cluster)
-
-    async def describe_group(self, group_id: str) -> GroupInfo:
-        """One group and its members.
-
-        Raises:
-            BrokerRefused: GROUP_ID_NOT_FOUND if it does not exist.
-        """
-        return await groups.describe_group(self._cluster, group_id)
-
-    async def delete_group(self, group_id: str) -> None:
-        """Delete a group without members, with its committed offsets.
-
-        Raises:
-            BrokerRefused: it has members, or does not exist.
-        """
-        await groups.delete_group(self._cluster, group_id)
-
-    async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All committed positions of a group, in order of partition."""
-        committed = await fetch_committed(self._cluster, group_id)
-        return dict(sorted(committed.items()))
-
-    async def alter_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
-    ) -> None:
-        """Set positions of a group that has no members.
-
-        Raises:
-            BrokerRefused: the group has members.
-        """
-        positions = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
-        await commit_offsets(self._cluster, Membership(group_id=group_id), positions)
-
-    # Users, access rules and quotas.
-
-    async def set_user(
-        self,
-        name: str,
-        password: str,
-        *,
-        mechanism: str = "SCRAM-SHA-512",
-        iterations: int = security_requests.ITERATIONS,
-    ) -> None:
-        """Create a user or change the password; the password itself is not sent.
-
-        Raises:
-            InvalidUse: the mechanism is not SCRAM-SHA-256 or SCRAM-SHA-512.
-            BrokerRefused: the name or the number of iterations (4096 to 16384) is not accepted.
-        """
-        check_text("name", name)
-        check_text("password", password)
-        await security_requests.set_user(self._cluster, name, password, mechanism, iterations)
-
-    async def remove_user(self, name: str) -> None:
-        """Remove all credentials of a user; connections that are open stay.
-
-        Raises:
-            BrokerRefused: there is no such user.
-        """
-        check_text("name", name)
-        await security_requests.remove_user(self._cluster, name)
-
-    async def users(self) -> dict[str, list[tuple[str, int]]]:
-        """The mechanisms of every user, with their iterations."""
-        return await security_requests.users(self._cluster)
-
-    async def add_rules(self, rules: Iterable[AccessRule]) -> None:
-        """Put access rules in force.
-
-        Raises:
-            BrokerRefused: the first refusal; the other rules are in force.
-        """
-        await security_requests.add_rules(self._cluster, rules)
-
-    async def rules(self, chosen: AccessRuleFilter | None = None) -> list[AccessRule]:
-        """The access rules that a filter selects, by default all.
-
-        Raises:
-            BrokerRefused: the cluster has no authorizer.
-        """
-        return await security_requests.rules(self._cluster, chosen or AccessRuleFilter())
-
-    async def remove_rules(self, chosen: AccessRuleFilter) -> list[AccessRule]:
-        """Take the selected access rules out of force; the rules that were.
-
-        Raises:
-            BrokerRefused: the cluster has no authorizer.
-        """
-        return await security_requests.remove_rules(self._cluster, chosen)
-
-    async def alter_quotas(
-        self, entity: Mapping[str, str | None], limits: Mapping[str, float | None]
-    ) -> None:
-        """Set limits of an entity, and remove those that are None.
-
-        `entity` gives `user`, `client-id` or both, or `ip`, a name; None is the default, which
-        counts for every name without limits of its own.
-
-        Raises:
-            BrokerRefused: there is no such entity or limit, or a value is out of its range.
-        """
-        await security_requests.alter_quotas(self._cluster, entity, limits)
-
-    async def quotas(self) -> list[Quota]:
-        """All quotas."""
-        return await security_requests.quotas(self._cluster)

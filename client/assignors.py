@@ -44,7 +44,6 @@ class Assignor(Protocol):
         self, members: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
         """The partitions of each member; topics without a count are unknown and left out."""
-        ...
 
 
 class RangeAssignor:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from client.types import TopicPartition
-from protocol.acl import Operation, PatternType, Permission
-from protocol.acl import ResourceType as RuleResourceType
 
 
 class ResourceType(IntEnum):
@@ -95,51 +93,8 @@ class ClusterInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRule:
-    """One access rule; the numbers are those of `protocol.acl`."""
-
-    resource_type: int
-    name: str
-    pattern: int = PatternType.LITERAL
-    principal: str
-    host: str = "*"
-    operation: int
-    permission: int = Permission.ALLOW
-
-    def __str__(self) -> str:
-        """The rule as one phrase."""
-        kind = _name(Permission, self.permission)
-        resource = _name(RuleResourceType, self.resource_type).lower().replace("_", "-")
-        star = "*" if self.pattern == PatternType.PREFIXED else ""
-        host = "" if self.host == "*" else f" from {self.host}"
-        operation = _name(Operation, self.operation)
-        return f"{kind} {self.principal}{host} to {operation} {resource} {self.name}{star}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRuleFilter:
-    """A selection of access rules; None and ANY select everything."""
-
-    resource_type: int = RuleResourceType.ANY
-    name: str | None = None
-    pattern: int = PatternType.ANY
-    principal: str | None = None
-    host: str | None = None
-    operation: int = Operation.ANY
-    permission: int = Permission.ANY
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """The limits of an entity: `user`, `client-id` or `ip` to a name, None for the default."""
 
     entity: Mapping[str, str | None]
     limits: Mapping[str, float]
-
-
-def _name(kind: type[IntEnum], number: int) -> str:
-    """The name of a code, or the number itself if a newer broker has more codes."""
-    try:
-        return kind(number).name
-    except ValueError:
-        return str(number)

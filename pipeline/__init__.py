@@ -4,8 +4,4 @@ Reaches the broker over Kafka's wire alone, so it works against Apache Kafka too
 this package with `protocol` and two small modules of `client` (the grammar of times, its error);
 never the broker, its storage or its settings. Only `source`, `sink`, `session` and the jobs import
 Spark; all other modules run and are tested without a Java machine.
-
-Read in this order: `options` (the user's options), `offsets` and `splits` (from options to ranges
-of offsets), `wire` and `cluster` (requests to the broker), `batches` and `arrow_loops` (from log
-bytes to Arrow), `source` (Spark's reader), `journal`, `encode` and `sink`, then `jobs`.
 """

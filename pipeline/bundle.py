@@ -5,10 +5,8 @@ packages that `protocol` needs. Executors need pyarrow only. Compiled loops cann
 a zip; their plain Python versions in it give the same results, slower. A script next to the zip
 runs the jobs, since spark-submit takes no module for its application.
 
-Read next: docs/spark.md, "On a cluster".
+See docs/spark.md.
 """
-
-from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator

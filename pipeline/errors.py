@@ -5,8 +5,6 @@ all facts. What brokers refuse, or do not answer, is in `client.errors`. Codes f
 `jobs.outcome`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -4,8 +4,6 @@ A session is made only for jobs that need one, with the master given by `--maste
 `spark-submit` the session that Spark makes is used. Results go to stdout (a sentence and a table,
 or one JSON document with `--json`), progress to stderr. The exit code is that of
 `jobs.outcome.JobCode`.
-
-Read next: `jobs`, `session`, `bundle`.
 """
 
 from __future__ import annotations

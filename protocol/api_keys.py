@@ -13,8 +13,6 @@ start at 0. Serving them costs a few lines per API, so we do.
 Source: Kafka ``org.apache.kafka.common.protocol.ApiKeys``, KIP-35, KIP-896, KAFKA-18659.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum

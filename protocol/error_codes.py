@@ -6,8 +6,6 @@ applies: the broker maps its exceptions to codes, the client maps codes to advic
 Source: Kafka ``org.apache.kafka.common.protocol.Errors``.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

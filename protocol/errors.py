@@ -18,8 +18,6 @@ bad records fail one partition. The broker owns the translation to Kafka's numer
 Messages never carry payload bytes: they name the place, what was expected and what was found.
 """
 
-from __future__ import annotations
-
 import struct
 
 _HTTP_STARTS = ("GET ", "POST", "PUT ", "HEAD", "DELE", "OPTI", "PATC", "CONN", "PRI ", "HTTP")

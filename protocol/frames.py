@@ -1,11 +1,9 @@
 """The outermost layer: a stream of bytes cut into frames, and frames given their size.
 
-    ======  ====  ==================================================
-    offset  size  meaning
-    ======  ====  ==================================================
-    0       4     size of what follows, int32 big-endian, not itself
-    4       size  header and body of one request or response
-    ======  ====  ==================================================
+| offset | size | meaning                                            |
+|--------|------|----------------------------------------------------|
+| 0      | 4    | size of what follows, int32 big-endian, not itself |
+| 4      | size | header and body of one request or response         |
 
 ``FrameDecoder`` owns the bytes between two reads of a socket and knows nothing of the socket. Its
 three-way contract: ``next_frame`` returns a frame, or None when more bytes are needed; ``feed``
@@ -19,8 +17,6 @@ the record batches of a Produce frame in place).
 
 Source: Kafka protocol guide, "Protocol Primitive Types" and ``socket.request.max.bytes``.
 """
-
-from __future__ import annotations
 
 import struct
 from collections import deque

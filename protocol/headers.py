@@ -24,8 +24,6 @@ Source: Kafka ``RequestHeader.json``, ``ResponseHeader.json``, ``ApiKeys.respons
 KIP-482, KIP-511.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from typing import Final

@@ -18,8 +18,6 @@ listening before it pays for it.
 This module does not know which versions the *broker* honours: see ``protocol.api_keys.SUPPORTED``.
 """
 
-from __future__ import annotations
-
 from struct import Struct
 from typing import Any, Final
 

@@ -17,8 +17,4 @@ The sub-packages, from the ground up; each imports only those above it in this l
     directory   the data directory: topics, partitions, settings, checkpoints
     audit       `fsck`, and accepting the loss of damaged records
     kafka       import from and export to directories of Apache Kafka
-
-Read in this order: `storage.disk.files` (what the disk promises), `storage.segment.segment` (one
-file and its indexes), `storage.log.log` (one partition), `storage.recovery.recovery` (opening it
-after a stop or a crash).
 """

@@ -13,8 +13,7 @@ Every exception carries its facts as attributes. Messages are built from them in
 where, expected, found, cure. No record payload ever gets into a message.
 
 Source: the error table of Kafka's produce path (`LogValidator`, `UnifiedLog`); the split by
-treatment is ours. Read next: `storage.disk.files`, which raises plain `OSError`, and
-`storage.log.log`, which turns those into `StorageFailed`.
+treatment is ours.
 """
 
 import errno

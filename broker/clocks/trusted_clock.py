@@ -2,18 +2,13 @@
 
 Retention, the cleaner, and the expiry of producer ids and of committed offsets call `now_ms`. A job
 takes a sample each second, so that a step is noticed soon; each call takes one, too.
-
-Read next: `broker.clocks.trusted_time` (the rules), `broker.jobs.jobs` (the callers).
 """
 
 import logging
-from typing import TYPE_CHECKING
 
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_time import Change, Doubt, TrustedTime
-
-if TYPE_CHECKING:
-    from broker.metrics import Metrics
+from broker.metrics import Metrics
 
 logger = logging.getLogger("tidelog.broker.clocks.trusted_clock")
 
@@ -35,7 +30,7 @@ class TrustedClock:
     __slots__ = ("_clock", "_hold_ms", "_metrics", "_time", "stamp_slack_ms")
 
     def __init__(
-        self, clock: Clock, metrics: "Metrics", *, hold_ms: int, newest_append_ms: int = -1
+        self, clock: Clock, metrics: Metrics, *, hold_ms: int, newest_append_ms: int = -1
     ) -> None:
         """Take the first sample; `newest_append_ms` is that of the data directory, -1 for none."""
         self._clock = clock

@@ -28,8 +28,6 @@ Producers' timestamps are no evidence here: a producer on the same machine has t
 docs/time.md lists the situations and their consequences.
 
 Differs from Kafka: it deletes by the wall clock alone, even after that has stepped.
-
-Read next: `broker.clocks.trusted_clock`, which takes the samples.
 """
 
 from collections import deque

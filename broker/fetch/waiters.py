@@ -11,12 +11,9 @@ Source: KIP-74's min_bytes/max_wait; Kafka's `DelayedFetch`, without its re-read
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from broker.clocks.clock import Clock, TimerHandle
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
+from storage.log.log import Log
 
 
 class FetchWaiter:
@@ -25,7 +22,7 @@ class FetchWaiter:
     __slots__ = ("bytes_missing", "logs", "parked", "retry", "timer")
 
     def __init__(
-        self, logs: Sequence["Log"], bytes_missing: int, retry: Callable[[bool], object]
+        self, logs: Sequence[Log], bytes_missing: int, retry: Callable[[bool], object]
     ) -> None:
         """Wait for `bytes_missing` (> 0) more bytes in any of `logs`."""
         self.logs = logs
@@ -75,7 +72,7 @@ class FetchWaiters:
                 if not waiters:
                     del self._by_log[log]
 
-    def data_visible(self, log: "Log", size_bytes: int) -> None:
+    def data_visible(self, log: Log, size_bytes: int) -> None:
         """`size_bytes` more of `log` lie below its high watermark."""
         waiters = self._by_log.get(log)
         if not waiters:
@@ -88,7 +85,7 @@ class FetchWaiters:
         for waiter in due:
             self._release(waiter, False)
 
-    def log_changed(self, log: "Log") -> None:
+    def log_changed(self, log: Log) -> None:
         """`log` was deleted, went offline or lost its start: run every fetch that waits for it."""
         for waiter in list(self._by_log.get(log, ())):
             self._release(waiter, False)

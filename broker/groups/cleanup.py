@@ -4,10 +4,8 @@ Owns the rules of when a group and its offsets end, and the order "tombstones fi
 Refuses to know the clock: the time is a parameter.
 
 Source: KIP-211, KIP-229, KIP-496; Kafka's `OffsetMetadataManager.cleanupExpiredOffsets`,
-`GroupCoordinatorService.deleteGroups`. Read next: `broker.groups.coordinator`.
+`GroupCoordinatorService.deleteGroups`.
 """
-
-from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable

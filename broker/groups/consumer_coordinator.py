@@ -12,10 +12,7 @@ Differs from Kafka: a heartbeat to a group that does not exist is UNKNOWN_MEMBER
 joins again; Kafka's GROUP_ID_NOT_FOUND ends the Java client.
 
 Source: KIP-848; Kafka's `GroupCoordinatorService`, `GroupMetadataManager`.
-Read next: `broker.groups.consumer.group`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias

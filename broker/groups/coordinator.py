@@ -20,10 +20,7 @@ Differs from Kafka: a member's waiting request is answered with NOT_COORDINATOR 
 stops, so that its client retries at once after the restart.
 
 Source: Kafka's `GroupCoordinator`; KIP-211 for expiry.
-Read next: `broker.groups.classic.group`, `broker.groups.offsets.store`.
 """
-
-from __future__ import annotations
 
 import logging
 import uuid

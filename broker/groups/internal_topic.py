@@ -6,20 +6,20 @@ is called only when the records would survive a power cut (or as far as the oper
 `flush.policy=os` promises). The callbacks of one partition run in the order of their appends.
 
 Source: Kafka's `GroupMetadataManager.appendForGroup`, `TransactionStateManager`.
-Read next: `broker.group_commit` for the wait.
 """
-
-from __future__ import annotations
 
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
 from broker.errors import BrokerError
+from broker.group_commit import GroupCommit
+from broker.topics.registry import TopicRegistry
+from config import BrokerConfig
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch
@@ -28,13 +28,8 @@ from protocol.records.record import Record, control_type, decode_batch
 from protocol.records.scan import scan_entries
 from storage.append.plan import Origin
 from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
+from storage.log.log import Log
 from storage.log.values import Isolation
-
-if TYPE_CHECKING:
-    from broker.group_commit import GroupCommit
-    from broker.topics.registry import TopicRegistry
-    from config import BrokerConfig
-    from storage.log.log import Log
 
 logger = logging.getLogger("tidelog.broker.groups.internal_topic")
 

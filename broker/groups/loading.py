@@ -8,10 +8,7 @@ A transactional record counts from the position of its transaction's commit mark
 record of the same key came in between. Open transactions stay pending.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`.
-Read next: `broker.groups.offsets.store`.
 """
-
-from __future__ import annotations
 
 import logging
 from collections.abc import Iterable

@@ -33,7 +33,6 @@ others meanwhile.
 Source: KIP-848 ("Online migration"); Kafka's `ConsumerGroup.fromClassicGroup`,
 `ClassicGroup.fromConsumerGroup`, `validateOnlineUpgrade`, `classicGroupJoinToConsumerGroup`,
 `classicGroupSyncToConsumerGroup`, `classicGroupHeartbeatToConsumerGroup`, observed in 4.3.1.
-Read next: `broker.groups.consumer.group`.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ never too late, so that moving a deadline later costs nothing here.
 Source: our own; Kafka has a timing wheel with an entry per member.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 

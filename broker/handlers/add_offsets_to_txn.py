@@ -4,7 +4,6 @@ Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible, v4
 TRANSACTION_ABORTABLE.
 
 Source: Kafka `KafkaApis.handleAddOffsetsToTxnRequest`; KIP-98.
-Read next: `broker.transactions.coordinator`.
 """
 
 from broker.requests.context import Context, RequestContext

@@ -6,7 +6,6 @@ OPERATION_NOT_ATTEMPTED. Versions 4 and up are between brokers and not offered.
 Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible.
 
 Source: Kafka `KafkaApis.handleAddPartitionsToTxnRequest`; KIP-98.
-Read next: `broker.transactions.state`.
 """
 
 from broker.requests.by_topic import by_topic
@@ -14,13 +13,7 @@ from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
 from broker.topics.registry import is_internal
 from broker.transactions.state import TopicPartition
-from protocol.api.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTopicResult,
-)
+from protocol.api import add_partitions_to_txn as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
@@ -28,16 +21,18 @@ _FENCED_SINCE = 2
 
 
 def handle(
-    context: Context, request: RequestContext, message: AddPartitionsToTxnRequest
-) -> Steps[AddPartitionsToTxnResponse | Pending[AddPartitionsToTxnResponse]]:
+    context: Context, request: RequestContext, message: api.AddPartitionsToTxnRequest
+) -> Steps[api.AddPartitionsToTxnResponse | Pending[api.AddPartitionsToTxnResponse]]:
     """Add the partitions, all in one step; answer once that is on disk."""
     named: dict[TopicPartition, None] = {}
-    results: list[AddPartitionsToTxnPartitionResult] = []
+    results: list[api.AddPartitionsToTxnPartitionResult] = []
 
-    def check(topic: AddPartitionsToTxnTopic, partition: int) -> AddPartitionsToTxnPartitionResult:
+    def check(
+        topic: api.AddPartitionsToTxnTopic, partition: int
+    ) -> api.AddPartitionsToTxnPartitionResult:
         named[topic.name, partition] = None
         results.append(
-            AddPartitionsToTxnPartitionResult(
+            api.AddPartitionsToTxnPartitionResult(
                 partition_index=partition,
                 partition_error_code=_partition_error(context, topic.name, partition),
             )
@@ -47,17 +42,17 @@ def handle(
     topics = yield from by_topic(
         message.v3_and_below_topics,
         check,
-        lambda topic, answers: AddPartitionsToTxnTopicResult(
+        lambda topic, answers: api.AddPartitionsToTxnTopicResult(
             name=topic.name, results_by_partition=answers
         ),
     )
-    response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+    response = api.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
     if any(result.partition_error_code != ErrorCode.NONE for result in results):
         for result in results:
             if result.partition_error_code == ErrorCode.NONE:
                 result.partition_error_code = ErrorCode.OPERATION_NOT_ATTEMPTED
         return response
-    pending: Pending[AddPartitionsToTxnResponse] = Pending()
+    pending: Pending[api.AddPartitionsToTxnResponse] = Pending()
 
     def answer(error: ErrorCode) -> None:
         if error is ErrorCode.PRODUCER_FENCED and request.api_version < _FENCED_SINCE:

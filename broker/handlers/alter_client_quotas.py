@@ -18,23 +18,18 @@ from broker.quotas.book import (
     format_entity,
 )
 from broker.requests.context import Context, RequestContext
-from protocol.api.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    AlterClientQuotasResponseEntryData,
-    EntryData,
-)
+from protocol.api import alter_client_quotas as api
 from protocol.error_codes import ErrorCode
 
 
 async def handle(
-    context: Context, request: RequestContext, message: AlterClientQuotasRequest
-) -> AlterClientQuotasResponse:
+    context: Context, request: RequestContext, message: api.AlterClientQuotasRequest
+) -> api.AlterClientQuotasResponse:
     """The outcome for every entity."""
     checked: list[tuple[Entity, list[Change]]] = []
     answers = []
     for entry in message.entries:
-        answer = AlterClientQuotasResponseEntryData(error_message=None, entity=entry.entity)
+        answer = api.AlterClientQuotasResponseEntryData(error_message=None, entity=entry.entity)
         try:
             checked.append(_checked(entry))
         except InvalidQuota as error:
@@ -47,10 +42,10 @@ async def handle(
             context.security.audit.changed(
                 request.session, f"changed the quota of {format_entity(entity)}: {_text(changes)}"
             )
-    return AlterClientQuotasResponse(entries=answers)
+    return api.AlterClientQuotasResponse(entries=answers)
 
 
-def _checked(entry: EntryData) -> tuple[Entity, list[Change]]:
+def _checked(entry: api.EntryData) -> tuple[Entity, list[Change]]:
     entity = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
     changes = [Change(op.key, None if op.remove else op.value) for op in entry.ops]
     check_changes(entity, changes)

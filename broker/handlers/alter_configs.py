@@ -8,19 +8,14 @@ Source: KIP-133; Kafka `ConfigAdminManager`.
 from broker.errors import InvalidRequest
 from broker.requests.config_resources import Operation, Resource, change
 from broker.requests.context import Context, RequestContext
-from protocol.api.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-)
+from protocol.api import alter_configs as api
 
 
 async def handle(
-    context: Context, request: RequestContext, message: AlterConfigsRequest
-) -> AlterConfigsResponse:
+    context: Context, request: RequestContext, message: api.AlterConfigsRequest
+) -> api.AlterConfigsResponse:
     """Replace the settings of every resource, independently of the others."""
-    return AlterConfigsResponse(
+    return api.AlterConfigsResponse(
         responses=[
             await _alter(context, resource, validate_only=message.validate_only)
             for resource in message.resources
@@ -29,9 +24,9 @@ async def handle(
 
 
 async def _alter(
-    context: Context, asked: AlterConfigsResource, *, validate_only: bool
-) -> AlterConfigsResourceResponse:
-    response = AlterConfigsResourceResponse(
+    context: Context, asked: api.AlterConfigsResource, *, validate_only: bool
+) -> api.AlterConfigsResourceResponse:
+    response = api.AlterConfigsResourceResponse(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
 

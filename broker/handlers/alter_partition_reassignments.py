@@ -9,23 +9,17 @@ Source: KIP-455, KIP-860; Kafka `ReplicationControlManager.alterPartitionReassig
 from functools import partial
 
 from broker.requests.context import Context, RequestContext
-from protocol.api.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-)
+from protocol.api import alter_partition_reassignments as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps, each
 
 
 def handle(
-    context: Context, request: RequestContext, message: AlterPartitionReassignmentsRequest
-) -> Steps[AlterPartitionReassignmentsResponse]:
+    context: Context, request: RequestContext, message: api.AlterPartitionReassignmentsRequest
+) -> Steps[api.AlterPartitionReassignmentsResponse]:
     """The outcome for every partition; with a timeout of 0 or less nothing is done."""
     error = ErrorCode.NONE if message.timeout_ms > 0 else ErrorCode.REQUEST_TIMED_OUT
-    response = AlterPartitionReassignmentsResponse(
+    response = api.AlterPartitionReassignmentsResponse(
         error_code=error,
         error_message=None,
         allow_replication_factor_change=message.allow_replication_factor_change,
@@ -33,13 +27,15 @@ def handle(
     for topic in message.topics:
         reassign = partial(_reassign, context, topic.name) if error is ErrorCode.NONE else _time_out
         partitions = yield from each(topic.partitions, reassign)
-        response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+        response.responses.append(
+            api.ReassignableTopicResponse(name=topic.name, partitions=partitions)
+        )
         yield None
     return response
 
 
-def _time_out(asked: ReassignablePartition) -> ReassignablePartitionResponse:
-    return ReassignablePartitionResponse(
+def _time_out(asked: api.ReassignablePartition) -> api.ReassignablePartitionResponse:
+    return api.ReassignablePartitionResponse(
         partition_index=asked.partition_index,
         error_code=ErrorCode.REQUEST_TIMED_OUT,
         error_message=None,
@@ -47,9 +43,9 @@ def _time_out(asked: ReassignablePartition) -> ReassignablePartitionResponse:
 
 
 def _reassign(
-    context: Context, name: str, asked: ReassignablePartition
-) -> ReassignablePartitionResponse:
-    response = ReassignablePartitionResponse(
+    context: Context, name: str, asked: api.ReassignablePartition
+) -> api.ReassignablePartitionResponse:
+    response = api.ReassignablePartitionResponse(
         partition_index=asked.partition_index, error_message=None
     )
     node_id = context.endpoint.node_id

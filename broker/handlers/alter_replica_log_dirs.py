@@ -9,18 +9,13 @@ Source: KIP-113; Kafka `ReplicaManager.alterReplicaLogDirs`.
 import os
 
 from broker.requests.context import Context, RequestContext
-from protocol.api.alter_replica_log_dirs import (
-    AlterReplicaLogDirPartitionResult,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-)
+from protocol.api import alter_replica_log_dirs as api
 from protocol.error_codes import ErrorCode
 
 
 def handle(
-    context: Context, request: RequestContext, message: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
+    context: Context, request: RequestContext, message: api.AlterReplicaLogDirsRequest
+) -> api.AlterReplicaLogDirsResponse:
     """Answer once per partition whether it is in the last directory that the request names."""
     ours = os.path.abspath(context.topics.path)
     paths = {
@@ -29,16 +24,16 @@ def handle(
         for topic in move.topics
         for index in topic.partitions
     }
-    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    results: dict[str, api.AlterReplicaLogDirTopicResult] = {}
     for (name, index), path in paths.items():
-        result = results.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
+        result = results.setdefault(name, api.AlterReplicaLogDirTopicResult(topic_name=name))
         is_ours = os.path.abspath(path) == ours
         result.partitions.append(
-            AlterReplicaLogDirPartitionResult(
+            api.AlterReplicaLogDirPartitionResult(
                 partition_index=index, error_code=_move_error(context, name, index, is_ours=is_ours)
             )
         )
-    return AlterReplicaLogDirsResponse(results=list(results.values()))
+    return api.AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
 def _move_error(context: Context, name: str, partition: int, *, is_ours: bool) -> ErrorCode:

@@ -13,13 +13,7 @@ import re
 
 from broker.requests.context import Context, RequestContext
 from broker.requests.features import FINALIZED
-from protocol.api.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FinalizedFeatureKey,
-    SupportedFeatureKey,
-)
+from protocol.api import api_versions as api
 from protocol.api_keys import SUPPORTED
 from protocol.error_codes import ErrorCode
 
@@ -30,26 +24,26 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle(
     context: Context,
     request: RequestContext,
-    message: ApiVersionsRequest,
-) -> ApiVersionsResponse:
+    message: api.ApiVersionsRequest,
+) -> api.ApiVersionsResponse:
     """Every key with its range of versions."""
     if request.api_version >= _SOFTWARE_SINCE and not (
         _SOFTWARE.fullmatch(message.client_software_name)
         and _SOFTWARE.fullmatch(message.client_software_version)
     ):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(
+        return api.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return api.ApiVersionsResponse(
         api_keys=[
-            ApiVersion(api_key=key, min_version=versions.min, max_version=versions.max)
+            api.ApiVersion(api_key=key, min_version=versions.min, max_version=versions.max)
             for key, versions in SUPPORTED.items()
         ],
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=level, max_version=level)
+            api.SupportedFeatureKey(name=name, min_version=level, max_version=level)
             for name, level in FINALIZED.items()
         ],
         finalized_features_epoch=0,
         finalized_features=[
-            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            api.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in FINALIZED.items()
         ],
     )

@@ -12,14 +12,7 @@ from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.values import NO_PARTITIONS, ConsumerMember, Partitions
 from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from broker.requests.context import Context, RequestContext
-from protocol.api.consumer_group_describe import (
-    Assignment,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    DescribedGroup,
-    Member,
-    TopicPartitions,
-)
+from protocol.api import consumer_group_describe as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
@@ -28,15 +21,15 @@ _CONSUMER_MEMBER = 1
 
 
 def handle(
-    context: Context, request: RequestContext, message: ConsumerGroupDescribeRequest
-) -> Steps[ConsumerGroupDescribeResponse]:
+    context: Context, request: RequestContext, message: api.ConsumerGroupDescribeRequest
+) -> Steps[api.ConsumerGroupDescribeResponse]:
     """Each requested group, in the order of the request."""
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = []
     for group_id in message.group_ids:
         group = context.groups.consumer_groups.get(group_id)
         if not group_id:
-            described = DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
+            described = api.DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
         elif group is None:
             described = _absent(context, group_id)
         else:
@@ -44,21 +37,21 @@ def handle(
             described.authorized_operations = operations
         groups.append(described)
         yield None
-    return ConsumerGroupDescribeResponse(groups=groups)
+    return api.ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _absent(context: Context, group_id: str) -> DescribedGroup:
+def _absent(context: Context, group_id: str) -> api.DescribedGroup:
     is_other = group_id in context.groups.classic_groups
     what = "is not a consumer group" if is_other else "not found"
-    return DescribedGroup(
+    return api.DescribedGroup(
         group_id=group_id,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
         error_message=f"Group {group_id} {what}.",
     )
 
 
-def _describe(context: Context, group: ConsumerGroup) -> DescribedGroup:
-    return DescribedGroup(
+def _describe(context: Context, group: ConsumerGroup) -> api.DescribedGroup:
+    return api.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
@@ -71,9 +64,9 @@ def _describe(context: Context, group: ConsumerGroup) -> DescribedGroup:
     )
 
 
-def _member(context: Context, member: ConsumerMember, target: Partitions) -> Member:
+def _member(context: Context, member: ConsumerMember, target: Partitions) -> api.Member:
     subscription = member.subscription
-    return Member(
+    return api.Member(
         member_id=member.member_id,
         instance_id=subscription.instance_id,
         rack_id=subscription.rack_id,
@@ -90,15 +83,17 @@ def _member(context: Context, member: ConsumerMember, target: Partitions) -> Mem
     )
 
 
-def _assignment(context: Context, partitions: Partitions) -> Assignment:
+def _assignment(context: Context, partitions: Partitions) -> api.Assignment:
     """The partitions by topic; a topic deleted meanwhile has no name and is left out."""
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):
         by_topic.setdefault(topic_id, []).append(index)
     found = ((context.topics.find_by_id(topic_id), topic_id) for topic_id in by_topic)
-    return Assignment(
+    return api.Assignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=by_topic[topic_id])
+            api.TopicPartitions(
+                topic_id=topic_id, topic_name=topic.name, partitions=by_topic[topic_id]
+            )
             for topic, topic_id in found
             if topic is not None
         ]

@@ -7,7 +7,6 @@ has changed.
 Versions: v1 subscription by regular expression, and the member makes its own id (KIP-1082).
 
 Source: KIP-848; Kafka `GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
-Read next: `broker.groups.consumer.group`.
 """
 
 from collections.abc import Iterable
@@ -22,30 +21,25 @@ from broker.groups.consumer.values import (
 from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
-from protocol.api.consumer_group_heartbeat import (
-    Assignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
+from protocol.api import consumer_group_heartbeat as api
 from protocol.error_codes import ErrorCode
 
 _OWN_IDS_SINCE = 1
 
 
 def handle(
-    context: Context, request: RequestContext, message: ConsumerGroupHeartbeatRequest
-) -> Pending[ConsumerGroupHeartbeatResponse] | ConsumerGroupHeartbeatResponse:
+    context: Context, request: RequestContext, message: api.ConsumerGroupHeartbeatRequest
+) -> Pending[api.ConsumerGroupHeartbeatResponse] | api.ConsumerGroupHeartbeatResponse:
     """Take the heartbeat; the answer comes when its changes are durable."""
     problem = _problem(request.api_version, message)
     if problem is not None:
-        return ConsumerGroupHeartbeatResponse(
+        return api.ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.INVALID_REQUEST, error_message=problem
         )
     member_id = message.member_id
     if not member_id:
         member_id = context.groups.new_member_id(request.client_id or "", message.instance_id)
-    pending: Pending[ConsumerGroupHeartbeatResponse] = Pending()
+    pending: Pending[api.ConsumerGroupHeartbeatResponse] = Pending()
     context.groups.consumer_heartbeat(
         message.group_id,
         _request(context, request, message, member_id),
@@ -54,7 +48,7 @@ def handle(
     return pending
 
 
-def _problem(version: int, message: ConsumerGroupHeartbeatRequest) -> str | None:
+def _problem(version: int, message: api.ConsumerGroupHeartbeatRequest) -> str | None:
     """Why the request is invalid, as a sentence; None when it is valid."""
     epoch = message.member_epoch
     checks: tuple[tuple[bool, str], ...] = (
@@ -89,7 +83,7 @@ def _problem(version: int, message: ConsumerGroupHeartbeatRequest) -> str | None
 def _request(
     context: Context,
     request: RequestContext,
-    message: ConsumerGroupHeartbeatRequest,
+    message: api.ConsumerGroupHeartbeatRequest,
     member_id: str,
 ) -> HeartbeatRequest:
     names = message.subscribed_topic_names
@@ -110,7 +104,7 @@ def _request(
     )
 
 
-def _owned(topics: Iterable[TopicPartitions] | None) -> Partitions | None:
+def _owned(topics: Iterable[api.TopicPartitions] | None) -> Partitions | None:
     if topics is None:
         return None
     return frozenset(
@@ -118,8 +112,8 @@ def _owned(topics: Iterable[TopicPartitions] | None) -> Partitions | None:
     )
 
 
-def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
-    response = ConsumerGroupHeartbeatResponse(
+def _response(answer: HeartbeatAnswer) -> api.ConsumerGroupHeartbeatResponse:
+    response = api.ConsumerGroupHeartbeatResponse(
         error_code=answer.error,
         error_message=answer.error_message,
         member_id=answer.member_id if answer.error is ErrorCode.NONE else None,
@@ -131,9 +125,9 @@ def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
         by_topic: dict[bytes, list[int]] = {}
         for topic_id, index in sorted(answer.assigned):
             by_topic.setdefault(topic_id, []).append(index)
-        response.assignment = Assignment(
+        response.assignment = api.Assignment(
             topic_partitions=[
-                TopicPartitions(topic_id=topic_id, partitions=indexes)
+                api.TopicPartitions(topic_id=topic_id, partitions=indexes)
                 for topic_id, indexes in by_topic.items()
             ]
         )

@@ -12,8 +12,8 @@ Source: Kafka `AclControlManager.createAcls`; KIP-140, KIP-290.
 from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
-from broker.security.acls import Acl, complaint_about
-from protocol.acl import Operation
+from broker.security.acls import complaint_about
+from protocol.acl import Acl, Operation
 from protocol.api.create_acls import (
     AclCreation,
     AclCreationResult,

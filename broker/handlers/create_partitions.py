@@ -10,29 +10,24 @@ from collections import Counter
 from broker.errors import InvalidReplicaAssignment, InvalidRequest, NoTimeLeft
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from protocol.api.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-)
+from protocol.api import create_partitions as api
 
 _QUOTA_CODE_SINCE = 3
 
 
 async def handle(
-    context: Context, request: RequestContext, message: CreatePartitionsRequest
-) -> CreatePartitionsResponse:
+    context: Context, request: RequestContext, message: api.CreatePartitionsRequest
+) -> api.CreatePartitionsResponse:
     """Grow every topic as requested, where possible, and answer for all."""
     quota = context.security.mutation_quota(
         request, is_strict=request.api_version >= _QUOTA_CODE_SINCE
     )
     counts = Counter(topic.name for topic in message.topics)
-    results: dict[str, CreatePartitionsTopicResult] = {}
+    results: dict[str, api.CreatePartitionsTopicResult] = {}
     for topic in message.topics:
         if topic.name in results:
             continue
-        result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+        result = results[topic.name] = api.CreatePartitionsTopicResult(name=topic.name)
         try:
             if message.timeout_ms <= 0:
                 raise NoTimeLeft(message.timeout_ms)
@@ -46,7 +41,9 @@ async def handle(
         except REFUSALS as error:
             result.error_code = error_code(error)
             result.error_message = str(error)
-    return CreatePartitionsResponse(throttle_time_ms=quota.delay_ms, results=list(results.values()))
+    return api.CreatePartitionsResponse(
+        throttle_time_ms=quota.delay_ms, results=list(results.values())
+    )
 
 
 def _size(context: Context, name: str) -> int:
@@ -55,7 +52,7 @@ def _size(context: Context, name: str) -> int:
     return len(topic.partitions)
 
 
-def _check_assignment(context: Context, asked: CreatePartitionsTopic) -> None:
+def _check_assignment(context: Context, asked: api.CreatePartitionsTopic) -> None:
     """A manual assignment must cover exactly the new partitions and name this broker."""
     if asked.assignments is None:
         return

@@ -32,27 +32,21 @@ from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_TOPIC_ID
 from config import ConfigErrors, check_topic_overrides
 from config.describe import describe_topic
-from protocol.api.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from protocol.api import create_topics as api
 
 DEFAULT = -1
 _QUOTA_CODE_SINCE = 6
 
 
 async def handle(
-    context: Context, request: RequestContext, message: CreateTopicsRequest
-) -> CreateTopicsResponse:
+    context: Context, request: RequestContext, message: api.CreateTopicsRequest
+) -> api.CreateTopicsResponse:
     """Create every acceptable topic, durably, and answer for all."""
     quota = context.security.mutation_quota(
         request, is_strict=request.api_version >= _QUOTA_CODE_SINCE
     )
     counts = Counter(topic.name for topic in message.topics)
-    results: dict[str, CreatableTopicResult] = {}
+    results: dict[str, api.CreatableTopicResult] = {}
     for topic in message.topics:
         if topic.name in results:
             continue
@@ -63,18 +57,18 @@ async def handle(
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
             results[topic.name] = await _create(context, message, topic, quota)
         except REFUSALS as error:
-            results[topic.name] = CreatableTopicResult(
+            results[topic.name] = api.CreatableTopicResult(
                 name=topic.name, error_code=error_code(error), error_message=str(error)
             )
-    return CreateTopicsResponse(throttle_time_ms=quota.delay_ms, topics=list(results.values()))
+    return api.CreateTopicsResponse(throttle_time_ms=quota.delay_ms, topics=list(results.values()))
 
 
 async def _create(
     context: Context,
-    message: CreateTopicsRequest,
-    asked: CreatableTopic,
+    message: api.CreateTopicsRequest,
+    asked: api.CreatableTopic,
     quota: MutationQuota,
-) -> CreatableTopicResult:
+) -> api.CreatableTopicResult:
     partitions = _partition_count(context, asked)
     context.topics.check_new(asked.name, partitions)
     overrides = _overrides(asked)
@@ -84,14 +78,14 @@ async def _create(
         topic = await context.topics.create(asked.name, partitions, overrides)
         topic_id = topic.topic_id
     entries = describe_topic(overrides, context.topics.broker_config)
-    return CreatableTopicResult(
+    return api.CreatableTopicResult(
         name=asked.name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=partitions,
         replication_factor=1,
         configs=[
-            CreatableTopicConfigs(
+            api.CreatableTopicConfigs(
                 name=entry.key.name, value=entry.value, config_source=entry.source
             )
             for entry in entries
@@ -99,7 +93,7 @@ async def _create(
     )
 
 
-def _partition_count(context: Context, asked: CreatableTopic) -> int:
+def _partition_count(context: Context, asked: api.CreatableTopic) -> int:
     """The topic's number of partitions; checks every rule about counts and replicas."""
     if asked.assignments:
         if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
@@ -124,7 +118,7 @@ def _partition_count(context: Context, asked: CreatableTopic) -> int:
     return asked.num_partitions
 
 
-def _check_assignment(context: Context, asked: CreatableTopic) -> None:
+def _check_assignment(context: Context, asked: api.CreatableTopic) -> None:
     indexes = sorted(assignment.partition_index for assignment in asked.assignments)
     if indexes != list(range(len(indexes))):
         raise InvalidReplicaAssignment(
@@ -139,7 +133,7 @@ def _check_assignment(context: Context, asked: CreatableTopic) -> None:
             )
 
 
-def _overrides(asked: CreatableTopic) -> dict[str, str]:
+def _overrides(asked: api.CreatableTopic) -> dict[str, str]:
     """The topic's own settings, checked all at once; of a duplicate the last value counts."""
     overrides: dict[str, str] = {}
     for config in asked.configs:

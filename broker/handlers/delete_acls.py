@@ -9,8 +9,7 @@ from broker.handlers.describe_acls import filter_of
 from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
-from broker.security.acls import Acl
-from protocol.acl import Operation
+from protocol.acl import Acl, Operation
 from protocol.api.delete_acls import (
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,

@@ -10,33 +10,29 @@ from functools import partial
 from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
-from protocol.api.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-)
+from protocol.api import delete_groups as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
 
 def handle(
-    context: Context, request: RequestContext, message: DeleteGroupsRequest
-) -> Steps[Pending[DeleteGroupsResponse]]:
+    context: Context, request: RequestContext, message: api.DeleteGroupsRequest
+) -> Steps[Pending[api.DeleteGroupsResponse]]:
     """Delete each group on its own, once; the answer comes when all are done."""
-    pending: Pending[DeleteGroupsResponse] = Pending()
-    results: list[DeletableGroupResult] = []
+    pending: Pending[api.DeleteGroupsResponse] = Pending()
+    results: list[api.DeletableGroupResult] = []
     missing = 1
 
-    def settle(result: DeletableGroupResult | None, error: ErrorCode) -> None:
+    def settle(result: api.DeletableGroupResult | None, error: ErrorCode) -> None:
         nonlocal missing
         if result is not None:
             result.error_code = error
         missing -= 1
         if missing == 0:
-            pending.resolve(DeleteGroupsResponse(results=results))
+            pending.resolve(api.DeleteGroupsResponse(results=results))
 
     for group_id in (yield from by_key(message.groups_names, str)):
-        result = DeletableGroupResult(group_id=group_id)
+        result = api.DeletableGroupResult(group_id=group_id)
         results.append(result)
         missing += 1
         context.groups.cleanup.delete_group(group_id, partial(settle, result))

@@ -9,7 +9,7 @@ Source: KIP-107; Kafka `ReplicaManager.deleteRecordsOnLocalLog`.
 """
 
 from collections.abc import Collection, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from broker.errors import InternalTopic
 from broker.requests.by_topic import by_key
@@ -17,18 +17,11 @@ from broker.requests.commit_wait import committed
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import is_internal
-from protocol.api.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
+from protocol.api import delete_records as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 from storage.errors import OffsetOutOfRange
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
+from storage.log.log import Log
 
 _Asked: TypeAlias = dict[tuple[str, int], int]
 
@@ -37,8 +30,8 @@ _NO_LOW_WATERMARK = -1
 
 
 def handle(
-    context: Context, request: RequestContext, message: DeleteRecordsRequest
-) -> Steps[DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]]:
+    context: Context, request: RequestContext, message: api.DeleteRecordsRequest
+) -> Steps[api.DeleteRecordsResponse | Coroutine[Any, Any, api.DeleteRecordsResponse]]:
     """Move every partition's start and answer with its new position.
 
     A partition that occurs twice in the request gets its last offset.
@@ -55,13 +48,13 @@ def handle(
 
 
 async def _delete_when_committed(
-    context: Context, asked: _Asked, awaited: "dict[Log, int]"
-) -> DeleteRecordsResponse:
+    context: Context, asked: _Asked, awaited: dict[Log, int]
+) -> api.DeleteRecordsResponse:
     overdue = await committed(context, awaited)
     return await context.turns.side.drive(_delete_all(context, asked, overdue))
 
 
-def _hidden_ends(context: Context, asked: _Asked) -> "Steps[dict[Log, int]]":
+def _hidden_ends(context: Context, asked: _Asked) -> Steps[dict[Log, int]]:
     """The ends that must be durable first, because they are acknowledged (`commit_wait`)."""
     awaited = {}
     for number, ((name, partition), offset) in enumerate(asked.items()):
@@ -78,21 +71,21 @@ def _hidden_ends(context: Context, asked: _Asked) -> "Steps[dict[Log, int]]":
 
 
 def _delete_all(
-    context: Context, asked: _Asked, overdue: "Collection[Log]"
-) -> Steps[DeleteRecordsResponse]:
-    topics: dict[str, DeleteRecordsTopicResult] = {}
+    context: Context, asked: _Asked, overdue: Collection[Log]
+) -> Steps[api.DeleteRecordsResponse]:
+    topics: dict[str, api.DeleteRecordsTopicResult] = {}
     for (name, partition), offset in asked.items():
         if topics:
             yield None
-        topic = topics.setdefault(name, DeleteRecordsTopicResult(name=name))
+        topic = topics.setdefault(name, api.DeleteRecordsTopicResult(name=name))
         topic.partitions.append(_delete(context, name, partition, offset, overdue))
-    return DeleteRecordsResponse(topics=list(topics.values()))
+    return api.DeleteRecordsResponse(topics=list(topics.values()))
 
 
 def _delete(
-    context: Context, name: str, partition: int, offset: int, overdue: "Collection[Log]"
-) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(
+    context: Context, name: str, partition: int, offset: int, overdue: Collection[Log]
+) -> api.DeleteRecordsPartitionResult:
+    result = api.DeleteRecordsPartitionResult(
         partition_index=partition, low_watermark=_NO_LOW_WATERMARK
     )
     try:

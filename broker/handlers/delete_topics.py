@@ -16,12 +16,7 @@ from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_TOPIC_ID
-from protocol.api.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from protocol.api import delete_topics as api
 
 _STATES_SINCE = 6
 _DISABLED_CODE_SINCE = 3
@@ -29,13 +24,13 @@ _QUOTA_CODE_SINCE = 5
 
 
 async def handle(
-    context: Context, request: RequestContext, message: DeleteTopicsRequest
-) -> DeleteTopicsResponse:
+    context: Context, request: RequestContext, message: api.DeleteTopicsRequest
+) -> api.DeleteTopicsResponse:
     """Remove every topic that may be removed and answer for all."""
     if request.api_version >= _STATES_SINCE:
         states = message.topics
     else:
-        states = [DeleteTopicState(name=name) for name in message.topic_names]
+        states = [api.DeleteTopicState(name=name) for name in message.topic_names]
     quota = context.security.mutation_quota(
         request, is_strict=request.api_version >= _QUOTA_CODE_SINCE
     )
@@ -43,7 +38,7 @@ async def handle(
     named = await context.turns.side.drive(by_key(states, partial(_identity, context)))
     for same in named.values():
         state = _joined(same)
-        result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
+        result = api.DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         try:
             if message.timeout_ms <= 0:
                 raise NoTimeLeft(message.timeout_ms)
@@ -54,10 +49,10 @@ async def handle(
             result.error_code = error_code(error)
             result.error_message = str(error)
         answers.append(result)
-    return DeleteTopicsResponse(throttle_time_ms=quota.delay_ms, responses=answers)
+    return api.DeleteTopicsResponse(throttle_time_ms=quota.delay_ms, responses=answers)
 
 
-def _identity(context: Context, state: DeleteTopicState) -> Hashable:
+def _identity(context: Context, state: api.DeleteTopicState) -> Hashable:
     """Equal for the entries of one topic, by name or by id.
 
     An entry with neither name nor id, or with both, is invalid and is refused each time.
@@ -70,11 +65,11 @@ def _identity(context: Context, state: DeleteTopicState) -> Hashable:
     return state.topic_id if topic is None else topic.name
 
 
-def _joined(same: list[DeleteTopicState]) -> DeleteTopicState:
+def _joined(same: list[api.DeleteTopicState]) -> api.DeleteTopicState:
     """The entries of one topic as one, with the name and the id they give."""
     joined, *others = same
     for state in others:
-        joined = DeleteTopicState(
+        joined = api.DeleteTopicState(
             name=joined.name if state.name is None else state.name,
             topic_id=joined.topic_id if state.topic_id == NO_TOPIC_ID else state.topic_id,
         )
@@ -84,8 +79,8 @@ def _joined(same: list[DeleteTopicState]) -> DeleteTopicState:
 async def _delete(
     context: Context,
     request: RequestContext,
-    state: DeleteTopicState,
-    result: DeletableTopicResult,
+    state: api.DeleteTopicState,
+    result: api.DeletableTopicResult,
     quota: MutationQuota,
 ) -> None:
     """Remove one topic and put its name and id into `result`; raises what refuses it."""
@@ -102,7 +97,7 @@ async def _delete(
         result.topic_id = topic.topic_id
 
 
-def _name(context: Context, state: DeleteTopicState) -> str:
+def _name(context: Context, state: api.DeleteTopicState) -> str:
     if state.topic_id == NO_TOPIC_ID:
         if state.name is None:
             raise InvalidRequest("Neither name nor id of the topic is given.")

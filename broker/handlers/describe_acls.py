@@ -11,8 +11,7 @@ Source: Kafka `AclApis.handleDescribeAcls`; KIP-140, KIP-290.
 from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
-from broker.security.acls import AclFilter
-from protocol.acl import Operation
+from protocol.acl import AclFilter, Operation
 from protocol.api.delete_acls import DeleteAclsFilter
 from protocol.api.describe_acls import (
     AclDescription,

@@ -5,11 +5,7 @@ Source: KIP-700, KIP-919; Kafka `AuthHelper.computeDescribeClusterResponse`.
 
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from broker.requests.context import Context, RequestContext
-from protocol.api.describe_cluster import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
+from protocol.api import describe_cluster as api
 from protocol.error_codes import ErrorCode
 
 ENDPOINT_BROKERS = 1
@@ -17,12 +13,12 @@ ENDPOINT_CONTROLLERS = 2
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeClusterRequest
-) -> DescribeClusterResponse:
+    context: Context, request: RequestContext, message: api.DescribeClusterRequest
+) -> api.DescribeClusterResponse:
     """This broker, which is the whole cluster."""
     if message.endpoint_type != ENDPOINT_BROKERS:
         is_known = message.endpoint_type == ENDPOINT_CONTROLLERS
-        return DescribeClusterResponse(
+        return api.DescribeClusterResponse(
             error_code=(
                 ErrorCode.MISMATCHED_ENDPOINT_TYPE
                 if is_known
@@ -31,11 +27,11 @@ def handle(
             error_message="This listener serves brokers (endpoint type 1).",
         )
     endpoint = context.endpoint
-    return DescribeClusterResponse(
+    return api.DescribeClusterResponse(
         cluster_id=context.cluster_id,
         controller_id=endpoint.node_id,
         brokers=[
-            DescribeClusterBroker(
+            api.DescribeClusterBroker(
                 broker_id=endpoint.node_id,
                 host=endpoint.host,
                 port=endpoint.port,

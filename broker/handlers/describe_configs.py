@@ -14,34 +14,27 @@ from broker.requests.config_resources import Resource, act_on
 from broker.requests.context import Context, RequestContext
 from config.describe import Entry
 from config.values import ValueType
-from protocol.api.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-)
+from protocol.api import describe_configs as api
 from storage.disk.steps import Steps
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeConfigsRequest
-) -> Steps[DescribeConfigsResponse]:
+    context: Context, request: RequestContext, message: api.DescribeConfigsRequest
+) -> Steps[api.DescribeConfigsResponse]:
     """Describe every resource; each has its own error."""
-    described: dict[object, DescribeConfigsResult] = {}
+    described: dict[object, api.DescribeConfigsResult] = {}
     for asked in message.resources:
         key = (asked.resource_type, asked.resource_name, tuple(asked.configuration_keys or ()))
         if key not in described:
             described[key] = _describe(context, message, asked)
         yield None
-    return DescribeConfigsResponse(results=list(described.values()))
+    return api.DescribeConfigsResponse(results=list(described.values()))
 
 
 def _describe(
-    context: Context, message: DescribeConfigsRequest, asked: DescribeConfigsResource
-) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
+    context: Context, message: api.DescribeConfigsRequest, asked: api.DescribeConfigsResource
+) -> api.DescribeConfigsResult:
+    result = api.DescribeConfigsResult(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
     )
 
@@ -58,12 +51,12 @@ def _describe(
 
 
 def _result(
-    resource: Resource, message: DescribeConfigsRequest, entry: Entry
-) -> DescribeConfigsResourceResult:
+    resource: Resource, message: api.DescribeConfigsRequest, entry: Entry
+) -> api.DescribeConfigsResourceResult:
     key = entry.key
     synonyms = entry.visible_synonyms if message.include_synonyms else ()
     is_secret = key.type is ValueType.PASSWORD
-    return DescribeConfigsResourceResult(
+    return api.DescribeConfigsResourceResult(
         name=key.name,
         value=None if is_secret else entry.value,
         read_only=not resource.is_changeable(key),
@@ -71,7 +64,7 @@ def _result(
         is_default=resource.is_default(entry),
         is_sensitive=is_secret,
         synonyms=[
-            DescribeConfigsSynonym(
+            api.DescribeConfigsSynonym(
                 name=level.name, value=None if is_secret else level.value, source=level.source
             )
             for level in synonyms

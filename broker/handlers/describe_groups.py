@@ -7,19 +7,13 @@ Versions: v1 throttle time, v3 authorized operations, v4 static membership, v5 f
 message (KIP-1043).
 
 Source: Kafka `GroupMetadataManager.describeGroups`, `ClassicGroup.describe`.
-Read next: `broker.groups.classic.group`.
 """
 
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import GroupState
 from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from broker.requests.context import Context, RequestContext
-from protocol.api.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
+from protocol.api import describe_groups as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
@@ -27,8 +21,8 @@ _NOT_FOUND_SINCE = 6
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeGroupsRequest
-) -> Steps[DescribeGroupsResponse]:
+    context: Context, request: RequestContext, message: api.DescribeGroupsRequest
+) -> Steps[api.DescribeGroupsResponse]:
     """Each requested group, in the order of the request."""
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = []
@@ -42,11 +36,11 @@ def handle(
         described.authorized_operations = operations if is_told else NOT_ASKED
         groups.append(described)
         yield None
-    return DescribeGroupsResponse(groups=groups)
+    return api.DescribeGroupsResponse(groups=groups)
 
 
-def _unknown(context: Context, group_id: str, version: int) -> DescribedGroup:
-    described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+def _unknown(context: Context, group_id: str, version: int) -> api.DescribedGroup:
+    described = api.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= _NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         is_other = group_id in context.groups.consumer_groups
@@ -55,15 +49,15 @@ def _unknown(context: Context, group_id: str, version: int) -> DescribedGroup:
     return described
 
 
-def _describe(group: ClassicGroup) -> DescribedGroup:
+def _describe(group: ClassicGroup) -> api.DescribedGroup:
     is_stable = group.state is GroupState.STABLE
-    return DescribedGroup(
+    return api.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=[
-            DescribedGroupMember(
+            api.DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,

@@ -6,13 +6,7 @@ Source: KIP-113, KIP-827; Kafka `ReplicaManager.describeLogDirs`.
 import shutil
 
 from broker.requests.context import Context, RequestContext
-from protocol.api.describe_log_dirs import (
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-)
+from protocol.api import describe_log_dirs as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
@@ -20,8 +14,8 @@ _UNKNOWN_BYTES = -1
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeLogDirsRequest
-) -> Steps[DescribeLogDirsResponse]:
+    context: Context, request: RequestContext, message: api.DescribeLogDirsRequest
+) -> Steps[api.DescribeLogDirsResponse]:
     """The one data directory, with the requested partitions (null: all)."""
     asked: dict[str, set[int]] | None = None
     if message.topics is not None:
@@ -35,9 +29,9 @@ def handle(
     except OSError:
         total_bytes = usable_bytes = _UNKNOWN_BYTES
     topics = yield from _topics(context, asked)
-    return DescribeLogDirsResponse(
+    return api.DescribeLogDirsResponse(
         results=[
-            DescribeLogDirsResult(
+            api.DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
                 log_dir=path,
                 topics=topics,
@@ -50,15 +44,17 @@ def handle(
 
 def _topics(
     context: Context, asked: dict[str, set[int]] | None
-) -> Steps[list[DescribeLogDirsTopic]]:
+) -> Steps[list[api.DescribeLogDirsTopic]]:
     topics = []
     for topic in context.topics:
         partitions = [
-            DescribeLogDirsPartition(partition_index=log.partition, partition_size=log.size_bytes)
+            api.DescribeLogDirsPartition(
+                partition_index=log.partition, partition_size=log.size_bytes
+            )
             for log in topic.partitions
             if asked is None or log.partition in asked.get(topic.name, ())
         ]
         if partitions:
-            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=partitions))
+            topics.append(api.DescribeLogDirsTopic(name=topic.name, partitions=partitions))
         yield None
     return topics

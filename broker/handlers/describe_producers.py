@@ -11,42 +11,36 @@ from functools import partial
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import check_topic_name
-from protocol.api.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
+from protocol.api import describe_producers as api
 from storage.disk.steps import Steps, each
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeProducersRequest
-) -> Steps[DescribeProducersResponse]:
+    context: Context, request: RequestContext, message: api.DescribeProducersRequest
+) -> Steps[api.DescribeProducersResponse]:
     """The producers of each requested partition."""
-    response = DescribeProducersResponse()
+    response = api.DescribeProducersResponse()
     for topic in message.topics:
         partitions = yield from each(
             topic.partition_indexes, partial(_describe, context, topic.name)
         )
-        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        response.topics.append(api.TopicResponse(name=topic.name, partitions=partitions))
         yield None
     return response
 
 
-def _describe(context: Context, name: str, index: int) -> PartitionResponse:
+def _describe(context: Context, name: str, index: int) -> api.PartitionResponse:
     try:
         check_topic_name(name)
         log = context.topics.led_log(name, index)
     except REFUSALS as error:
-        return PartitionResponse(
+        return api.PartitionResponse(
             partition_index=index, error_code=error_code(error), error_message=str(error)
         )
-    return PartitionResponse(
+    return api.PartitionResponse(
         partition_index=index,
         active_producers=[
-            ProducerState(
+            api.ProducerState(
                 producer_id=entry.producer_id,
                 producer_epoch=entry.producer_epoch,
                 last_sequence=entry.last_sequence,

@@ -8,15 +8,7 @@ Source: KIP-595, KIP-836, KIP-853; Kafka `KafkaRaftClient.handleDescribeQuorumRe
 
 from broker.requests.context import Context, RequestContext
 from broker.topics.registry import NO_TOPIC_ID
-from protocol.api.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    DescribeQuorumResponsePartitionData,
-    DescribeQuorumResponseTopicData,
-    Listener,
-    Node,
-    ReplicaState,
-)
+from protocol.api import describe_quorum as api
 from protocol.error_codes import ErrorCode
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -25,8 +17,8 @@ _LISTENER_NAME = "PLAINTEXT"
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeQuorumRequest
-) -> DescribeQuorumResponse:
+    context: Context, request: RequestContext, message: api.DescribeQuorumRequest
+) -> api.DescribeQuorumResponse:
     """The quorum of the metadata, if the request names only that; else a refusal."""
     asked = [
         (topic.topic_name, partition.partition_index)
@@ -35,14 +27,14 @@ def handle(
     ]
     is_metadata = asked == [(METADATA_TOPIC, METADATA_PARTITION)]
     endpoint = context.endpoint
-    node = Node(
+    node = api.Node(
         node_id=endpoint.node_id,
-        listeners=[Listener(name=_LISTENER_NAME, host=endpoint.host, port=endpoint.port)],
+        listeners=[api.Listener(name=_LISTENER_NAME, host=endpoint.host, port=endpoint.port)],
     )
-    return DescribeQuorumResponse(
+    return api.DescribeQuorumResponse(
         error_message="",
         topics=[
-            DescribeQuorumResponseTopicData(
+            api.DescribeQuorumResponseTopicData(
                 topic_name=topic.topic_name,
                 partitions=[
                     _describe(context) if is_metadata else _unknown(partition.partition_index)
@@ -55,23 +47,23 @@ def handle(
     )
 
 
-def _unknown(partition: int) -> DescribeQuorumResponsePartitionData:
-    return DescribeQuorumResponsePartitionData(
+def _unknown(partition: int) -> api.DescribeQuorumResponsePartitionData:
+    return api.DescribeQuorumResponsePartitionData(
         partition_index=partition,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         error_message=f"Only {METADATA_TOPIC}-{METADATA_PARTITION} has a quorum; ask for it alone.",
     )
 
 
-def _describe(context: Context) -> DescribeQuorumResponsePartitionData:
+def _describe(context: Context) -> api.DescribeQuorumResponsePartitionData:
     node_id = context.endpoint.node_id
     now_ms = context.clock.wall_ms()
-    return DescribeQuorumResponsePartitionData(
+    return api.DescribeQuorumResponsePartitionData(
         partition_index=METADATA_PARTITION,
         error_message="",
         leader_id=node_id,
         current_voters=[
-            ReplicaState(
+            api.ReplicaState(
                 replica_id=node_id,
                 replica_directory_id=NO_TOPIC_ID,
                 last_fetch_timestamp=now_ms,

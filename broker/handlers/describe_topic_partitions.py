@@ -7,32 +7,22 @@ when its cursor has a partition below 0, or a topic that the request does not na
 Source: KIP-966; Kafka `DescribeTopicPartitionsRequestHandler`.
 """
 
-from typing import TYPE_CHECKING
-
 from broker.requests.authorized_operations import TOPIC_OPERATIONS
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import check_topic_name, is_internal
-from protocol.api.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-)
+from protocol.api import describe_topic_partitions as api
 from protocol.error_codes import ErrorCode
+from storage.directory.data_dir import Topic
 from storage.disk.steps import Steps
-
-if TYPE_CHECKING:
-    from storage.directory.data_dir import Topic
 
 PARTITIONS_MAX = 2000
 """`max.request.partition.size.limit` of Kafka."""
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeTopicPartitionsRequest
-) -> Steps[DescribeTopicPartitionsResponse]:
+    context: Context, request: RequestContext, message: api.DescribeTopicPartitionsRequest
+) -> Steps[api.DescribeTopicPartitionsResponse]:
     """One page, beginning at the cursor."""
     names = sorted({topic.name for topic in message.topics} or {t.name for t in context.topics})
     asks_for_all = not message.topics
@@ -44,7 +34,7 @@ def handle(
         if names and names[0] == message.cursor.topic_name:
             start = message.cursor.partition_index
     left = max(1, min(message.response_partition_limit, PARTITIONS_MAX))
-    response = DescribeTopicPartitionsResponse()
+    response = api.DescribeTopicPartitionsResponse()
     for name in names:
         yield None
         topic = context.topics.find(name)
@@ -53,7 +43,7 @@ def handle(
                 response.topics.append(_unknown(name))
             continue
         if left == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            response.next_cursor = api.Cursor(topic_name=name, partition_index=0)
             break
         page = _describe(context, topic, start, left)
         response.topics.append(page)
@@ -61,42 +51,44 @@ def handle(
         end = start + len(page.partitions)
         start = 0
         if end < len(topic.partitions):
-            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            response.next_cursor = api.Cursor(topic_name=name, partition_index=end)
             break
     return response
 
 
-def _is_valid(cursor: Cursor, message: DescribeTopicPartitionsRequest) -> bool:
+def _is_valid(cursor: api.Cursor, message: api.DescribeTopicPartitionsRequest) -> bool:
     names = [topic.name for topic in message.topics]
     return cursor.partition_index >= 0 and (not names or cursor.topic_name in names)
 
 
-def _refuse(message: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def _refuse(message: api.DescribeTopicPartitionsRequest) -> api.DescribeTopicPartitionsResponse:
     """The answer has no error of its own, so each topic gets it."""
     refused = [
-        DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+        api.DescribeTopicPartitionsResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name
+        )
         for topic in message.topics
     ]
-    return DescribeTopicPartitionsResponse(topics=refused)
+    return api.DescribeTopicPartitionsResponse(topics=refused)
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str) -> api.DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
     except REFUSALS as error:
         code = error_code(error)
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    return api.DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
 
 
 def _describe(
-    context: Context, topic: "Topic", start: int, count: int
-) -> DescribeTopicPartitionsResponseTopic:
+    context: Context, topic: Topic, start: int, count: int
+) -> api.DescribeTopicPartitionsResponseTopic:
     partitions = []
     for log in topic.partitions[start : start + count]:
         leader_id = context.topics.leader_id(topic, log.partition)
         partitions.append(
-            DescribeTopicPartitionsResponsePartition(
+            api.DescribeTopicPartitionsResponsePartition(
                 partition_index=log.partition,
                 leader_id=leader_id,
                 leader_epoch=log.leader_epoch,
@@ -107,7 +99,7 @@ def _describe(
                 last_known_elr=[],
             )
         )
-    return DescribeTopicPartitionsResponseTopic(
+    return api.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),

@@ -5,19 +5,14 @@ Source: Kafka `TransactionCoordinator.handleDescribeTransactions`; KIP-664.
 
 from broker.requests.context import Context, RequestContext
 from broker.transactions.state import TxnSnapshot
-from protocol.api.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TopicData,
-    TransactionState,
-)
+from protocol.api import describe_transactions as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeTransactionsRequest
-) -> Steps[DescribeTransactionsResponse]:
+    context: Context, request: RequestContext, message: api.DescribeTransactionsRequest
+) -> Steps[api.DescribeTransactionsResponse]:
     """Each requested id, in the order of the request."""
     states = []
     for transactional_id in message.transactional_ids:
@@ -26,18 +21,18 @@ def handle(
             code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
             if not transactional_id:
                 code = ErrorCode.INVALID_REQUEST
-            states.append(TransactionState(error_code=code, transactional_id=transactional_id))
+            states.append(api.TransactionState(error_code=code, transactional_id=transactional_id))
         else:
             states.append(_describe(found))
         yield None
-    return DescribeTransactionsResponse(transaction_states=states)
+    return api.DescribeTransactionsResponse(transaction_states=states)
 
 
-def _describe(found: TxnSnapshot) -> TransactionState:
+def _describe(found: TxnSnapshot) -> api.TransactionState:
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(found.partitions):
         topics.setdefault(topic, []).append(partition)
-    return TransactionState(
+    return api.TransactionState(
         transactional_id=found.transactional_id,
         transaction_state=found.state.title,
         transaction_timeout_ms=found.timeout_ms,
@@ -45,6 +40,7 @@ def _describe(found: TxnSnapshot) -> TransactionState:
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[
-            TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()
+            api.TopicData(topic=topic, partitions=partitions)
+            for topic, partitions in topics.items()
         ],
     )

@@ -8,13 +8,7 @@ Source: KIP-183, KIP-460; Kafka `ReplicationControlManager.electLeaders`.
 
 from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
-from protocol.api.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-    TopicPartitions,
-)
+from protocol.api import elect_leaders as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps, each
 
@@ -23,8 +17,8 @@ _TYPES_SINCE = 1
 
 
 def handle(
-    context: Context, request: RequestContext, message: ElectLeadersRequest
-) -> Steps[ElectLeadersResponse]:
+    context: Context, request: RequestContext, message: api.ElectLeadersRequest
+) -> Steps[api.ElectLeadersResponse]:
     """The outcome for every named partition."""
     error = ErrorCode.NONE
     if request.api_version >= _TYPES_SINCE and message.election_type not in _ELECTION_TYPES:
@@ -33,10 +27,10 @@ def handle(
         error = ErrorCode.REQUEST_TIMED_OUT
     if error is not ErrorCode.NONE:
         return (yield from _refuse_all(message, error))
-    response = ElectLeadersResponse()
+    response = api.ElectLeadersResponse()
     if message.topic_partitions is None:
         response.replica_election_results = yield from each(
-            list(context.topics), lambda topic: ReplicaElectionResult(topic=topic.name)
+            list(context.topics), lambda topic: api.ReplicaElectionResult(topic=topic.name)
         )
         return response
     response.replica_election_results = yield from by_topic(
@@ -47,29 +41,35 @@ def handle(
     return response
 
 
-def _refuse_all(message: ElectLeadersRequest, error: ErrorCode) -> Steps[ElectLeadersResponse]:
+def _refuse_all(
+    message: api.ElectLeadersRequest, error: ErrorCode
+) -> Steps[api.ElectLeadersResponse]:
     """Refuse the election for a reason that concerns the whole request."""
     results = yield from by_topic(
         message.topic_partitions or (),
-        lambda _, index: PartitionResult(partition_id=index, error_code=error, error_message=None),
+        lambda _, index: api.PartitionResult(
+            partition_id=index, error_code=error, error_message=None
+        ),
         _collect,
     )
-    return ElectLeadersResponse(error_code=error, replica_election_results=results)
+    return api.ElectLeadersResponse(error_code=error, replica_election_results=results)
 
 
-def _collect(asked: TopicPartitions, results: list[PartitionResult]) -> ReplicaElectionResult:
-    return ReplicaElectionResult(topic=asked.topic, partition_result=results)
+def _collect(
+    asked: api.TopicPartitions, results: list[api.PartitionResult]
+) -> api.ReplicaElectionResult:
+    return api.ReplicaElectionResult(topic=asked.topic, partition_result=results)
 
 
-def _elect(context: Context, name: str, partition: int) -> PartitionResult:
+def _elect(context: Context, name: str, partition: int) -> api.PartitionResult:
     topic = context.topics.find(name)
     if topic is None or not 0 <= partition < len(topic.partitions):
-        return PartitionResult(
+        return api.PartitionResult(
             partition_id=partition,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             error_message=f"This broker hosts no topic-partition '{name}-{partition}'.",
         )
-    return PartitionResult(
+    return api.PartitionResult(
         partition_id=partition,
         error_code=ErrorCode.ELECTION_NOT_NEEDED,
         error_message="The leader is elected already.",

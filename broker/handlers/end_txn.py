@@ -7,7 +7,6 @@ Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible, v4
 TRANSACTION_ABORTABLE, v5 transaction version 2: the identity for the next transaction (KIP-890).
 
 Source: Kafka `TransactionCoordinator.handleEndTransaction`; KIP-98.
-Read next: `broker.transactions.coordinator`.
 """
 
 from broker.requests.context import Context, RequestContext

@@ -13,11 +13,7 @@ Source: Kafka `KafkaApis.handleFindCoordinatorRequest`.
 from functools import partial
 
 from broker.requests.context import Context, RequestContext
-from protocol.api.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from protocol.api import find_coordinator as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps, each
 
@@ -28,16 +24,16 @@ _NO_NODE = -1
 
 
 def handle(
-    context: Context, request: RequestContext, message: FindCoordinatorRequest
-) -> Steps[FindCoordinatorResponse]:
+    context: Context, request: RequestContext, message: api.FindCoordinatorRequest
+) -> Steps[api.FindCoordinatorResponse]:
     """This broker, for every key of a kind that it coordinates."""
     find = partial(_find, context, message.key_type)
     if request.api_version >= _MANY_KEYS_SINCE:
-        return FindCoordinatorResponse(
+        return api.FindCoordinatorResponse(
             coordinators=(yield from each(message.coordinator_keys, find))
         )
     found = find(message.key)
-    return FindCoordinatorResponse(
+    return api.FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message or ErrorCode.NONE.name,
         node_id=found.node_id,
@@ -46,7 +42,7 @@ def handle(
     )
 
 
-def _find(context: Context, key_type: int, key: str) -> Coordinator:
+def _find(context: Context, key_type: int, key: str) -> api.Coordinator:
     if key_type not in _KEY_TYPES:
         text = f"Coordinator key type {key_type} is not known to this broker."
         return _none(key, ErrorCode.INVALID_REQUEST, text)
@@ -55,7 +51,7 @@ def _find(context: Context, key_type: int, key: str) -> Coordinator:
         text = "The partition that keeps it is quarantined; the broker's log says why."
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
     endpoint = context.endpoint
-    return Coordinator(
+    return api.Coordinator(
         key=key,
         node_id=endpoint.node_id,
         host=endpoint.host,
@@ -64,7 +60,7 @@ def _find(context: Context, key_type: int, key: str) -> Coordinator:
     )
 
 
-def _none(key: str, error: ErrorCode, text: str) -> Coordinator:
-    return Coordinator(
+def _none(key: str, error: ErrorCode, text: str) -> api.Coordinator:
+    return api.Coordinator(
         key=key, node_id=_NO_NODE, port=_NO_NODE, error_code=error, error_message=text
     )

@@ -2,7 +2,7 @@
 
 Versions: v1 throttle time, v3 static membership, v4 flexible.
 
-Source: Kafka `GroupCoordinatorService.heartbeat`. Read next: `broker.groups.classic.group`.
+Source: Kafka `GroupCoordinatorService.heartbeat`.
 """
 
 from broker.requests.context import Context, RequestContext

@@ -9,7 +9,6 @@ own errors (KIP-360), v4 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v5
 TRANSACTION_ABORTABLE.
 
 Source: Kafka `TransactionCoordinator.handleInitProducerId`; KIP-98, KIP-360.
-Read next: `broker.transactions.state`.
 """
 
 from broker.requests.context import Context, RequestContext

@@ -8,7 +8,6 @@ flexible, v7 protocol type and nullable protocol name in the answer (KIP-559), v
 answer may let the leader skip the assignment (KIP-814).
 
 Source: Kafka `GroupCoordinatorService.joinGroup`, `JoinGroupRequest`.
-Read next: `broker.groups.classic.group`.
 """
 
 from broker.groups.classic.values import JoinAnswer, JoinRequest

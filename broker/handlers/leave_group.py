@@ -5,16 +5,11 @@ has its own error, and a static member may be named by its instance id alone.
 
 Versions: v1 throttle time, v3 many members (KIP-345), v4 flexible, v5 reason.
 
-Source: Kafka `GroupCoordinatorService.leaveGroup`. Read next: `broker.groups.classic.group`.
+Source: Kafka `GroupCoordinatorService.leaveGroup`.
 """
 
 from broker.requests.context import Context, RequestContext
-from protocol.api.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    MemberResponse,
-)
+from protocol.api import leave_group as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps, each
 
@@ -22,22 +17,22 @@ _MANY_MEMBERS_SINCE = 3
 
 
 def handle(
-    context: Context, request: RequestContext, message: LeaveGroupRequest
-) -> Steps[LeaveGroupResponse]:
+    context: Context, request: RequestContext, message: api.LeaveGroupRequest
+) -> Steps[api.LeaveGroupResponse]:
     """Remove the named members."""
     groups = context.groups
     if request.api_version < _MANY_MEMBERS_SINCE:
         error = groups.leave(message.group_id, message.member_id, None)
-        return LeaveGroupResponse(error_code=error)
+        return api.LeaveGroupResponse(error_code=error)
     if not message.group_id:
-        return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return api.LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
 
-    def leave(member: MemberIdentity) -> MemberResponse:
+    def leave(member: api.MemberIdentity) -> api.MemberResponse:
         instance_id = member.group_instance_id
-        return MemberResponse(
+        return api.MemberResponse(
             member_id=member.member_id,
             group_instance_id=instance_id,
             error_code=groups.leave(message.group_id, member.member_id, instance_id),
         )
 
-    return LeaveGroupResponse(members=(yield from each(message.members, leave)))
+    return api.LeaveGroupResponse(members=(yield from each(message.members, leave)))

@@ -11,19 +11,15 @@ from collections.abc import Iterator
 
 from broker.requests.config_resources import ResourceType
 from broker.requests.context import Context, RequestContext
-from protocol.api.list_config_resources import (
-    ConfigResource,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-)
+from protocol.api import list_config_resources as api
 from protocol.error_codes import ErrorCode
 
 _TYPES_SINCE = 1
 
 
 def handle(
-    context: Context, request: RequestContext, message: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse:
+    context: Context, request: RequestContext, message: api.ListConfigResourcesRequest
+) -> api.ListConfigResourcesResponse:
     """Every resource of the requested types."""
     types = {int(known) for known in ResourceType}
     if request.api_version < _TYPES_SINCE:
@@ -31,10 +27,10 @@ def handle(
     else:
         asked = set(message.resource_types) or types
     if not asked <= types:
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
+        return api.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return api.ListConfigResourcesResponse(
         config_resources=[
-            ConfigResource(resource_name=name, resource_type=resource_type)
+            api.ConfigResource(resource_name=name, resource_type=resource_type)
             for resource_type in sorted(asked)
             for name in _names(context, ResourceType(resource_type))
         ]

@@ -27,7 +27,7 @@ Source: KIP-79, KIP-734, KIP-405, KIP-1005; Kafka `KafkaApis.handleListOffsetReq
 """
 
 from collections.abc import Collection, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.errors import InvalidRequest, UnsupportedByVersion
 from broker.requests.by_topic import by_key, by_topic
@@ -45,12 +45,9 @@ from protocol.error_codes import ErrorCode
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
 from storage.disk.steps import Steps, off_loop
 from storage.errors import TooMuchAtOnce
-from storage.log.lookup import LargeEntries
+from storage.log.log import Log
+from storage.log.lookup import LargeEntries, TimestampOffset
 from storage.log.values import Isolation
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
-    from storage.log.lookup import TimestampOffset
 
 LATEST = -1
 EARLIEST = -2
@@ -183,7 +180,7 @@ class _Answers:
             self._awaited[log] = hidden_end
         return answer
 
-    def _hidden_end(self, log: "Log", timestamp: int, answer: ListOffsetsPartitionResponse) -> int:
+    def _hidden_end(self, log: Log, timestamp: int, answer: ListOffsetsPartitionResponse) -> int:
         """The end that must be durable for a better answer; 0 if this one will not get better.
 
         The largest timestamp is "none" while a record that is not visible yet has it, acknowledged
@@ -234,7 +231,7 @@ def _refuse_all(message: ListOffsetsRequest, error: ErrorCode) -> Steps[ListOffs
 
 
 def _offsets_by_age(
-    context: Context, message: ListOffsetsRequest, log: "Log", asked: ListOffsetsPartition
+    context: Context, message: ListOffsetsRequest, log: Log, asked: ListOffsetsPartition
 ) -> list[int]:
     """Version 0: base offsets of the segments last written by that time, newest first.
 
@@ -259,7 +256,7 @@ def _offsets_by_age(
 def _look_up(
     version: int,
     message: ListOffsetsRequest,
-    log: "Log",
+    log: Log,
     timestamp: int,
     answer: ListOffsetsPartitionResponse,
     large: LargeEntries,
@@ -288,7 +285,7 @@ def _look_up(
         _found(answer, log.offset_for_timestamp(timestamp, isolation=isolation, large=large))
 
 
-def _end(log: "Log", isolation: Isolation, *, is_consumer: bool) -> int:
+def _end(log: Log, isolation: Isolation, *, is_consumer: bool) -> int:
     if not is_consumer:
         return log.log_end_offset
     if isolation is Isolation.READ_COMMITTED:
@@ -296,7 +293,7 @@ def _end(log: "Log", isolation: Isolation, *, is_consumer: bool) -> int:
     return log.high_watermark
 
 
-def _found(answer: ListOffsetsPartitionResponse, found: "TimestampOffset | None") -> None:
+def _found(answer: ListOffsetsPartitionResponse, found: TimestampOffset | None) -> None:
     if found is None:
         return
     assert found.timestamp > NO_TIMESTAMP, "a found record has a timestamp; Java insists on it"

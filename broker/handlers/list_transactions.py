@@ -9,11 +9,7 @@ Source: Kafka `TransactionStateManager.listTransactionStates`; KIP-664.
 from broker import patterns
 from broker.requests.context import Context, RequestContext
 from broker.transactions.state import TxnSnapshot, TxnState
-from protocol.api.list_transactions import (
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    TransactionState,
-)
+from protocol.api import list_transactions as api
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from storage.disk.steps import Steps
@@ -22,16 +18,16 @@ _TITLES = {state.title: state for state in TxnState}
 
 
 def handle(
-    context: Context, request: RequestContext, message: ListTransactionsRequest
-) -> Steps[ListTransactionsResponse]:
+    context: Context, request: RequestContext, message: api.ListTransactionsRequest
+) -> Steps[api.ListTransactionsResponse]:
     """Every transactional id that passes the filters."""
     try:
         regex = message.transactional_id_pattern
         pattern = patterns.compile_pattern(regex) if regex else None
     except patterns.PatternRefused:
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        return api.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     titles, producer_ids = set(message.state_filters), set(message.producer_id_filters)
-    response = ListTransactionsResponse()
+    response = api.ListTransactionsResponse()
     for title in message.state_filters:
         if title not in _TITLES:
             response.unknown_state_filters.append(title)
@@ -44,7 +40,7 @@ def handle(
             and (pattern is None or pattern.matches(found.transactional_id))
         ):
             response.transaction_states.append(
-                TransactionState(
+                api.TransactionState(
                     transactional_id=found.transactional_id,
                     producer_id=found.producer_id,
                     transaction_state=found.state.title,

@@ -24,27 +24,18 @@ Source: Kafka `KafkaApis.handleTopicMetadataRequest`.
 
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.errors import ThrottlingQuotaExceeded, TopicAlreadyExists
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name, is_internal
-from protocol.api.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from protocol.api import metadata as api
 from protocol.error_codes import ErrorCode
+from storage.directory.data_dir import Topic
 from storage.disk.steps import Steps, each
-
-if TYPE_CHECKING:
-    from storage.directory.data_dir import Topic
-    from storage.log.log import Log
+from storage.log.log import Log
 
 _NULL_MEANS_ALL_SINCE = 1
 _IDS_SINCE = 12
@@ -53,8 +44,8 @@ _MANY = 500
 
 
 def handle(
-    context: Context, request: RequestContext, message: MetadataRequest
-) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
+    context: Context, request: RequestContext, message: api.MetadataRequest
+) -> Steps[api.MetadataResponse | Coroutine[Any, Any, api.MetadataResponse]]:
     """Describe the requested topics; in a task of its own only if it must create some."""
     missing: dict[str, None] = {}
     wanted = message.topics or ()
@@ -72,8 +63,8 @@ def handle(
 
 
 async def _create_and_answer(
-    context: Context, request: RequestContext, message: MetadataRequest, missing: list[str]
-) -> MetadataResponse:
+    context: Context, request: RequestContext, message: api.MetadataRequest, missing: list[str]
+) -> api.MetadataResponse:
     refused: dict[str, ErrorCode] = {}
     quota = context.security.mutation_quota(request, is_strict=True)
     for name in missing:
@@ -100,9 +91,9 @@ def _may_create(context: Context, name: str, topic_id: bytes) -> bool:
 def _answer(
     context: Context,
     request: RequestContext,
-    message: MetadataRequest,
+    message: api.MetadataRequest,
     refused: dict[str, ErrorCode],
-) -> Steps[MetadataResponse]:
+) -> Steps[api.MetadataResponse]:
     endpoint = context.endpoint
     wants_all = message.topics is None or (
         not message.topics and request.api_version < _NULL_MEANS_ALL_SINCE
@@ -116,9 +107,9 @@ def _answer(
             yield None
     else:
         topics = yield from _find_each_once(context, request, message, refused)
-    return MetadataResponse(
+    return api.MetadataResponse(
         brokers=[
-            MetadataResponseBroker(
+            api.MetadataResponseBroker(
                 node_id=endpoint.node_id,
                 host=endpoint.host,
                 port=endpoint.port,
@@ -137,15 +128,15 @@ def _answer(
 def _find_each_once(
     context: Context,
     request: RequestContext,
-    message: MetadataRequest,
+    message: api.MetadataRequest,
     refused: dict[str, ErrorCode],
-) -> Steps[list[MetadataResponseTopic]]:
+) -> Steps[list[api.MetadataResponseTopic]]:
     """The answer for the requested names and ids; a topic that occurs twice is answered once."""
     asked_topics = message.topics or []
     if request.api_version < _IDS_SINCE and any(map(_is_by_id, asked_topics)):
         return (yield from each(asked_topics, _senseless))
     wants_operations = message.include_topic_authorized_operations
-    topics: dict[str | bytes, MetadataResponseTopic] = {}
+    topics: dict[str | bytes, api.MetadataResponseTopic] = {}
     for asked in asked_topics:
         if topics:
             yield None
@@ -162,31 +153,33 @@ def _find_each_once(
     return list(topics.values())
 
 
-def _is_by_id(asked: MetadataRequestTopic) -> bool:
+def _is_by_id(asked: api.MetadataRequestTopic) -> bool:
     return asked.name is None or asked.topic_id != NO_TOPIC_ID
 
 
-def _senseless(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _senseless(asked: api.MetadataRequestTopic) -> api.MetadataResponseTopic:
     """The answer for every topic of a request with ids, in versions that have none."""
-    return MetadataResponseTopic(
+    return api.MetadataResponseTopic(
         error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
     )
 
 
-def _find(context: Context, asked: MetadataRequestTopic) -> "Topic | None":
+def _find(context: Context, asked: api.MetadataRequestTopic) -> Topic | None:
     """The requested topic, by name or, with a null name, by id."""
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
         return context.topics.find_by_id(asked.topic_id)
     return context.topics.find(asked.name)
 
 
-def _missing(asked: MetadataRequestTopic, refused: dict[str, ErrorCode]) -> MetadataResponseTopic:
+def _missing(
+    asked: api.MetadataRequestTopic, refused: dict[str, ErrorCode]
+) -> api.MetadataResponseTopic:
     """The answer for a topic that does not exist."""
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
-        return MetadataResponseTopic(
+        return api.MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
         )
-    return MetadataResponseTopic(
+    return api.MetadataResponseTopic(
         error_code=refused.get(asked.name) or _why_missing(asked.name), name=asked.name
     )
 
@@ -199,13 +192,13 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _partitions(context: Context, topic: "Topic") -> Steps[list[MetadataResponsePartition]]:
+def _partitions(context: Context, topic: Topic) -> Steps[list[api.MetadataResponsePartition]]:
     return (yield from each(topic.partitions, partial(_partition, context, topic)))
 
 
-def _partition(context: Context, topic: "Topic", log: "Log") -> MetadataResponsePartition:
+def _partition(context: Context, topic: Topic, log: Log) -> api.MetadataResponsePartition:
     leader_id = context.topics.leader_id(topic, log.partition)
-    return MetadataResponsePartition(
+    return api.MetadataResponsePartition(
         partition_index=log.partition,
         leader_id=leader_id,
         leader_epoch=log.leader_epoch,
@@ -214,9 +207,9 @@ def _partition(context: Context, topic: "Topic", log: "Log") -> MetadataResponse
     )
 
 
-def _describe(context: Context, topic: "Topic", wants_operations: bool) -> MetadataResponseTopic:
+def _describe(context: Context, topic: Topic, wants_operations: bool) -> api.MetadataResponseTopic:
     """The answer for one topic, without its partitions."""
-    return MetadataResponseTopic(
+    return api.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),

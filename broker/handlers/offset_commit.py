@@ -10,7 +10,6 @@ timestamp; v3 throttle time; v6 leader epoch; v7 static membership; v8 flexible;
 protocol; v10 topic ids.
 
 Source: Kafka `KafkaApis.handleOffsetCommitRequest`, `OffsetMetadataManager.commitOffset`.
-Read next: `broker.groups.offsets.store`.
 """
 
 from typing import Final
@@ -21,14 +20,7 @@ from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
 from broker.requests.offsets_to_commit import OffsetsToCommit
 from broker.requests.pending import Pending
-from protocol.api.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from protocol.api import offset_commit as api
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from storage.disk.steps import Steps
@@ -39,8 +31,8 @@ _LAST_TIMESTAMP: Final = 2**63 - 1
 
 
 def handle(
-    context: Context, request: RequestContext, message: OffsetCommitRequest
-) -> Steps[Pending[OffsetCommitResponse] | OffsetCommitResponse]:
+    context: Context, request: RequestContext, message: api.OffsetCommitRequest
+) -> Steps[Pending[api.OffsetCommitResponse] | api.OffsetCommitResponse]:
     """Store the offsets of every partition that may be committed: all in one record batch."""
     uses_ids = request.api_version >= _TOPIC_IDS_SINCE
     offsets = OffsetsToCommit(
@@ -50,8 +42,8 @@ def handle(
     expire_ms = _expire_ms(message.retention_time_ms, now_ms)
 
     def check(
-        topic: OffsetCommitRequestTopic, asked: OffsetCommitRequestPartition
-    ) -> OffsetCommitResponsePartition:
+        topic: api.OffsetCommitRequestTopic, asked: api.OffsetCommitRequestPartition
+    ) -> api.OffsetCommitResponsePartition:
         topics, index, commit_ms = context.topics, asked.partition_index, asked.commit_timestamp
         offset = CommittedOffset(
             asked.committed_offset,
@@ -61,19 +53,19 @@ def handle(
             expire_ms,
         )
         found = topics.find_by_id(topic.topic_id) if uses_ids else topics.find(topic.name)
-        answer = OffsetCommitResponsePartition(partition_index=index)
+        answer = api.OffsetCommitResponsePartition(partition_index=index)
         offsets.add(found, index, offset, answer)
         return answer
 
-    response = OffsetCommitResponse()
+    response = api.OffsetCommitResponse()
     response.topics = yield from by_topic(
         (topic for topic in message.topics if topic.partitions),
         check,
-        lambda topic, answers: OffsetCommitResponseTopic(
+        lambda topic, answers: api.OffsetCommitResponseTopic(
             name=topic.name, topic_id=topic.topic_id, partitions=answers
         ),
     )
-    pending: Pending[OffsetCommitResponse] = Pending()
+    pending: Pending[api.OffsetCommitResponse] = Pending()
 
     def settle(error: ErrorCode) -> None:
         offsets.settle(error)

@@ -10,30 +10,23 @@ from broker.groups.offsets.store import TopicPartition
 from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
 from broker.requests.pending import Pending
-from protocol.api.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
+from protocol.api import offset_delete as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
 
 def handle(
-    context: Context, request: RequestContext, message: OffsetDeleteRequest
-) -> Steps[OffsetDeleteResponse | Pending[OffsetDeleteResponse]]:
+    context: Context, request: RequestContext, message: api.OffsetDeleteRequest
+) -> Steps[api.OffsetDeleteResponse | Pending[api.OffsetDeleteResponse]]:
     """Delete the offsets that may be deleted, all in one step; answer once that is on disk."""
     if not message.group_id:
-        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    existing: list[tuple[TopicPartition, OffsetDeleteResponsePartition]] = []
+        return api.OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    existing: list[tuple[TopicPartition, api.OffsetDeleteResponsePartition]] = []
 
     def check(
-        topic: OffsetDeleteRequestTopic, asked: OffsetDeleteRequestPartition
-    ) -> OffsetDeleteResponsePartition:
-        answer = OffsetDeleteResponsePartition(partition_index=asked.partition_index)
+        topic: api.OffsetDeleteRequestTopic, asked: api.OffsetDeleteRequestPartition
+    ) -> api.OffsetDeleteResponsePartition:
+        answer = api.OffsetDeleteResponsePartition(partition_index=asked.partition_index)
         if context.topics.has_partition(topic.name, asked.partition_index):
             existing.append(((topic.name, asked.partition_index), answer))
         else:
@@ -43,18 +36,18 @@ def handle(
     topics = yield from by_topic(
         (topic for topic in message.topics if topic.partitions),
         check,
-        lambda topic, answers: OffsetDeleteResponseTopic(name=topic.name, partitions=answers),
+        lambda topic, answers: api.OffsetDeleteResponseTopic(name=topic.name, partitions=answers),
     )
-    pending: Pending[OffsetDeleteResponse] = Pending()
+    pending: Pending[api.OffsetDeleteResponse] = Pending()
 
     def settle(error: ErrorCode, refused: frozenset[TopicPartition]) -> None:
         if error is not ErrorCode.NONE:
-            pending.resolve(OffsetDeleteResponse(error_code=error))
+            pending.resolve(api.OffsetDeleteResponse(error_code=error))
             return
         for tp, answer in existing:
             if tp in refused:
                 answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        pending.resolve(OffsetDeleteResponse(topics=topics))
+        pending.resolve(api.OffsetDeleteResponse(topics=topics))
 
     wanted = list(dict.fromkeys(tp for tp, _ in existing))
     context.groups.cleanup.delete_offsets(message.group_id, wanted, settle)

@@ -8,7 +8,6 @@ v7 `require_stable` (KIP-447), v8 many groups, v9 member and epoch of the new gr
 v10 topic ids.
 
 Source: Kafka `KafkaApis.handleOffsetFetchRequest`, `OffsetMetadataManager.fetchOffsets`.
-Read next: `broker.groups.offsets.store`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,16 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from broker.groups.offsets.records import CommittedOffset
 from broker.requests.context import Context, RequestContext
 from broker.topics.registry import NO_TOPIC_ID
-from protocol.api.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
+from protocol.api import offset_fetch as api
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_LEADER_EPOCH, NO_OFFSET
 from storage.disk.steps import Steps
@@ -39,11 +29,11 @@ _ABSENT = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", _NO_TIME)
 
 
 def handle(
-    context: Context, request: RequestContext, message: OffsetFetchRequest
-) -> Steps[OffsetFetchResponse]:
+    context: Context, request: RequestContext, message: api.OffsetFetchRequest
+) -> Steps[api.OffsetFetchResponse]:
     """The requested committed offsets."""
     if request.api_version >= _MANY_GROUPS_SINCE:
-        response = OffsetFetchResponse()
+        response = api.OffsetFetchResponse()
         for group in message.groups:
             response.groups.append(
                 (yield from _group(context, request, group, message.require_stable))
@@ -54,10 +44,10 @@ def handle(
         asked = [(topic.name, topic.partition_indexes) for topic in message.topics]
     elif request.api_version < _ALL_TOPICS_SINCE:
         asked = []
-    response = OffsetFetchResponse(error_code=_availability(context, message.group_id))
+    response = api.OffsetFetchResponse(error_code=_availability(context, message.group_id))
     for name, indexes in _asked_or_all(context, message.group_id, asked):
         partitions = [
-            OffsetFetchResponsePartition(
+            api.OffsetFetchResponsePartition(
                 partition_index=index,
                 committed_offset=found.offset,
                 committed_leader_epoch=found.leader_epoch,
@@ -68,7 +58,7 @@ def handle(
                 context, message.group_id, name, indexes, message.require_stable
             )
         ]
-        response.topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
+        response.topics.append(api.OffsetFetchResponseTopic(name=name, partitions=partitions))
         yield None
     return response
 
@@ -76,10 +66,10 @@ def handle(
 def _group(
     context: Context,
     request: RequestContext,
-    group: OffsetFetchRequestGroup,
+    group: api.OffsetFetchRequestGroup,
     require_stable: bool,
-) -> Steps[OffsetFetchResponseGroup]:
-    response = OffsetFetchResponseGroup(group_id=group.group_id)
+) -> Steps[api.OffsetFetchResponseGroup]:
+    response = api.OffsetFetchResponseGroup(group_id=group.group_id)
     response.error_code = _availability(context, group.group_id) or _member_error(context, group)
     if response.error_code != ErrorCode.NONE:
         return response
@@ -100,11 +90,11 @@ def _group(
         if uses_ids and known is None:
             continue
         response.topics.append(
-            OffsetFetchResponseTopics(
+            api.OffsetFetchResponseTopics(
                 name=name,
                 topic_id=NO_TOPIC_ID if known is None else known.topic_id,
                 partitions=[
-                    OffsetFetchResponsePartitions(
+                    api.OffsetFetchResponsePartitions(
                         partition_index=index,
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
@@ -127,7 +117,7 @@ def _availability(context: Context, group_id: str) -> ErrorCode:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _member_error(context: Context, group: OffsetFetchRequestGroup) -> ErrorCode:
+def _member_error(context: Context, group: api.OffsetFetchRequestGroup) -> ErrorCode:
     """Why this member of a consumer-protocol group may not fetch; others are not checked."""
     consumers = context.groups.consumer_groups.get(group.group_id)
     if consumers is None or (group.member_id is None and group.member_epoch < 0):
@@ -135,11 +125,11 @@ def _member_error(context: Context, group: OffsetFetchRequestGroup) -> ErrorCode
     return consumers.offset_error(group.member_id or "", group.member_epoch)
 
 
-def _unknown_id(topic_id: bytes, indexes: Iterable[int]) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
+def _unknown_id(topic_id: bytes, indexes: Iterable[int]) -> api.OffsetFetchResponseTopics:
+    return api.OffsetFetchResponseTopics(
         topic_id=topic_id,
         partitions=[
-            OffsetFetchResponsePartitions(
+            api.OffsetFetchResponsePartitions(
                 partition_index=index,
                 committed_offset=NO_OFFSET,
                 metadata="",

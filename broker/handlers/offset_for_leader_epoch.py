@@ -11,33 +11,27 @@ from functools import partial
 
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from protocol.api.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopicResult,
-)
+from protocol.api import offset_for_leader_epoch as api
 from storage.disk.steps import Steps, each
 
 _UNDEFINED_EPOCH = -1
 
 
 def handle(
-    context: Context, request: RequestContext, message: OffsetForLeaderEpochRequest
-) -> Steps[OffsetForLeaderEpochResponse]:
+    context: Context, request: RequestContext, message: api.OffsetForLeaderEpochRequest
+) -> Steps[api.OffsetForLeaderEpochResponse]:
     """The end of each requested epoch, per partition."""
-    response = OffsetForLeaderEpochResponse()
+    response = api.OffsetForLeaderEpochResponse()
     for topic in message.topics:
         name = topic.topic
         partitions = yield from each(topic.partitions, partial(_end, context, name))
-        response.topics.append(OffsetForLeaderTopicResult(topic=name, partitions=partitions))
+        response.topics.append(api.OffsetForLeaderTopicResult(topic=name, partitions=partitions))
         yield None
     return response
 
 
-def _end(context: Context, name: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition)
+def _end(context: Context, name: str, asked: api.OffsetForLeaderPartition) -> api.EpochEndOffset:
+    answer = api.EpochEndOffset(partition=asked.partition)
     try:
         log = context.topics.led_log(name, asked.partition, asked.current_leader_epoch)
         if asked.leader_epoch != _UNDEFINED_EPOCH:

@@ -32,7 +32,6 @@ Differs from Kafka:
 * null records are refused with INVALID_RECORD; there such a request gets no answer.
 
 Source: Kafka `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`; KIP-32, KIP-467.
-Read next: `storage.append.plan` for what is checked, `broker.group_commit` for the wait.
 """
 
 from collections.abc import Iterable

@@ -6,7 +6,7 @@ assignment once it is durable. An assignment that does not exist is zero bytes, 
 Versions: v1 throttle time, v3 static membership, v4 flexible, v5 protocol type and name are
 checked and echoed (KIP-559).
 
-Source: Kafka `GroupCoordinatorService.syncGroup`. Read next: `broker.groups.classic.group`.
+Source: Kafka `GroupCoordinatorService.syncGroup`.
 """
 
 from broker.groups.classic.values import SyncAnswer, SyncRequest

@@ -7,8 +7,7 @@ Versions: v2 leader epoch, v3 flexible, with member and generation (KIP-447), v4
 TRANSACTION_ABORTABLE, v5 transaction version 2: the group joins the transaction by this request.
 
 Source: Kafka `KafkaApis.handleTxnOffsetCommitRequest`,
-`OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447. Read next:
-`broker.groups.offsets.store`.
+`OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447.
 """
 
 from broker.groups.offsets.records import CommittedOffset
@@ -18,14 +17,7 @@ from broker.requests.context import Context, RequestContext
 from broker.requests.offsets_to_commit import OffsetsToCommit
 from broker.requests.pending import Pending
 from broker.transactions.state import refusal_of_a_write
-from protocol.api.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
+from protocol.api import txn_offset_commit as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
@@ -34,27 +26,29 @@ _JOINS_SINCE = 5
 
 
 def handle(
-    context: Context, request: RequestContext, message: TxnOffsetCommitRequest
-) -> Steps[TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]]:
+    context: Context, request: RequestContext, message: api.TxnOffsetCommitRequest
+) -> Steps[api.TxnOffsetCommitResponse | Pending[api.TxnOffsetCommitResponse]]:
     """Store the offsets as part of the producer's transaction: all in one record batch."""
     offsets = OffsetsToCommit(context)
     now_ms = context.clock.wall_ms()
 
     def check(
-        topic: TxnOffsetCommitRequestTopic, asked: TxnOffsetCommitRequestPartition
-    ) -> TxnOffsetCommitResponsePartition:
-        answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
+        topic: api.TxnOffsetCommitRequestTopic, asked: api.TxnOffsetCommitRequestPartition
+    ) -> api.TxnOffsetCommitResponsePartition:
+        answer = api.TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
         found = context.topics.find(topic.name)
         offsets.add(found, asked.partition_index, _committed(asked, now_ms), answer)
         return answer
 
-    response = TxnOffsetCommitResponse()
+    response = api.TxnOffsetCommitResponse()
     response.topics = yield from by_topic(
         (topic for topic in message.topics if topic.partitions),
         check,
-        lambda topic, answers: TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers),
+        lambda topic, answers: api.TxnOffsetCommitResponseTopic(
+            name=topic.name, partitions=answers
+        ),
     )
-    pending: Pending[TxnOffsetCommitResponse] = Pending()
+    pending: Pending[api.TxnOffsetCommitResponse] = Pending()
     producer = (message.producer_id, message.producer_epoch)
 
     def settle(error: ErrorCode) -> None:
@@ -63,13 +57,8 @@ def handle(
 
     def admitted(error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
-            settle(
-                refusal_of_a_write(
-                    error,
-                    knows_abortable=request.api_version >= _ABORTABLE_SINCE,
-                    knows_concurrent=True,
-                )
-            )
+            is_known = request.api_version >= _ABORTABLE_SINCE
+            settle(refusal_of_a_write(error, knows_abortable=is_known, knows_concurrent=True))
             return
         error = context.groups.commit_error(
             message.group_id,
@@ -106,7 +95,7 @@ def handle(
     return pending
 
 
-def _committed(asked: TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
+def _committed(asked: api.TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
     return CommittedOffset(
         asked.committed_offset,
         asked.committed_leader_epoch,

@@ -11,12 +11,7 @@ Source: KIP-584, KIP-1022; Kafka `FeatureControlManager.updateFeatures`.
 
 from broker.requests.context import Context, RequestContext
 from broker.requests.features import FINALIZED
-from protocol.api.update_features import (
-    FeatureUpdateKey,
-    UpdatableFeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from protocol.api import update_features as api
 from protocol.error_codes import ErrorCode
 
 _UPGRADE_TYPES = (1, 2, 3)
@@ -24,21 +19,21 @@ _UPGRADE_TYPES = (1, 2, 3)
 
 
 def handle(
-    context: Context, request: RequestContext, message: UpdateFeaturesRequest
-) -> UpdateFeaturesResponse:
+    context: Context, request: RequestContext, message: api.UpdateFeaturesRequest
+) -> api.UpdateFeaturesResponse:
     """The outcome for every feature, or the first failure for all."""
     for asked in message.feature_updates:
         problem = _problem(asked)
         if problem is not None:
-            return UpdateFeaturesResponse(
+            return api.UpdateFeaturesResponse(
                 error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=problem
             )
     names = [asked.feature for asked in message.feature_updates]
-    results = [UpdatableFeatureResult(feature=name, error_message=None) for name in names]
-    return UpdateFeaturesResponse(error_message=None, results=results)
+    results = [api.UpdatableFeatureResult(feature=name, error_message=None) for name in names]
+    return api.UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _problem(asked: FeatureUpdateKey) -> str | None:
+def _problem(asked: api.FeatureUpdateKey) -> str | None:
     """Why this update is refused."""
     level = FINALIZED.get(asked.feature)
     if level is None:

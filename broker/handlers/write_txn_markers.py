@@ -20,14 +20,7 @@ from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.requests.pending import Pending
 from broker.transactions.state import TopicPartition
-from protocol.api.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from protocol.api import write_txn_markers as api
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
 from protocol.records.layout import NO_PRODUCER_EPOCH
@@ -38,8 +31,8 @@ _EPOCH_PER_TRANSACTION_SINCE = 2
 
 
 def handle(
-    context: Context, request: RequestContext, message: WriteTxnMarkersRequest
-) -> Steps[Pending[WriteTxnMarkersResponse]]:
+    context: Context, request: RequestContext, message: api.WriteTxnMarkersRequest
+) -> Steps[Pending[api.WriteTxnMarkersResponse]]:
     """Write every marker; answer when all are on disk or refused."""
     writing = _Writing(context)
     for marker in message.markers:
@@ -48,7 +41,7 @@ def handle(
     return writing.pending
 
 
-def _refusal(marker: WritableTxnMarker) -> ErrorCode | None:
+def _refusal(marker: api.WritableTxnMarker) -> ErrorCode | None:
     """Why no partition can take the marker."""
     if marker.producer_id < 0 or marker.transaction_version < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -62,15 +55,15 @@ class _Writing:
     """One request under way: counts the missing writes, and answers when none is left."""
 
     def __init__(self, context: Context) -> None:
-        self.pending: Pending[WriteTxnMarkersResponse] = Pending()
+        self.pending: Pending[api.WriteTxnMarkersResponse] = Pending()
         self._context = context
-        self._response = WriteTxnMarkersResponse()
-        self._producers: dict[int, WritableTxnMarkerResult] = {}
-        self._topics: dict[tuple[int, str], WritableTxnMarkerTopicResult] = {}
-        self._results: dict[tuple[int, TopicPartition], WritableTxnMarkerPartitionResult] = {}
+        self._response = api.WriteTxnMarkersResponse()
+        self._producers: dict[int, api.WritableTxnMarkerResult] = {}
+        self._topics: dict[tuple[int, str], api.WritableTxnMarkerTopicResult] = {}
+        self._results: dict[tuple[int, TopicPartition], api.WritableTxnMarkerPartitionResult] = {}
         self._missing = 1
 
-    def write(self, marker: WritableTxnMarker) -> Steps[None]:
+    def write(self, marker: api.WritableTxnMarker) -> Steps[None]:
         """Write the marker to its partitions, one after the other."""
         named = yield from by_key(
             ((topic.name, index) for topic in marker.topics for index in topic.partition_indexes),
@@ -96,10 +89,10 @@ class _Writing:
 
     def _write(
         self,
-        marker: WritableTxnMarker,
+        marker: api.WritableTxnMarker,
         batch: bytes,
         tp: TopicPartition,
-        result: WritableTxnMarkerPartitionResult,
+        result: api.WritableTxnMarkerPartitionResult,
     ) -> None:
         try:
             log = self._context.topics.led_log(*tp)
@@ -123,26 +116,26 @@ class _Writing:
             is_commit=marker.transaction_result,
         )
 
-    def _result(self, producer_id: int, tp: TopicPartition) -> WritableTxnMarkerPartitionResult:
+    def _result(self, producer_id: int, tp: TopicPartition) -> api.WritableTxnMarkerPartitionResult:
         """The place of the result in the answer: one for each producer and partition."""
         result = self._results.get((producer_id, tp))
         if result is None:
             producer = self._producers.get(producer_id)
             if producer is None:
-                producer = WritableTxnMarkerResult(producer_id=producer_id)
+                producer = api.WritableTxnMarkerResult(producer_id=producer_id)
                 self._producers[producer_id] = producer
                 self._response.markers.append(producer)
             topic = self._topics.get((producer_id, tp[0]))
             if topic is None:
-                topic = WritableTxnMarkerTopicResult(name=tp[0])
+                topic = api.WritableTxnMarkerTopicResult(name=tp[0])
                 self._topics[producer_id, tp[0]] = topic
                 producer.topics.append(topic)
-            result = WritableTxnMarkerPartitionResult(partition_index=tp[1])
+            result = api.WritableTxnMarkerPartitionResult(partition_index=tp[1])
             self._results[producer_id, tp] = result
             topic.partitions.append(result)
         return result
 
-    def settle(self, result: WritableTxnMarkerPartitionResult | None, error: ErrorCode) -> None:
+    def settle(self, result: api.WritableTxnMarkerPartitionResult | None, error: ErrorCode) -> None:
         """One write less is missing, or the request has no further ones (None)."""
         if result is not None:
             result.error_code = error

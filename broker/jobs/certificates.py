@@ -3,18 +3,14 @@
 Files are looked at every `INTERVAL_MS`, so that what renews them (certbot, a secret of Kubernetes,
 which is a symbolic link that moves) needs no signal. A reload that fails keeps the certificate in
 force; it is tried again once a file changes, or at SIGHUP. Files are read in another thread.
-
-Read next: `broker.security.tls`.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.security.tls import TlsContexts, TlsUnusable
-
-if TYPE_CHECKING:
-    from broker.threads import Pool
+from broker.threads import Pool
 
 logger = logging.getLogger("tidelog.broker.jobs.certificates")
 
@@ -27,7 +23,7 @@ class CertificateWatch:
     """The background job over the TLS listeners; in the loop thread."""
 
     def __init__(
-        self, contexts: Mapping[str, TlsContexts], wall_ms: Callable[[], int], threads: "Pool"
+        self, contexts: Mapping[str, TlsContexts], wall_ms: Callable[[], int], threads: Pool
     ) -> None:
         """Watch the contexts, by name of their listener."""
         self._contexts = contexts

@@ -9,22 +9,19 @@ The cleaner skips a log with a damaged segment until the next start: every furth
 the same place. The log still serves.
 
 `storage.log.compaction` decides what to clean, and how to recover from a crash in between.
-Source: Kafka `LogCleaner`. Read next: `broker.jobs.jobs`.
+Source: Kafka `LogCleaner`.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from broker.metrics import Metrics
+from broker.threads import Pool
+from storage.disk.steps import Steps
 from storage.errors import CorruptLog, StorageError
 from storage.log.compaction import CompactionResult, compact, find_cleanable
-
-if TYPE_CHECKING:
-    from broker.metrics import Metrics
-    from broker.threads import Pool
-    from storage.disk.steps import Steps
-    from storage.log.log import Log
+from storage.log.log import Log
 
 logger = logging.getLogger("tidelog.broker.jobs.cleaner")
 
@@ -34,12 +31,12 @@ class Cleaner:
 
     def __init__(
         self,
-        logs: Callable[[], "Iterable[Log]"],
+        logs: Callable[[], Iterable[Log]],
         now_ms: Callable[[], int],
         *,
         map_bytes: int,
-        metrics: "Metrics",
-        threads: "Pool",
+        metrics: Metrics,
+        threads: Pool,
     ) -> None:
         """Compact the due ones among `logs`, by the clock `now_ms`, which cannot jump ahead."""
         self._logs = logs
@@ -64,7 +61,7 @@ class Cleaner:
             else:
                 self._report(log, result)
 
-    def _filthiest(self, tried: "set[Log]") -> "Log | None":
+    def _filthiest(self, tried: set[Log]) -> Log | None:
         now_ms = self._now_ms()
         best: tuple[tuple[bool, float], Log] | None = None
         for log in self._logs():
@@ -77,7 +74,7 @@ class Cleaner:
                     best = need, log
         return None if best is None else best[1]
 
-    def _timed(self, steps: "Steps[CompactionResult | None]") -> "Steps[CompactionResult | None]":
+    def _timed(self, steps: Steps[CompactionResult | None]) -> Steps[CompactionResult | None]:
         """`steps`, with the longest one noted in the metrics."""
         while True:
             started_ns = time.perf_counter_ns()
@@ -90,7 +87,7 @@ class Cleaner:
             self._metrics.cleaner_slice_max_ms = max(self._metrics.cleaner_slice_max_ms, took_ms)
             yield call
 
-    def _report(self, log: "Log", result: CompactionResult | None) -> None:
+    def _report(self, log: Log, result: CompactionResult | None) -> None:
         if result is None or not result.segments_before:
             return
         self._metrics.compactions += 1

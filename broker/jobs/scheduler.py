@@ -9,7 +9,7 @@ to a tenth, so that jobs do not coincide. A job never runs twice at the same tim
 is logged, counted and run again after its interval. That boundary is one of the two places in the
 broker that catch everything.
 
-Source: Kafka's `KafkaScheduler` and `LogManager.startup`. Read next: `broker.jobs.jobs`.
+Source: Kafka's `KafkaScheduler` and `LogManager.startup`.
 """
 
 import asyncio
@@ -18,12 +18,10 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from broker.clocks.clock import Clock, TimerHandle
-
-if TYPE_CHECKING:
-    from broker.metrics import Metrics
+from broker.metrics import Metrics
 
 logger = logging.getLogger("tidelog.broker.jobs.scheduler")
 
@@ -57,7 +55,7 @@ class Job:
 class JobScheduler:
     """All jobs; `start` when clients are accepted, `stop` before their collaborators close."""
 
-    def __init__(self, clock: Clock, source: random.Random, metrics: "Metrics") -> None:
+    def __init__(self, clock: Clock, source: random.Random, metrics: Metrics) -> None:
         """Prepare an empty schedule."""
         self._clock = clock
         self._random = source

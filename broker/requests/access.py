@@ -3,7 +3,7 @@
 Without an authorizer (`context.security.access` is None) everyone may do everything. With one,
 every question is a dictionary lookup after the first time.
 
-Source: Kafka `AuthHelper`. Read next: `broker.security.acls`, `broker.rights`.
+Source: Kafka `AuthHelper`.
 """
 
 from collections.abc import Callable

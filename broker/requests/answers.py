@@ -15,7 +15,7 @@ Cost: making an answer looks at no connection. Answers made since the last look 
 only when they could pass the limit does this module look at all connections.
 
 Source: our own; the nearest in Kafka is `queued.max.request.bytes`, KIP-72, and the one answer that
-a muted channel may have. Read next: `broker.net.connection`.
+a muted channel may have.
 """
 
 from collections.abc import Callable, Iterable

@@ -5,7 +5,6 @@ connection closes right after the answer, so that guessing passwords is slow. Wh
 after the failed request is never served.
 
 Source: Kafka `SaslServerAuthenticator`, `Selector.DelayedAuthenticationFailureClose`.
-Read next: `broker.security.sasl`, `broker.net.sasl_gate`.
 """
 
 import logging

@@ -3,8 +3,6 @@
 Most requests name partitions by topic, and their answers have the same form. A client may name
 100,000 of them, so every such walk is a generator of steps (`storage.disk.steps`). A small request
 is walked in its first step.
-
-Read next: `broker.requests.turns`.
 """
 
 from collections.abc import Callable, Hashable, Iterable

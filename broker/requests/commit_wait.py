@@ -11,19 +11,14 @@ append has put the log into the queue. No record is visible early.
 Differs from Kafka: ListOffsets, DeleteRecords and Fetch may wait for the disk, and when it hangs
 they answer OFFSET_NOT_AVAILABLE, REQUEST_TIMED_OUT or the data there is. In Kafka the end of a log
 with one replica moves with the append.
-
-Source: our own.
-Read next: `broker.group_commit`, `broker.handlers.list_offsets`.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from broker.requests.context import Context
-    from storage.errors import StorageError
-    from storage.log.log import Log
+from broker.requests.context import Context
+from storage.errors import StorageError
+from storage.log.log import Log
 
 PATIENCE_MS = 5_000
 """The longest wait of a request for the disk, unless it allows more.
@@ -38,7 +33,7 @@ class CommitWait:
     __slots__ = ("_callback", "_missing", "_timer")
 
     def __init__(
-        self, context: "Context", ends: "Mapping[Log, int]", callback: Callable[[], object]
+        self, context: Context, ends: Mapping[Log, int], callback: Callable[[], object]
     ) -> None:
         """Call `callback` once, later.
 
@@ -57,7 +52,7 @@ class CommitWait:
         self._callback = None
         self._timer.cancel()
 
-    def _settle(self, error: "StorageError | None") -> None:
+    def _settle(self, error: StorageError | None) -> None:
         self._missing -= 1
         if self._missing == 0:
             self._finish()
@@ -69,7 +64,7 @@ class CommitWait:
             callback()
 
 
-async def committed(context: "Context", ends: "Mapping[Log, int]") -> "set[Log]":
+async def committed(context: Context, ends: Mapping[Log, int]) -> set[Log]:
     """Wait as `CommitWait` does; return the logs that are still not durable up to their end."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -16,7 +16,7 @@ the side thread, because that parses every record.
 Source: KIP-74; Kafka's `ReplicaManager.readFromLog`, `KafkaApis.maybeConvertFetchedData`.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker.errors import (
     InconsistentTopicId,
@@ -29,24 +29,21 @@ from broker.errors import (
     UnsupportedForClient,
 )
 from broker.fetch.sessions import TOPIC_IDS_SINCE, FetchTarget
+from broker.requests.access import Check
 from broker.requests.context import Context
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_LEADER_EPOCH
 from protocol.acl import Operation
 from protocol.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from protocol.declare.primitives import Buffer
 from protocol.error_codes import ErrorCode
 from protocol.records.convert import down_convert
 from protocol.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
 from protocol.records.scan import scan_entries
 from storage.disk.steps import Steps, off_loop
 from storage.errors import OffsetOutOfRange
-from storage.log.values import Isolation
-
-if TYPE_CHECKING:
-    from broker.requests.access import Check
-    from protocol.declare.primitives import Buffer
-    from storage.log.log import Log
-    from storage.log.values import ReadResult
+from storage.log.log import Log
+from storage.log.values import Isolation, ReadResult
 
 OPENED_BYTES_ENOUGH = 8 * 1024 * 1024
 """Bytes of records that the broker converts for one request of an old version.
@@ -117,7 +114,7 @@ class FetchReader:
         partition_max_bytes: int = PARTITION_BYTES_MAX,
         replica_id: int = _CONSUMER_ID,
         needs_one: bool = True,
-        check: "Check | None" = None,
+        check: Check | None = None,
     ) -> None:
         """Read for a request of `version` that takes `max_bytes` in all (v3+).
 
@@ -147,7 +144,7 @@ class FetchReader:
         self._check = check
         self._partition_max_bytes = min(partition_max_bytes, PARTITION_BYTES_MAX)
 
-    def find_log(self, target: FetchTarget) -> "Log":
+    def find_log(self, target: FetchTarget) -> Log:
         """The log of `target`, with the requester's leader epoch checked.
 
         Raises:
@@ -171,7 +168,7 @@ class FetchReader:
             raise NotReplica(name, target.partition, self._replica_id)
         return log
 
-    def _authorize(self, check: "Check", name: str) -> None:
+    def _authorize(self, check: Check, name: str) -> None:
         is_replica = self._replica_id > _CONSUMER_ID
         if is_replica and not check.cluster(Operation.CLUSTER_ACTION):
             raise TopicDenied
@@ -204,7 +201,7 @@ class FetchReader:
             self._refuse(data, error)
         return data
 
-    def _take(self, data: PartitionData, records: "Buffer") -> None:
+    def _take(self, data: PartitionData, records: Buffer) -> None:
         data.records = records
         size = len(records)
         self.bytes_left -= size
@@ -220,9 +217,7 @@ class FetchReader:
         if isinstance(error, _NOT_FOUND):
             data.aborted_transactions = []
 
-    def _read_log(
-        self, log: "Log", target: FetchTarget, data: PartitionData
-    ) -> "ReadResult | None":
+    def _read_log(self, log: Log, target: FetchTarget, data: PartitionData) -> ReadResult | None:
         """The records of `log` for `target`, if any; sets all other fields of `data`."""
         asked = target.asked
         if asked.last_fetched_epoch >= 0 and self._diverges(log, target, data):
@@ -260,7 +255,7 @@ class FetchReader:
             self.was_cut = self.was_cut or len(result.records) >= portion // 2
         return result if result.records else None
 
-    def _diverges(self, log: "Log", target: FetchTarget, data: PartitionData) -> bool:
+    def _diverges(self, log: Log, target: FetchTarget, data: PartitionData) -> bool:
         """Whether the requester's log is no prefix of ours; sets the divergence in `data`.
 
         Raises:
@@ -280,9 +275,7 @@ class FetchReader:
         data.log_start_offset = log.log_start_offset
         return True
 
-    def _suit_old_client(
-        self, log: "Log", target: FetchTarget, result: "ReadResult"
-    ) -> "Steps[Buffer]":
+    def _suit_old_client(self, log: Log, target: FetchTarget, result: ReadResult) -> Steps[Buffer]:
         """The records in a form the request's version can read, up to the first it cannot.
 
         Raises:

@@ -3,20 +3,16 @@
 The partitions are checked in steps, because a client may name 100,000 of them. The commit itself
 is one change: one record batch, decided in one step. So `drop_deleted` is called in that step; it
 refuses partitions of topics that were deleted between two steps.
-
-Read next: `broker.handlers.offset_commit`, `broker.groups.offsets.commits`.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from broker.groups.offsets.records import CommittedOffset
 from broker.groups.offsets.store import TopicPartition
 from broker.requests.context import Context
 from protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from storage.directory.data_dir import Topic
+from storage.directory.data_dir import Topic
 
 
 class _Answer(Protocol):
@@ -49,7 +45,7 @@ class OffsetsToCommit:
         return dict(self._named)
 
     def add(
-        self, topic: "Topic | None", index: int, offset: CommittedOffset, answer: _Answer
+        self, topic: Topic | None, index: int, offset: CommittedOffset, answer: _Answer
     ) -> None:
         """Add an offset, or set the error of `answer` if there is no such partition."""
         if topic is None:

@@ -7,7 +7,7 @@ produce requests, and each costs one method call.
 
 A `Pending` is settled at most once (resolved, failed or abandoned) and is only touched from the
 event-loop thread. The connection abandons it when the peer has gone, which runs `on_abandon`, so
-that the code that parked it can drop it. Read next: `broker.net.connection`, for the other end.
+that the code that parked it can drop it.
 """
 
 from collections.abc import Callable

@@ -15,9 +15,6 @@ round of the loop. So the bytes of such reads are counted by round (`count_read`
 finds the round full yields `NEXT_TURN` before it reads.
 
 It does not know the purpose of the steps. Loop thread only.
-
-Source: round robin with a quantum; our own. Read next: `storage.disk.steps`,
-`broker.net.connection`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Access control lists: the rules, the filters over them, and the decision they make.
+"""Access control lists: the rules in force, and the decision they make.
 
 A rule allows or denies one operation on a resource to a principal from a host:
 
@@ -28,12 +28,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from broker.security.principal import USER_TYPE, Principal
-from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from protocol.acl import (
+    CLUSTER_NAME,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
-WILDCARD: Final = "*"
 ANY_USER: Final = "User:*"
 DECISIONS_KEPT: Final = 10_000
 
@@ -83,29 +91,6 @@ OPERATIONS_OF: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
 """The operations that make sense on a resource; the bit fields of answers hold these."""
 
 
-class Acl(NamedTuple):
-    """One rule."""
-
-    resource_type: int
-    name: str
-    pattern: int
-    principal: str
-    host: str
-    operation: int
-    permission: int
-
-    def __str__(self) -> str:
-        """The rule as one phrase, for explanations and the audit log."""
-        kind = Permission(self.permission).name
-        operation = Operation(self.operation).name
-        pattern = PatternType(self.pattern).name.lower()
-        resource = ResourceType(self.resource_type).name.lower()
-        return (
-            f"{kind} {operation} on {pattern} {resource} {self.name!r} "
-            f"to {self.principal} from {self.host}"
-        )
-
-
 def complaint_about(acl: Acl) -> str | None:
     """Why a rule cannot be stored, or None; one that can never match may be, as in Kafka."""
     if acl.resource_type not in OPERATIONS_OF:
@@ -126,51 +111,6 @@ def complaint_about(acl: Acl) -> str | None:
             "the principal type from the principal name)"
         )
     return None
-
-
-class AclFilter(NamedTuple):
-    """A selection of rules; None and ANY match everything."""
-
-    resource_type: int = ResourceType.ANY
-    name: str | None = None
-    pattern: int = PatternType.ANY
-    principal: str | None = None
-    host: str | None = None
-    operation: int = Operation.ANY
-    permission: int = Permission.ANY
-
-    def complaint(self) -> str | None:
-        """Why the filter is not understood, or None."""
-        for what, number, last in (
-            ("resource type", self.resource_type, ResourceType.USER),
-            ("pattern type", self.pattern, PatternType.PREFIXED),
-            ("operation", self.operation, Operation.TWO_PHASE_COMMIT),
-            ("permission", self.permission, Permission.ALLOW),
-        ):
-            if not 1 <= number <= last:
-                return f"The filter has the unknown {what} {number}; give 1 to {last}"
-        return None
-
-    def matches(self, acl: Acl) -> bool:
-        """Whether `acl` is selected."""
-        return (
-            self.resource_type in (ResourceType.ANY, acl.resource_type)
-            and self._matches_name(acl)
-            and self.principal in (None, acl.principal)
-            and self.host in (None, acl.host)
-            and self.operation in (Operation.ANY, acl.operation)
-            and self.permission in (Permission.ANY, acl.permission)
-        )
-
-    def _matches_name(self, acl: Acl) -> bool:
-        name = self.name
-        if self.pattern == PatternType.MATCH:
-            if name is None or (acl.name == WILDCARD and acl.pattern == PatternType.LITERAL):
-                return True
-            if acl.pattern == PatternType.PREFIXED:
-                return name.startswith(acl.name)
-            return name == acl.name
-        return self.pattern in (PatternType.ANY, acl.pattern) and name in (None, acl.name)
 
 
 _ByPrincipal: TypeAlias = dict[str, dict[Acl, object]]

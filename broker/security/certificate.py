@@ -2,7 +2,7 @@
 
 Reads the few fields of the DER that the standard library does not give for an own certificate.
 
-Source: RFC 5280. Read next: `broker.security.tls`.
+Source: RFC 5280.
 """
 
 import hashlib

@@ -31,7 +31,7 @@ from broker.quotas.throttle import (
     Throttle,
     Windows,
 )
-from broker.security.acls import Access, Acl, format_acl, parse_acl
+from broker.security.acls import Access, format_acl, parse_acl
 from broker.security.audit import Audit
 from broker.security.credentials import (
     KEY_SECRET,
@@ -54,6 +54,7 @@ from broker.security.session import Session
 from broker.security.tls import TlsContexts, TlsUnusable, reveal
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security
+from protocol.acl import Acl
 from storage.directory.metadata_journal import Json
 
 KIND_ACL: Final = "acl"

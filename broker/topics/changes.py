@@ -3,7 +3,7 @@
 A long change, such as the creation of ten thousand partitions, runs in steps; between two of them
 it is half done. So only one runs at a time, and it ends even if the requester hangs up meanwhile.
 
-It does not know the content of a change. Read next: `broker.topics.registry`.
+It does not know the content of a change.
 """
 
 import asyncio

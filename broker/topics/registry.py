@@ -13,7 +13,6 @@ Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrErr
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from broker.clocks.clock import Clock
 from broker.errors import (
@@ -30,13 +29,10 @@ from broker.errors import (
 )
 from broker.threads import Pool
 from broker.topics.changes import Changes, Result
-from config import ConfigErrors, check_group_overrides, with_dynamic
+from config import BrokerConfig, ConfigErrors, check_group_overrides, with_dynamic
 from storage.directory.claim import KRAFT_METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from config import BrokerConfig
-    from storage.directory.data_dir import DataDir, Topic
-    from storage.log.log import Log
+from storage.directory.data_dir import DataDir, Topic
+from storage.log.log import Log
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -103,7 +99,7 @@ class TopicRegistry:
     """Lookup and change of topics. Loop thread only; the data directory outlives it."""
 
     def __init__(
-        self, data_dir: "DataDir", *, config: "BrokerConfig", clock: Clock, threads: Pool
+        self, data_dir: DataDir, *, config: BrokerConfig, clock: Clock, threads: Pool
     ) -> None:
         """Serve the topics of `data_dir`; long changes sync in `threads`."""
         self._threads = threads
@@ -130,7 +126,7 @@ class TopicRegistry:
         return self._data_dir.path
 
     @property
-    def broker_config(self) -> "BrokerConfig":
+    def broker_config(self) -> BrokerConfig:
         """The broker's configuration with the settings changed at run time applied."""
         return self._data_dir.broker_config
 
@@ -139,11 +135,11 @@ class TopicRegistry:
         """Grows with every topic created, deleted or extended; older derived data is stale."""
         return self._revision
 
-    def when_deleted(self, callback: "Callable[[Topic], object]") -> None:
+    def when_deleted(self, callback: Callable[[Topic], object]) -> None:
         """Call `callback(topic)` after each deletion of a topic."""
         self._on_deleted.append(callback)
 
-    def find(self, name: str) -> "Topic | None":
+    def find(self, name: str) -> Topic | None:
         """The topic of that name, or None."""
         return self._data_dir.topics.get(name)
 
@@ -152,11 +148,11 @@ class TopicRegistry:
         topic = self.find(name)
         return topic is not None and 0 <= partition < len(topic.partitions)
 
-    def find_by_id(self, topic_id: bytes) -> "Topic | None":
+    def find_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic with that id, or None."""
         return self._by_id.get(topic_id)
 
-    def get_by_id(self, topic_id: bytes) -> "Topic":
+    def get_by_id(self, topic_id: bytes) -> Topic:
         """The topic with that id.
 
         Raises:
@@ -167,7 +163,7 @@ class TopicRegistry:
             raise UnknownTopicId(topic_id)
         return topic
 
-    def __iter__(self) -> Iterator["Topic"]:
+    def __iter__(self) -> Iterator[Topic]:
         """All topics, internal ones included, in no particular order."""
         return iter(list(self._data_dir.topics.values()))
 
@@ -175,16 +171,16 @@ class TopicRegistry:
         """How many topics there are."""
         return len(self._data_dir.topics)
 
-    def logs(self) -> Iterator["Log"]:
+    def logs(self) -> Iterator[Log]:
         """Every partition of every topic."""
         for topic in self:
             yield from topic.partitions
 
-    def leader_id(self, topic: "Topic", partition: int) -> int:
+    def leader_id(self, topic: Topic, partition: int) -> int:
         """The node that leads the partition: always this one, the only node."""
         return self._node_id
 
-    def led_log(self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> "Log":
+    def led_log(self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Log:
         """The log of a partition that this broker leads.
 
         Every read and write of a partition's data passes here. `leader_epoch` is the epoch that the
@@ -212,7 +208,7 @@ class TopicRegistry:
         name: str,
         partitions: int,
         overrides: Mapping[str, str] | None = None,
-    ) -> "Topic":
+    ) -> Topic:
         """A new, empty topic, durable when this returns.
 
         Raises:
@@ -224,7 +220,7 @@ class TopicRegistry:
         """
         return await self._changes.make(self._create(name, partitions, dict(overrides or {})))
 
-    async def _create(self, name: str, partitions: int, overrides: dict[str, str]) -> "Topic":
+    async def _create(self, name: str, partitions: int, overrides: dict[str, str]) -> Topic:
         self.check_new(name, partitions)
         topic = await self._threads.drive(
             self._data_dir.create_topic(name, partitions, overrides, self._clock.wall_ms())
@@ -272,7 +268,7 @@ class TopicRegistry:
             if name not in self._data_dir.topics:
                 self._forget(topic)
 
-    def _forget(self, topic: "Topic") -> None:
+    def _forget(self, topic: Topic) -> None:
         self._by_id.pop(topic.topic_id, None)
         self._metric_names[_metric_name(topic.name)] -= 1
         self._revision += 1
@@ -338,7 +334,7 @@ class TopicRegistry:
         with_dynamic(self._config, overrides)
         self._data_dir.set_broker_overrides(dict(overrides))
 
-    def reload(self, config: "BrokerConfig") -> None:
+    def reload(self, config: BrokerConfig) -> None:
         """Apply a configuration that was read again; topics use it at once.
 
         Raises:
@@ -380,7 +376,7 @@ class TopicRegistry:
             )
 
 
-def _check_epoch(log: "Log", leader_epoch: int) -> None:
+def _check_epoch(log: Log, leader_epoch: int) -> None:
     if leader_epoch < log.leader_epoch:
         raise LeaderEpochFenced(
             f"{log.topic}-{log.partition} is at leader epoch {log.leader_epoch}, "

@@ -17,19 +17,16 @@ Differs from Kafka: every transactional batch is compared with the transactional
 Kafka queries its coordinator once for each partition and transaction. It stores later batches of
 the same producer under any id but null.
 
-Source: KIP-98, KIP-360, KIP-890 (part 1: a partition takes transactional records only while it
-is part of the transaction); Kafka's `TransactionCoordinator`, `TransactionMarkerChannelManager`.
-Read next: `broker.transactions.state`.
+Source: KIP-98, KIP-360, KIP-890 (part 1: a partition takes transactional records only while it is
+part of the transaction); Kafka's `TransactionCoordinator`, `TransactionMarkerChannelManager`.
 """
-
-from __future__ import annotations
 
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from broker.clocks.clock import SteadyTime
 from broker.errors import UnknownTopicOrPartition
@@ -49,6 +46,7 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import CorruptRecords
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_end_txn_marker
+from protocol.records.checksums import Buffer
 from protocol.records.layout import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
@@ -57,10 +55,7 @@ from protocol.records.layout import (
     TRANSACTIONAL_BIT,
 )
 from protocol.stored.codec import UnknownRecord
-
-if TYPE_CHECKING:
-    from protocol.records.checksums import Buffer
-    from storage.log.log import Log
+from storage.log.log import Log
 
 logger = logging.getLogger("tidelog.broker.transactions.coordinator")
 

@@ -4,11 +4,7 @@ Owns the translation between `protocol.stored.transaction_log`, which has the by
 of a transactional id. It writes version 1 for producers of transaction version 2 and version 0 for
 the others, like Kafka, and reads both. The previous epoch of a retry is the one before the stored
 one, or the last but one of the previous producer id.
-
-Read next: `broker.transactions.state`.
 """
-
-from __future__ import annotations
 
 from typing import Final
 

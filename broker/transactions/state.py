@@ -18,10 +18,7 @@ prepared end is never reversed.
 
 Times are wall-clock ms, as stored. Source: KIP-98, KIP-360, KIP-588, KIP-890; Kafka's
 `TransactionMetadata` and `TransactionCoordinator`.
-Read next: `broker.transactions.coordinator`.
 """
-
-from __future__ import annotations
 
 import enum
 from collections.abc import Callable

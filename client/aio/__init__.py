@@ -2,6 +2,4 @@
 
 Owns every task that a client starts. Refuses to know how a request is routed or retried, which is
 `client.core`. May be imported by `client.admin`, `client.consumer` and `client.producer` only.
-
-Read next: `connection`, then `sender` (producing), `fetching` and `group` (consuming).
 """

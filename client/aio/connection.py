@@ -3,8 +3,6 @@
 Owns transports, timers and tasks; what is said over a connection is `core.connection`. A request
 without an answer in time ends its connection, since an answer may still come and be taken for
 another one's.
-
-Read next: `client.core.cluster`.
 """
 
 import asyncio

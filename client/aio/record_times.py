@@ -5,8 +5,6 @@ clock. In a topic of transactions whose records have times of their own, the ans
 2013 is the first marker. So the answer is only a bound: no record before it is as young. Where
 there is no such record at it, reading continues from there to the first one. It reads the heads of
 batches and decodes only a batch that is young enough.
-
-Read next: `client.core.offsets` (the plain lookup), `client.aio.fetching`.
 """
 
 import asyncio

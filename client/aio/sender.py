@@ -10,19 +10,17 @@ every record and every later `queue`.
 
 What an answer means:
 
-===========================  ==================================================================
-answer                       consequence
-===========================  ==================================================================
-no error                     settled, with offset and stored time
-duplicate                    settled: an earlier attempt did arrive; its offset is not known
-retriable, or request lost   sent again after a pause, within the delivery timeout
-out of order                 never stored: waits for the batch before it, then goes again; with
-                             no batch before it the identity is stale
-anything else                failed, and numbering resumes where the batch began
-time is up, fate unknown     failed, and the identity is stale
-===========================  ==================================================================
+| answer                     | consequence                                                        |
+|----------------------------|--------------------------------------------------------------------|
+| no error                   | settled, with offset and stored time                               |
+| duplicate                  | settled: an earlier attempt did arrive; its offset is not known    |
+| retriable, or request lost | sent again after a pause, within the delivery timeout              |
+| out of order               | never stored: waits for the batch before it, then goes again; with |
+|                            | no batch before it the identity is stale                           |
+| anything else              | failed, and numbering resumes where the batch began                |
+| time is up, fate unknown   | failed, and the identity is stale                                  |
 
-Source: Kafka ``Sender``, ``TransactionManager``. Read next: `client.aio.batches`.
+Source: Kafka ``Sender``, ``TransactionManager``.
 """
 
 import asyncio

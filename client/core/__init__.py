@@ -4,7 +4,4 @@ Owns the requests that need more than one step, written once as coroutines. They
 things only, a connection and time, and get both from a `cluster.Pool`: `client.aio` gives an event
 loop's, `client.blocking` a thread's. Refuses to know asyncio, sockets, clocks, and the records in a
 batch. May be imported by the rest of `client` and by `pipeline`.
-
-Read next: `connection` (one broker), `cluster` (leaders and coordinators), then `offsets`,
-`groups`, `identity` (requests).
 """

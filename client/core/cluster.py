@@ -8,7 +8,7 @@ to request.
 Invariant: no cache entry is trusted for ever. Metadata is requested again when it is older than
 `metadata_max_age_ms` and whenever a caller reports that a leader or coordinator was wrong.
 
-Source: Kafka ``Metadata``, ``NetworkClient``. Read next: `offsets`, `identity`.
+Source: Kafka ``Metadata``, ``NetworkClient``.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -65,15 +65,12 @@ class Pool(Clock, Protocol):
 
     async def open(self, host: str, port: int, role: Role) -> Connection:
         """The connection to an address for a role, opened if need be; raises ClientError."""
-        ...
 
     def find_open(self) -> Connection | None:
         """A connection for requests that any broker answers, if one is open."""
-        ...
 
     async def close(self) -> None:
         """Close every connection; calls under way fail."""
-        ...
 
 
 @dataclass(slots=True)

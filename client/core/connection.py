@@ -12,7 +12,7 @@ from there on the two sides may disagree.
 Versions: ApiVersions is the first request. A broker that does not know our version of *that*
 answers in the layout of version 0 with error 35 and the range it knows (KIP-511).
 
-Source: Kafka ``NetworkClient``, ``RequestContext``. Read next: `cluster`.
+Source: Kafka ``NetworkClient``, ``RequestContext``.
 """
 
 from abc import ABC, abstractmethod

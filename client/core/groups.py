@@ -1,17 +1,17 @@
-"""Queries about consumer groups, and an operator's changes to them from outside.
+"""Consumer groups, asked about and changed from outside: this part of the admin client.
 
-The coordinator of a group answers for it; the list of groups is the union of all brokers'
-lists. Used through `client.admin`.
+The coordinator of a group answers for it; the list of groups is the union of all brokers' lists.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from client.core.cluster import Cluster, CoordinatorType
+from client.core.offsets import Membership, commit_offsets, fetch_committed
 from client.core.parts import check
 from client.descriptions import GroupInfo, GroupListing, GroupMemberInfo
 from client.errors import BrokerRefused, ClientError, UnsupportedByBroker
 from client.subscription import PROTOCOL_TYPE, decode_assignment
-from client.types import TopicPartition
+from client.types import OffsetAndMetadata, TopicPartition
 from protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.describe_groups import (
@@ -23,68 +23,87 @@ from protocol.api.list_groups import ListGroupsRequest
 from protocol.error_codes import ErrorCode
 
 
-async def list_groups(cluster: Cluster) -> list[GroupListing]:
-    """All groups of all brokers, by name.
+class GroupAdmin:
+    """The calls of `client.admin.Admin` about groups and their positions."""
 
-    Raises:
-        BrokerRefused: a broker does not know yet.
-    """
-    await cluster.refresh(())
-    found: dict[str, GroupListing] = {}
-    for node_id in list(cluster.brokers):
-        connection = await cluster.connection(node_id)
-        response = await connection.call(ListGroupsRequest())
-        check("listing groups", response, connection.address)
-        for group in response.groups:
-            found[group.group_id] = GroupListing(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type,
-                state=group.group_state,
-                group_type=group.group_type,
+    _cluster: Cluster
+
+    async def groups(self) -> list[GroupListing]:
+        """All groups of all brokers, by name.
+
+        Raises:
+            BrokerRefused: a broker does not know yet.
+        """
+        await self._cluster.refresh(())
+        found: dict[str, GroupListing] = {}
+        for node_id in list(self._cluster.brokers):
+            connection = await self._cluster.connection(node_id)
+            response = await connection.call(ListGroupsRequest())
+            check("listing groups", response, connection.address)
+            for group in response.groups:
+                found[group.group_id] = GroupListing(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    state=group.group_state,
+                    group_type=group.group_type,
+                )
+        return sorted(found.values(), key=lambda group: group.group_id)
+
+    async def describe_group(self, group_id: str) -> GroupInfo:
+        """One group and its members.
+
+        Raises:
+            BrokerRefused: GROUP_ID_NOT_FOUND if it does not exist.
+        """
+
+        async def attempt() -> GroupInfo:
+            response, address = await self._cluster.call_coordinator(
+                CoordinatorType.GROUP, group_id, DescribeGroupsRequest(groups=[group_id])
             )
-    return sorted(found.values(), key=lambda group: group.group_id)
+            group = response.groups[0]
+            code = group.error_code
+            if code == ErrorCode.NONE and group.group_state == "Dead":
+                code = ErrorCode.GROUP_ID_NOT_FOUND
+            if code == ErrorCode.GROUP_ID_NOT_FOUND:
+                consumers = await _describe_consumers(self._cluster, group_id)
+                if consumers is not None:
+                    return consumers
+            if code != ErrorCode.NONE:
+                raise BrokerRefused(f"describing group {group_id}", code, broker=address)
+            return _group_info(group)
 
+        return await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
 
-async def describe_group(cluster: Cluster, group_id: str) -> GroupInfo:
-    """One group and its members.
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, with its committed offsets.
 
-    Raises:
-        BrokerRefused: GROUP_ID_NOT_FOUND for a group that does not exist.
-    """
+        Raises:
+            BrokerRefused: it has members, or does not exist.
+        """
 
-    async def attempt() -> GroupInfo:
-        response, address = await cluster.call_coordinator(
-            CoordinatorType.GROUP, group_id, DescribeGroupsRequest(groups=[group_id])
-        )
-        group = response.groups[0]
-        code = group.error_code
-        if code == ErrorCode.NONE and group.group_state == "Dead":
-            code = ErrorCode.GROUP_ID_NOT_FOUND
-        if code == ErrorCode.GROUP_ID_NOT_FOUND:
-            consumers = await _describe_consumers(cluster, group_id)
-            if consumers is not None:
-                return consumers
-        if code != ErrorCode.NONE:
-            raise BrokerRefused(f"describing group {group_id}", code, broker=address)
-        return _group_info(group)
+        async def attempt() -> None:
+            response, address = await self._cluster.call_coordinator(
+                CoordinatorType.GROUP, group_id, DeleteGroupsRequest(groups_names=[group_id])
+            )
+            check(f"deleting group {group_id}", response.results[0], address)
 
-    return await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+        await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
 
+    async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All committed positions of a group, in order of partition."""
+        committed = await fetch_committed(self._cluster, group_id)
+        return dict(sorted(committed.items()))
 
-async def delete_group(cluster: Cluster, group_id: str) -> None:
-    """Delete a group without members, with its committed offsets.
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Set positions of a group that has no members.
 
-    Raises:
-        BrokerRefused: it has members, or does not exist.
-    """
-
-    async def attempt() -> None:
-        response, address = await cluster.call_coordinator(
-            CoordinatorType.GROUP, group_id, DeleteGroupsRequest(groups_names=[group_id])
-        )
-        check(f"deleting group {group_id}", response.results[0], address)
-
-    await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+        Raises:
+            BrokerRefused: the group has members.
+        """
+        positions = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+        await commit_offsets(self._cluster, Membership(group_id=group_id), positions)
 
 
 async def _describe_consumers(cluster: Cluster, group_id: str) -> GroupInfo | None:

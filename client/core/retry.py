@@ -22,11 +22,9 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds of a clock that never goes back."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Return after so many seconds."""
-        ...
 
 
 class Backoff:

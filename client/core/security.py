@@ -1,4 +1,4 @@
-"""Users, access rules and quotas of a cluster, for the admin client.
+"""Users, access rules and quotas of a cluster: this part of the admin client.
 
 Source: KIP-554 (users), KIP-140 and KIP-290 (access rules), KIP-546 (quotas).
 """
@@ -6,11 +6,14 @@ Source: KIP-554 (users), KIP-140 and KIP-290 (access rules), KIP-546 (quotas).
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from client.checks import check_text
 from client.core.cluster import Cluster
 from client.core.parts import check
-from client.descriptions import AccessRule, AccessRuleFilter, Quota
+from client.descriptions import Quota
 from client.errors import InvalidUse
+from protocol.acl import Acl, AclFilter
 from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -34,71 +37,82 @@ _SALT_BYTES = 24
 _PATTERNS_SINCE = 1
 
 
-async def set_user(
-    cluster: Cluster, name: str, password: str, mechanism: str, iterations: int
-) -> None:
-    """Create a user or change the password; the password itself never leaves this process.
+class SecurityAdmin:
+    """The calls of `client.admin.Admin` about users, access rules and quotas."""
 
-    Raises:
-        InvalidUse: the mechanism is unknown.
-        BrokerRefused: the broker accepts no such name or number of iterations.
-    """
-    number, hash_name = _mechanism(mechanism)
-    salt = secrets.token_bytes(_SALT_BYTES)
-    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
-    change = ScramCredentialUpsertion(
-        name=name, mechanism=number, iterations=iterations, salt=salt, salted_password=salted
-    )
-    request = AlterUserScramCredentialsRequest(upsertions=[change])
-    await _alter_users(cluster, request, f"setting the password of {name!r}")
+    _cluster: Cluster
 
+    async def set_user(
+        self,
+        name: str,
+        password: str,
+        *,
+        mechanism: str = "SCRAM-SHA-512",
+        iterations: int = ITERATIONS,
+    ) -> None:
+        """Create a user or change the password; the password itself never leaves this process.
 
-async def remove_user(cluster: Cluster, name: str) -> None:
-    """Remove every credential of a user.
+        Raises:
+            InvalidUse: the mechanism is not SCRAM-SHA-256 or SCRAM-SHA-512.
+            BrokerRefused: the name or the number of iterations (4096 to 16384) is not accepted.
+        """
+        check_text("name", name)
+        check_text("password", password)
+        number, hash_name = _mechanism(mechanism)
+        salt = secrets.token_bytes(_SALT_BYTES)
+        salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+        change = ScramCredentialUpsertion(
+            name=name, mechanism=number, iterations=iterations, salt=salt, salted_password=salted
+        )
+        request = AlterUserScramCredentialsRequest(upsertions=[change])
+        await self._alter_users(request, f"setting the password of {name!r}")
 
-    Raises:
-        BrokerRefused: there is no such user.
-    """
-    known = (await users(cluster, [name]))[name]
-    for mechanism, _ in known:
-        deletion = ScramCredentialDeletion(name=name, mechanism=_mechanism(mechanism)[0])
-        request = AlterUserScramCredentialsRequest(deletions=[deletion])
-        await _alter_users(cluster, request, f"removing {name!r}")
+    async def remove_user(self, name: str) -> None:
+        """Remove all credentials of a user; connections that are open stay.
 
+        Raises:
+            BrokerRefused: there is no such user.
+        """
+        check_text("name", name)
+        for mechanism, _ in (await self.users([name]))[name]:
+            deletion = ScramCredentialDeletion(name=name, mechanism=_mechanism(mechanism)[0])
+            request = AlterUserScramCredentialsRequest(deletions=[deletion])
+            await self._alter_users(request, f"removing {name!r}")
 
-async def users(
-    cluster: Cluster, names: Iterable[str] | None = None
-) -> dict[str, list[tuple[str, int]]]:
-    """Each user's mechanisms and iterations; None asks for all users.
+    async def users(self, names: Iterable[str] | None = None) -> dict[str, list[tuple[str, int]]]:
+        """The mechanisms of each user, with their iterations; None asks for all users.
 
-    Raises:
-        BrokerRefused: a named user does not exist.
-    """
-    asked = None if names is None else [UserName(name=name) for name in names]
-    response, address = await cluster.call_controller(
-        DescribeUserScramCredentialsRequest(users=asked)
-    )
-    check("listing users", response, address)
-    numbers = {number: mechanism for mechanism, (number, _) in SCRAM_MECHANISMS.items()}
-    found = {}
-    for result in response.results:
-        check(f"describing user {result.user!r}", result, address)
-        found[result.user] = [
-            (numbers.get(info.mechanism, str(info.mechanism)), info.iterations)
-            for info in result.credential_infos
-        ]
-    return found
+        Raises:
+            BrokerRefused: a named user does not exist.
+        """
+        asked = None if names is None else [UserName(name=name) for name in names]
+        response, address = await self._cluster.call_controller(
+            DescribeUserScramCredentialsRequest(users=asked)
+        )
+        check("listing users", response, address)
+        numbers = {number: mechanism for mechanism, (number, _) in SCRAM_MECHANISMS.items()}
+        found = {}
+        for result in response.results:
+            check(f"describing user {result.user!r}", result, address)
+            found[result.user] = [
+                (numbers.get(info.mechanism, str(info.mechanism)), info.iterations)
+                for info in result.credential_infos
+            ]
+        return found
 
+    async def _alter_users(self, request: AlterUserScramCredentialsRequest, what: str) -> None:
+        response, address = await self._cluster.call_controller(request)
+        for result in response.results:
+            check(what, result, address)
 
-async def add_rules(cluster: Cluster, rules: Iterable[AccessRule]) -> None:
-    """Put access rules in force.
+    async def add_rules(self, rules: Iterable[Acl]) -> None:
+        """Put access rules in force.
 
-    Raises:
-        BrokerRefused: the first refusal; the other rules are in force.
-    """
-    rules = list(rules)
-    response, address = await cluster.call_controller(
-        CreateAclsRequest(
+        Raises:
+            BrokerRefused: the first refusal; the other rules are in force.
+        """
+        rules = list(rules)
+        request = CreateAclsRequest(
             creations=[
                 AclCreation(
                     resource_type=rule.resource_type,
@@ -111,123 +125,102 @@ async def add_rules(cluster: Cluster, rules: Iterable[AccessRule]) -> None:
                 )
                 for rule in rules
             ]
-        ),
-        min_version=_PATTERNS_SINCE,
-    )
-    for rule, result in zip(rules, response.results, strict=True):
-        check(f"adding the rule {rule}", result, address)
-
-
-async def rules(cluster: Cluster, chosen: AccessRuleFilter) -> list[AccessRule]:
-    """The access rules that a filter selects.
-
-    Raises:
-        BrokerRefused: the cluster has no authorizer.
-    """
-    request = DescribeAclsRequest(
-        resource_type_filter=chosen.resource_type,
-        resource_name_filter=chosen.name,
-        pattern_type_filter=chosen.pattern,
-        principal_filter=chosen.principal,
-        host_filter=chosen.host,
-        operation=chosen.operation,
-        permission_type=chosen.permission,
-    )
-    response, address = await cluster.call_controller(request, min_version=_PATTERNS_SINCE)
-    check("listing access rules", response, address)
-    return [
-        AccessRule(
-            resource_type=resource.resource_type,
-            name=resource.resource_name,
-            pattern=resource.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission=acl.permission_type,
         )
-        for resource in response.resources
-        for acl in resource.acls
-    ]
+        response, address = await self._cluster.call_controller(
+            request, min_version=_PATTERNS_SINCE
+        )
+        for rule, result in zip(rules, response.results, strict=True):
+            check(f"adding the rule {rule}", result, address)
 
+    async def rules(self, chosen: AclFilter | None = None) -> list[Acl]:
+        """The access rules that a filter selects, by default all.
 
-async def remove_rules(cluster: Cluster, chosen: AccessRuleFilter) -> list[AccessRule]:
-    """Take the access rules out of force that a filter selects; the rules that were.
+        Raises:
+            BrokerRefused: the cluster has no authorizer.
+        """
+        request = DescribeAclsRequest(**_fields_of(chosen or AclFilter()))
+        response, address = await self._cluster.call_controller(
+            request, min_version=_PATTERNS_SINCE
+        )
+        check("listing access rules", response, address)
+        return [_rule(resource, acl) for resource in response.resources for acl in resource.acls]
 
-    Raises:
-        BrokerRefused: the cluster has no authorizer.
-    """
-    request = DeleteAclsRequest(
-        filters=[
-            DeleteAclsFilter(
-                resource_type_filter=chosen.resource_type,
-                resource_name_filter=chosen.name,
-                pattern_type_filter=chosen.pattern,
-                principal_filter=chosen.principal,
-                host_filter=chosen.host,
-                operation=chosen.operation,
-                permission_type=chosen.permission,
+    async def remove_rules(self, chosen: AclFilter) -> list[Acl]:
+        """Take the selected access rules out of force; the rules that were.
+
+        Raises:
+            BrokerRefused: the cluster has no authorizer.
+        """
+        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields_of(chosen))])
+        response, address = await self._cluster.call_controller(
+            request, min_version=_PATTERNS_SINCE
+        )
+        (result,) = response.filter_results
+        check("removing access rules", result, address)
+        for acl in result.matching_acls:
+            check("removing an access rule", acl, address)
+        return [_rule(acl, acl) for acl in result.matching_acls]
+
+    async def alter_quotas(
+        self, entity: Mapping[str, str | None], limits: Mapping[str, float | None]
+    ) -> None:
+        """Set limits of an entity, and remove those that are None.
+
+        `entity` gives `user`, `client-id` or both, or `ip`, a name; None is the default, which
+        counts for every name without limits of its own.
+
+        Raises:
+            BrokerRefused: there is no such entity or limit, or a value is out of its range.
+        """
+        entry = EntryData(
+            entity=[EntityData(entity_type=kind, entity_name=one) for kind, one in entity.items()],
+            ops=[
+                OpData(key=key, remove=True) if value is None else OpData(key=key, value=value)
+                for key, value in limits.items()
+            ],
+        )
+        request = AlterClientQuotasRequest(entries=[entry])
+        response, address = await self._cluster.call_controller(request)
+        for result in response.entries:
+            check("changing a quota", result, address)
+
+    async def quotas(self) -> list[Quota]:
+        """All quotas."""
+        response, address = await self._cluster.call_controller(DescribeClientQuotasRequest())
+        check("listing quotas", response, address)
+        return [
+            Quota(
+                entity={part.entity_type: part.entity_name for part in entry.entity},
+                limits={value.key: value.value for value in entry.values},
             )
+            for entry in response.entries or ()
         ]
+
+
+def _fields_of(chosen: AclFilter) -> dict[str, Any]:
+    """A filter as the fields that both requests have for it."""
+    return {
+        "resource_type_filter": chosen.resource_type,
+        "resource_name_filter": chosen.name,
+        "pattern_type_filter": chosen.pattern,
+        "principal_filter": chosen.principal,
+        "host_filter": chosen.host,
+        "operation": chosen.operation,
+        "permission_type": chosen.permission,
+    }
+
+
+def _rule(resource: Any, acl: Any) -> Acl:
+    """A rule from the parts of an answer that describe the resource and the right."""
+    return Acl(
+        resource_type=resource.resource_type,
+        name=resource.resource_name,
+        pattern=resource.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission=acl.permission_type,
     )
-    response, address = await cluster.call_controller(request, min_version=_PATTERNS_SINCE)
-    (result,) = response.filter_results
-    check("removing access rules", result, address)
-    removed = []
-    for acl in result.matching_acls:
-        check("removing an access rule", acl, address)
-        removed.append(
-            AccessRule(
-                resource_type=acl.resource_type,
-                name=acl.resource_name,
-                pattern=acl.pattern_type,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission=acl.permission_type,
-            )
-        )
-    return removed
-
-
-async def alter_quotas(
-    cluster: Cluster, entity: Mapping[str, str | None], limits: Mapping[str, float | None]
-) -> None:
-    """Set limits of an entity, and remove those that are None.
-
-    Raises:
-        BrokerRefused: there is no such entity or limit, or a value is out of its range.
-    """
-    entry = EntryData(
-        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-        ops=[
-            OpData(key=key, remove=True) if value is None else OpData(key=key, value=value)
-            for key, value in limits.items()
-        ],
-    )
-    response, address = await cluster.call_controller(AlterClientQuotasRequest(entries=[entry]))
-    for result in response.entries:
-        check("changing a quota", result, address)
-
-
-async def quotas(cluster: Cluster) -> list[Quota]:
-    """All quotas."""
-    response, address = await cluster.call_controller(DescribeClientQuotasRequest())
-    check("listing quotas", response, address)
-    return [
-        Quota(
-            entity={part.entity_type: part.entity_name for part in entry.entity},
-            limits={value.key: value.value for value in entry.values},
-        )
-        for entry in response.entries or ()
-    ]
-
-
-async def _alter_users(
-    cluster: Cluster, request: AlterUserScramCredentialsRequest, what: str
-) -> None:
-    response, address = await cluster.call_controller(request)
-    for result in response.results:
-        check(what, result, address)
 
 
 def _mechanism(name: str) -> tuple[int, str]:

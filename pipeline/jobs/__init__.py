@@ -8,6 +8,5 @@
 | translate-offsets | a group's place in one cluster to the same time in another                 |
 
 Each module is one job: a frozen dataclass of settings, a function that takes a session and the
-settings, and nothing of command lines. Read next: `outcome`, `archive`; `pipeline.launch` for the
-command line.
+settings, and nothing of command lines.
 """

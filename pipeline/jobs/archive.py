@@ -21,7 +21,7 @@ A day is complete when every partition has moved past its end by more than the g
 `_complete/DATE.json` appears (the commit names the days, and the next run writes the markers that
 an interrupted run did not). Later records of that day are kept, and counted.
 
-Source: Delta transaction identifiers; Iceberg snapshot properties. Read next: `files`, `lake`.
+Source: Delta transaction identifiers; Iceberg snapshot properties.
 """
 
 from __future__ import annotations

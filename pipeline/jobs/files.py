@@ -14,11 +14,7 @@ times are kept as they are.
 The target is a local or mounted path; object stores need their own file system mounted. It must be
 the same directory for the driver and all executors. The driver writes a probe there, and every task
 checks for it before it writes. The driver checks for every file when the tasks are done.
-
-Read next: `archive`, `lake`.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os

@@ -5,10 +5,8 @@ directory itself for readers without the journal. Delta and Iceberg keep their o
 batch once, under its number: a second commit of the same number is detected and skipped. Neither
 needs a JAR: delta-rs and pyiceberg make the commits here, in the driver.
 
-Source: Delta protocol, transaction identifiers (`txn`); Iceberg `add_files`. Read next: `archive`.
+Source: Delta protocol, transaction identifiers (`txn`); Iceberg `add_files`.
 """
-
-from __future__ import annotations
 
 import json
 import os

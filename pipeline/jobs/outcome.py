@@ -14,8 +14,6 @@
 The numbers have the same meaning for every command: `cli.exit_codes` has the same table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum

@@ -4,11 +4,7 @@
 as long as a year: offsets before the window cost nothing on any broker; offsets after it do, unless
 the statistics of segments (`readFrom=hybrid`, `segments.statistics`) or `maxLateness` show that
 none of them is early.
-
-Read next: `pipeline.plan.pruning`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

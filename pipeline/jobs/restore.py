@@ -6,8 +6,6 @@ exactly once: an interrupted run is simply started again.
 
 Two settings would silently undo a restore, so they are refused unless forced: a topic that stamps
 records itself (LogAppendTime), and a retention that would delete the restored records at once.
-
-Read next: `pipeline.spark.sink`, `archive`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 `SparkContext.parallelize` would do the same and does not exist in sessions of Spark Connect. Here
 every task is a partition of a private source whose reader does the work and yields its result; so
 it needs neither a SparkContext nor pandas. Spark repeats a task that fails as it does any other.
-
-Read next: `archive`.
 """
 
 from __future__ import annotations

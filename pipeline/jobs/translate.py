@@ -9,10 +9,8 @@ other cluster's first record younger than its youngest, less the overlap.
 Refused: a target topic that stamps records itself, since its times mean something else; a partition
 whose next record has no time. The job commits only on request.
 
-Source: KIP-382 (MirrorMaker uses markers instead). Read next: `pipeline.net.cluster`.
+Source: KIP-382 (MirrorMaker uses markers instead).
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

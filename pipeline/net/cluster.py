@@ -6,11 +6,7 @@ decide which offsets to read; `plan.offsets` does.
 
 Invariant: an answer comes from a broker that considered itself the leader. A partition without an
 answer after all retries is an error that names it, never a silent gap.
-
-Read next: `pipeline.plan.offsets`, `client.core.cluster`.
 """
-
-from __future__ import annotations
 
 import re
 import time

@@ -9,10 +9,8 @@ ended well serves the next one of the same process: brokers remember every ident
 Invariant: after `commit` all added records are acknowledged and committed together with the mark.
 After `abort`, or without either, read-committed readers see none of them.
 
-Source: KIP-98; Kafka `TransactionManager`. Read next: `sink`.
+Source: KIP-98; Kafka `TransactionManager`.
 """
-
-from __future__ import annotations
 
 import itertools
 import time

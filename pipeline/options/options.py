@@ -9,10 +9,8 @@ collected and raised as one `BadOptions`. An unknown name that starts with `kafk
 unused, because code that moves brings settings of the Java client. Any other unknown name is
 refused with the nearest known one.
 
-Source: Spark's Kafka integration guide, `KafkaSourceProvider`. Read next: `offsets`.
+Source: Spark's Kafka integration guide, `KafkaSourceProvider`.
 """
-
-from __future__ import annotations
 
 import json
 import re

@@ -5,8 +5,6 @@ unsupported settings of the Java client, and near misses. The options themselves
 are in `options`.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping

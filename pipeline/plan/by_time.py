@@ -16,10 +16,8 @@ is checked first. Where there is no visible record at it, the search continues a
 Times before 1970 cannot be looked up (Kafka gives negative numbers other meanings): for them the
 bound is the start of the partition.
 
-Source: Kafka `LogSegment.findOffsetByTimestamp`, KIP-98 (markers). Read next: `offsets`.
+Source: Kafka `LogSegment.findOffsetByTimestamp`, KIP-98 (markers).
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final

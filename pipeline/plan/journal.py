@@ -9,10 +9,7 @@ its own name, which fails if that exists; then the directory is synced. `replace
 the few documents that are a state and not a decision.
 
 The directory must be on a file system that survives restarts of the driver, local or shared.
-Read next: `stream`, `jobs.archive`.
 """
-
-from __future__ import annotations
 
 import json
 import os

@@ -18,10 +18,8 @@ segments (`pruning`). The other is `maxLateness`, the user's assurance that no r
 another before it by more than this; then a record at or after T2 plus that lateness is a sound end.
 Records are those that the reader sees, not the markers of transactions (`by_time`).
 
-Source: Spark `KafkaOffsetReaderAdmin`. Read next: `by_time`, `pruning`, `reading`.
+Source: Spark `KafkaOffsetReaderAdmin`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -21,10 +21,8 @@ Invariant: a range is only left out if every record in it is known to be outside
 ends of the ranges are looked up before the statistics, so records appended in between are after
 them.
 
-Source: the file's format is `storage.segment.manifest`'s. Read next: `offsets`.
+Source: the file's format is `storage.segment.manifest`'s.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json

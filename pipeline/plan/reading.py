@@ -4,10 +4,8 @@ Owns the fetch loop of a task: the next fetch is under way while the last one is
 errors are retried from the last decoded offset, and missing records are data loss or a note. Every
 offset of the range is accounted for: decoded, known to be a gap, or an error.
 
-Source: Kafka `Fetcher`; Spark `KafkaDataConsumer` (data loss). Read next: `source`.
+Source: Kafka `Fetcher`; Spark `KafkaDataConsumer` (data loss).
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Iterator

@@ -12,10 +12,8 @@ without this module, or an error, never less.
 
     .txnindex   i16 version, i64 producer id, i64 first offset, i64 last offset, i64 stable offset
 
-Source: Kafka `LogSegment`, `AbortedTxn`, `LocalLog` (names). Read next: `reading`.
+Source: Kafka `LogSegment`, `AbortedTxn`, `LocalLog` (names).
 """
-
-from __future__ import annotations
 
 import contextlib
 import re

@@ -4,10 +4,8 @@ Pure arithmetic: sizes and options in, ranges out. A task costs Spark about 50 m
 large ranges are cut near a byte target and many small ones share a task.
 
 Source: Spark `KafkaOffsetRangeCalculator` (minPartitions, maxRecordsPerPartition) and
-`KafkaMicroBatchStream.rateLimit` (shares of a limit). Read next: `offsets`.
+`KafkaMicroBatchStream.rateLimit` (shares of a limit).
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

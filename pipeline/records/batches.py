@@ -23,7 +23,6 @@ Invariant: records come out in the order of their offsets, each at most once, al
 answers with batches that begin below the requested offset.
 
 Source: Kafka `CompletedFetch` (aborted transactions); Spark `KafkaRecordToRowConverter` (columns).
-Read next: `source`, `segments`.
 """
 
 from __future__ import annotations
@@ -38,24 +37,10 @@ from pipeline.errors import CorruptData, MalformedTimestamp
 from pipeline.records import codecs
 from pipeline.records.arrow_loops import WANT_HEADERS, WANT_KEY, WANT_VALUE, fill_rows
 from protocol.errors import InvalidRecords
+from protocol.records import layout
 from protocol.records.checksums import crc32c
 from protocol.records.entry import Entry
 from protocol.records.entry_loops import STOP_CORRUPT, check_entries
-from protocol.records.layout import (
-    ATTRIBUTES_AT,
-    BATCH_OVERHEAD,
-    CODEC_MASK,
-    CONTROL_KEY,
-    CRC_AT,
-    INT64_MAX,
-    INT64_MIN,
-    MAGIC_V2,
-    MIN_RECORD_BYTES,
-    NO_TIMESTAMP,
-    TIMESTAMP_TYPE_BIT,
-    UINT32,
-    ControlType,
-)
 from protocol.records.record_loops import RecordWalk
 
 KEY: Final = "key"
@@ -107,8 +92,8 @@ class DecodeRules:
     """
 
     columns: tuple[str, ...]
-    oldest_ms: int = INT64_MIN
-    newest_ms: int = INT64_MAX
+    oldest_ms: int = layout.INT64_MIN
+    newest_ms: int = layout.INT64_MAX
     read_committed: bool = False
     verify_checksums: bool = True
     on_malformed: str = "error"
@@ -139,8 +124,8 @@ class PartitionDecoder:
         self.next_offset = start
         self._end = end
         # Without an upper end even the largest number is inside, and is checked like the others.
-        unbounded = rules.newest_ms == INT64_MAX
-        self._newest_ms = INT64_MAX if unbounded else rules.newest_ms - 1
+        unbounded = rules.newest_ms == layout.INT64_MAX
+        self._newest_ms = layout.INT64_MAX if unbounded else rules.newest_ms - 1
         self._rules = rules
         self._schema = rules.schema
         self._wanted = (
@@ -174,7 +159,7 @@ class PartitionDecoder:
         seen = self.next_offset
         for entry in self._entries(data):
             end = entry.position + entry.size
-            if entry.magic != MAGIC_V2:
+            if entry.magic != layout.MAGIC_V2:
                 yield from self._build(data, runs, stamped)
                 runs = []
                 yield from self._legacy(data, entry.position, end)
@@ -183,9 +168,9 @@ class PartitionDecoder:
             seen = entry.next_offset
             if self._is_dropped(data, entry, waiting):
                 continue
-            kind = LOG_APPEND_TIME if entry.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
+            kind = LOG_APPEND_TIME if entry.attributes & layout.TIMESTAMP_TYPE_BIT else CREATE_TIME
             run = self._run(entry)
-            codec = entry.attributes & CODEC_MASK
+            codec = entry.attributes & layout.CODEC_MASK
             if runs and (codec or kind != stamped):
                 yield from self._build(data, runs, stamped)
                 runs = []
@@ -202,7 +187,7 @@ class PartitionDecoder:
         """The complete entries below the end offset that may hold a wanted record."""
         headers, position, stop = check_entries(data, 0, len(data), None, None)
         for entry in map(Entry._make, headers):
-            if entry.magic == MAGIC_V2:
+            if entry.magic == layout.MAGIC_V2:
                 if entry.base_offset >= self._end:
                     # Offsets only rise: all records that compaction left of the range were seen.
                     self._is_beyond = True
@@ -217,8 +202,8 @@ class PartitionDecoder:
             raise CorruptData(self._at(f"no entry can start like the bytes at position {position}"))
 
     def _check_crc(self, data: memoryview, entry: Entry) -> None:
-        found = crc32c(data[entry.position + ATTRIBUTES_AT : entry.position + entry.size])
-        (claimed,) = UINT32.unpack_from(data, entry.position + CRC_AT)
+        found = crc32c(data[entry.position + layout.ATTRIBUTES_AT : entry.position + entry.size])
+        (claimed,) = layout.UINT32.unpack_from(data, entry.position + layout.CRC_AT)
         if found != claimed:
             raise CorruptData(
                 self._at(
@@ -231,11 +216,15 @@ class PartitionDecoder:
         return f"{self.topic}-{self.partition}: {sentence}"
 
     def _run(self, entry: Entry) -> _Run:
-        start, end = entry.position + BATCH_OVERHEAD, entry.position + entry.size
+        start, end = entry.position + layout.BATCH_OVERHEAD, entry.position + entry.size
         flags, count = entry.attributes, entry.records_count
-        if count < 0 or (not flags & CODEC_MASK and count * MIN_RECORD_BYTES > end - start):
+        if count < 0 or (
+            not flags & layout.CODEC_MASK and count * layout.MIN_RECORD_BYTES > end - start
+        ):
             raise CorruptData(self._at(f"a batch claims {count} records in {end - start} bytes"))
-        append_timestamp = entry.max_timestamp if flags & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
+        append_timestamp = (
+            entry.max_timestamp if flags & layout.TIMESTAMP_TYPE_BIT else layout.NO_TIMESTAMP
+        )
         return (start, end, count, entry.base_offset, entry.base_timestamp, append_timestamp)
 
     def _is_dropped(self, data: memoryview, entry: Entry, waiting: list[tuple[int, int]]) -> bool:
@@ -243,7 +232,7 @@ class PartitionDecoder:
         while waiting and waiting[-1][1] <= entry.last_offset:
             self._aborting.add(waiting.pop()[0])
         if entry.is_control:
-            if _control_type(data, entry) == ControlType.ABORT:
+            if _control_type(data, entry) == layout.ControlType.ABORT:
                 self._aborting.discard(entry.producer_id)
             return True
         is_aborted = entry.is_transactional and entry.producer_id in self._aborting
@@ -259,7 +248,7 @@ class PartitionDecoder:
             return
         rows = sum(run[2] for run in runs)
         payload = sum(run[1] - run[0] for run in runs)
-        if rows * MIN_RECORD_BYTES > payload:
+        if rows * layout.MIN_RECORD_BYTES > payload:
             raise CorruptData(self._at(f"a batch claims {rows} records in {payload} bytes"))
         columns = _Columns(rows, payload, self._wanted)
         rules = self._rules
@@ -407,7 +396,7 @@ class _Columns:
         valid = None
         if on_malformed == "null":
             for row in range(self.rows):
-                if self._micros[row] == NO_TIMESTAMP * 1000:
+                if self._micros[row] == layout.NO_TIMESTAMP * 1000:
                     self._micros_valid[row >> 3] &= 0xFF ^ (1 << (row & 7))
             valid = pa.py_buffer(self._micros_valid)
         buffers = [valid, pa.py_buffer(self._micros)]
@@ -440,13 +429,13 @@ def _binary_room(rows: int, size: int) -> tuple[memoryview, memoryview, memoryvi
 def _control_type(data: memoryview, entry: Entry) -> int:
     """The type in the key of the control record in `entry`, -1 if unreadable."""
     walk = RecordWalk(data)
-    walk.begin(entry.position + BATCH_OVERHEAD, entry.position + entry.size, 0, 0)
+    walk.begin(entry.position + layout.BATCH_OVERHEAD, entry.position + entry.size, 0, 0)
     try:
         walk.read_head()
         walk.read_pair()
     except InvalidRecords:
         return -1
-    if walk.key_size < CONTROL_KEY.size:
+    if walk.key_size < layout.CONTROL_KEY.size:
         return -1
-    kind: int = CONTROL_KEY.unpack_from(data, walk.key_at)[1]
+    kind: int = layout.CONTROL_KEY.unpack_from(data, walk.key_at)[1]
     return kind

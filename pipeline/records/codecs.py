@@ -6,10 +6,8 @@ there wherever our source runs. Output is capped, and an invalid stream is `Corr
 Framing: gzip and zstd as they are; lz4 is one frame (a foreign content size or block checksum is
 fine); snappy is xerial blocks, or raw as librdkafka writes it.
 
-Source: Kafka `CompressionType`; snappy-java `SnappyInputStream`. Read next: `batches`.
+Source: Kafka `CompressionType`; snappy-java `SnappyInputStream`.
 """
-
-from __future__ import annotations
 
 import zlib
 from typing import Final

@@ -4,10 +4,8 @@ Keeps the values that Spark's own sink drops: the record's own time, headers and
 bytes of a record are written by `protocol.records.encode_loops`; this module adds the header, the
 codec (`codecs`) and the checksum, and does not know the sender.
 
-Source: Kafka `MemoryRecordsBuilder`. Read next: `producing`.
+Source: Kafka `MemoryRecordsBuilder`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 

@@ -1,11 +1,7 @@
 """Messages of magic 0 and 1 as rows, by way of Python objects: a log of today holds none of them.
 
 The same columns and the same judgement of times as `arrow_loops` has for magic 2.
-
-Read next: `batches`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -2,11 +2,7 @@
 
 A function over Arrow arrays, because Spark runs those without pandas; and over distinct keys, since
 a key is hashed in Python.
-
-Read next: `session`.
 """
-
-from __future__ import annotations
 
 from typing import Any
 

@@ -3,8 +3,6 @@
 Reads comparisons with constants on four columns; everything else is left to Spark. The result only
 excludes rows that the filters exclude too, so Spark may (and does) evaluate all of them again. The
 filters of a list are combined with "and".
-
-Read next: `offsets`, which applies a `Narrowing`.
 """
 
 from __future__ import annotations

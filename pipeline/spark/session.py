@@ -3,8 +3,6 @@
 Owns the settings that a local session needs and users should not have to know, and the registration
 of the source. Settings given by the caller win. An existing session (a notebook, a `spark-submit`)
 is used as it is; `register` adds the source to it.
-
-Read next: `java`, `bundle`, `source`.
 """
 
 from __future__ import annotations

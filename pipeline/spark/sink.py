@@ -26,7 +26,7 @@ different rows are an error, not silently dropped (`verifyRepeats`).
 Outside streams the batch number is 0 and the query is the prefix: a prefix names one write, and
 repeating it adds nothing.
 
-Source: KIP-98; Spark `KafkaWriter` (columns). Read next: `pipeline.net.producing`.
+Source: KIP-98; Spark `KafkaWriter` (columns).
 """
 
 from __future__ import annotations

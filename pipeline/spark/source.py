@@ -10,7 +10,7 @@ the same offsets, unless it has other filters to push. Kafka's source plans each
 frame again for that. An empty plan still becomes one task: Spark calls `read` even for no
 partition.
 
-Source: Spark 4.3 Python Data Source API; `KafkaRelation`. Read next: `stream`, `sink`.
+Source: Spark 4.3 Python Data Source API; `KafkaRelation`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ The offset is the JSON that Spark stores::
 same name, `oldestMs` is the strict window's start where there is one. A partition that appears
 while a query runs is read from offset 0.
 
-Source: Spark `KafkaMicroBatchStream`, SPARK-55304 (admission control). Read next: `journal`.
+Source: Spark `KafkaMicroBatchStream`, SPARK-55304 (admission control).
 """
 
 from __future__ import annotations

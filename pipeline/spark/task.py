@@ -1,6 +1,6 @@
 """One Spark task of the source, in batch and in micro-batches: its ranges, and reading them.
 
-Source: Spark 4.3 Python Data Source API. Read next: `pipeline.plan.reading`.
+Source: Spark 4.3 Python Data Source API.
 """
 
 from __future__ import annotations

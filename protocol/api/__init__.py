@@ -7,8 +7,6 @@ too, except where a request and a response of one API use one name for two shape
 response's is prefixed with the message's name.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final

@@ -1,70 +1,49 @@
 """AlterClientQuotas (key 49): set or remove quotas (KIP-546).
 
-=======  ============================
-version  change
-=======  ============================
-0        users, client ids, addresses
-1        flexible
-=======  ============================
+| version | change                       |
+|---------|------------------------------|
+| 0       | users, client ids, addresses |
+| 1       | flexible                     |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
 from protocol.api.describe_client_quotas import EntityData
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import (
-    Direction,
-    array,
-    boolean,
-    float64,
-    int16,
-    int32,
-    message,
-    string,
-)
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class OpData:
+class OpData(wire.Struct):
     """A quota to set or remove."""
 
-    key: str = string()
-    value: float = float64()
-    remove: bool = boolean()
+    key: str = wire.string()
+    value: float = wire.float64()
+    remove: bool = wire.boolean()
 
 
-@dataclass(slots=True, kw_only=True)
-class EntryData:
+class EntryData(wire.Struct):
     """An entity and its changes."""
 
-    entity: list[EntityData] = array(EntityData)
-    ops: list[OpData] = array(OpData)
+    entity: list[EntityData] = wire.array(EntityData)
+    ops: list[OpData] = wire.array(OpData)
 
 
-@message(ApiKey.ALTER_CLIENT_QUOTAS, Direction.REQUEST, max_version=1, flexible_since=1)
-@dataclass(slots=True, kw_only=True)
-class AlterClientQuotasRequest:
+class AlterClientQuotasRequest(wire.Message, max_version=1, flexible_since=1):
     """The changes."""
 
-    entries: list[EntryData] = array(EntryData)
-    validate_only: bool = boolean()
+    entries: list[EntryData] = wire.array(EntryData)
+    validate_only: bool = wire.boolean()
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterClientQuotasResponseEntryData:
+class AlterClientQuotasResponseEntryData(wire.Struct):
     """The outcome for one entity; ``EntryData`` in Kafka's specification."""
 
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0)
-    entity: list[EntityData] = array(EntityData)
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0)
+    entity: list[EntityData] = wire.array(EntityData)
 
 
-@message(ApiKey.ALTER_CLIENT_QUOTAS, Direction.RESPONSE, max_version=1, flexible_since=1)
-@dataclass(slots=True, kw_only=True)
-class AlterClientQuotasResponse:
+class AlterClientQuotasResponse(wire.Message, max_version=1, flexible_since=1):
     """The outcome for every entity."""
 
-    throttle_time_ms: int = int32()
-    entries: list[AlterClientQuotasResponseEntryData] = array(AlterClientQuotasResponseEntryData)
+    throttle_time_ms: int = wire.int32()
+    entries: list[AlterClientQuotasResponseEntryData] = wire.array(
+        AlterClientQuotasResponseEntryData
+    )

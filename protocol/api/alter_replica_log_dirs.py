@@ -1,66 +1,53 @@
 """AlterReplicaLogDirs (key 34): move partitions to another log directory of the same broker.
 
-=======  ========================================
-version  change
-=======  ========================================
-0        partitions per directory
-1        client, not broker, waits out a throttle
-2        flexible
-=======  ========================================
+| version | change                                   |
+|---------|------------------------------------------|
+| 0       | partitions per directory                 |
+| 1       | client, not broker, waits out a throttle |
+| 2       | flexible                                 |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import INT32, Direction, array, int16, int32, message, string
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirTopic:
+class AlterReplicaLogDirTopic(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[int] = array(INT32)
+    name: str = wire.string()
+    partitions: list[int] = wire.array(wire.INT32)
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDir:
+class AlterReplicaLogDir(wire.Struct):
     """A directory and the partitions to move there."""
 
-    path: str = string()
-    topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
+    path: str = wire.string()
+    topics: list[AlterReplicaLogDirTopic] = wire.array(AlterReplicaLogDirTopic)
 
 
-@message(ApiKey.ALTER_REPLICA_LOG_DIRS, Direction.REQUEST, max_version=2, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirsRequest:
+class AlterReplicaLogDirsRequest(wire.Message, max_version=2, flexible_since=2):
     """The moves."""
 
-    dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
+    dirs: list[AlterReplicaLogDir] = wire.array(AlterReplicaLogDir)
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirPartitionResult:
+class AlterReplicaLogDirPartitionResult(wire.Struct):
     """Whether one move was accepted."""
 
-    partition_index: int = int32()
-    error_code: int = int16()
+    partition_index: int = wire.int32()
+    error_code: int = wire.int16()
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirTopicResult:
+class AlterReplicaLogDirTopicResult(wire.Struct):
     """The partitions of one topic."""
 
-    topic_name: str = string()
-    partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
+    topic_name: str = wire.string()
+    partitions: list[AlterReplicaLogDirPartitionResult] = wire.array(
+        AlterReplicaLogDirPartitionResult
+    )
 
 
-@message(ApiKey.ALTER_REPLICA_LOG_DIRS, Direction.RESPONSE, max_version=2, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirsResponse:
+class AlterReplicaLogDirsResponse(wire.Message, max_version=2, flexible_since=2):
     """The outcome for every partition."""
 
-    throttle_time_ms: int = int32()
-    results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)
+    throttle_time_ms: int = wire.int32()
+    results: list[AlterReplicaLogDirTopicResult] = wire.array(AlterReplicaLogDirTopicResult)

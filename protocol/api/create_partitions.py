@@ -1,76 +1,53 @@
 """CreatePartitions (key 37): give a topic more partitions.
 
-=======  ===================================================
-version  change
-=======  ===================================================
-0        new total per topic
-1        client, not broker, waits out a throttle
-2        flexible
-3        THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
-=======  ===================================================
+| version | change                                              |
+|---------|-----------------------------------------------------|
+| 0       | new total per topic                                 |
+| 1       | client, not broker, waits out a throttle            |
+| 2       | flexible                                            |
+| 3       | THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599) |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import (
-    INT32,
-    Direction,
-    array,
-    boolean,
-    int16,
-    int32,
-    message,
-    string,
-)
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsAssignment:
+class CreatePartitionsAssignment(wire.Struct):
     """Brokers for one new partition."""
 
-    broker_ids: list[int] = array(INT32)
+    broker_ids: list[int] = wire.array(wire.INT32)
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsTopic:
+class CreatePartitionsTopic(wire.Struct):
     """A topic and its new total."""
 
-    name: str = string()
-    count: int = int32()
+    name: str = wire.string()
+    count: int = wire.int32()
     """The total afterwards, not the difference."""
 
-    assignments: list[CreatePartitionsAssignment] | None = array(
+    assignments: list[CreatePartitionsAssignment] | None = wire.array(
         CreatePartitionsAssignment, nullable_since=0
     )
     """One per new partition, or null to let the broker choose."""
 
 
-@message(ApiKey.CREATE_PARTITIONS, Direction.REQUEST, max_version=3, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(wire.Message, max_version=3, flexible_since=2):
     """Topics to grow, each on its own merits."""
 
-    topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
-    timeout_ms: int = int32()
-    validate_only: bool = boolean()
+    topics: list[CreatePartitionsTopic] = wire.array(CreatePartitionsTopic)
+    timeout_ms: int = wire.int32()
+    validate_only: bool = wire.boolean()
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsTopicResult:
+class CreatePartitionsTopicResult(wire.Struct):
     """The outcome for one topic."""
 
-    name: str = string()
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0, default=None)
+    name: str = wire.string()
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0, default=None)
 
 
-@message(ApiKey.CREATE_PARTITIONS, Direction.RESPONSE, max_version=3, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(wire.Message, max_version=3, flexible_since=2):
     """The outcome for every topic."""
 
-    throttle_time_ms: int = int32()
-    results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)
+    throttle_time_ms: int = wire.int32()
+    results: list[CreatePartitionsTopicResult] = wire.array(CreatePartitionsTopicResult)

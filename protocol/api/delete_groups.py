@@ -1,42 +1,30 @@
 """DeleteGroups (key 42): delete groups that have no members.
 
-=======  ========================================
-version  change
-=======  ========================================
-0        group ids
-1        client, not broker, waits out a throttle
-2        flexible
-=======  ========================================
+| version | change                                   |
+|---------|------------------------------------------|
+| 0       | group ids                                |
+| 1       | client, not broker, waits out a throttle |
+| 2       | flexible                                 |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import STRING, Direction, array, int16, int32, message, string
+from protocol.declare import primitives as wire
 
 
-@message(ApiKey.DELETE_GROUPS, Direction.REQUEST, max_version=2, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(wire.Message, max_version=2, flexible_since=2):
     """Groups to delete, with their offsets."""
 
-    groups_names: list[str] = array(STRING)
+    groups_names: list[str] = wire.array(wire.STRING)
 
 
-@dataclass(slots=True, kw_only=True)
-class DeletableGroupResult:
+class DeletableGroupResult(wire.Struct):
     """The outcome for one group."""
 
-    group_id: str = string()
-    error_code: int = int16()
+    group_id: str = wire.string()
+    error_code: int = wire.int16()
 
 
-@message(ApiKey.DELETE_GROUPS, Direction.RESPONSE, max_version=2, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(wire.Message, max_version=2, flexible_since=2):
     """The outcome for every group."""
 
-    throttle_time_ms: int = int32()
-    results: list[DeletableGroupResult] = array(DeletableGroupResult)
+    throttle_time_ms: int = wire.int32()
+    results: list[DeletableGroupResult] = wire.array(DeletableGroupResult)

@@ -1,71 +1,56 @@
 """DeleteRecords (key 21): move the start of a log forward.
 
-=======  ========================================
-version  change
-=======  ========================================
-0        offset per partition
-1        client, not broker, waits out a throttle
-2        flexible
-=======  ========================================
+| version | change                                   |
+|---------|------------------------------------------|
+| 0       | offset per partition                     |
+| 1       | client, not broker, waits out a throttle |
+| 2       | flexible                                 |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import Direction, array, int16, int32, int64, message, string
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsPartition:
+class DeleteRecordsPartition(wire.Struct):
     """All records below ``offset`` are deleted."""
 
-    partition_index: int = int32()
-    offset: int = int64()
+    partition_index: int = wire.int32()
+    offset: int = wire.int64()
     """-1 means the high watermark."""
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsTopic:
+class DeleteRecordsTopic(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
+    name: str = wire.string()
+    partitions: list[DeleteRecordsPartition] = wire.array(DeleteRecordsPartition)
 
 
-@message(ApiKey.DELETE_RECORDS, Direction.REQUEST, max_version=2, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(wire.Message, max_version=2, flexible_since=2):
     """New starts of logs."""
 
-    topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
-    timeout_ms: int = int32()
+    topics: list[DeleteRecordsTopic] = wire.array(DeleteRecordsTopic)
+    timeout_ms: int = wire.int32()
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsPartitionResult:
+class DeleteRecordsPartitionResult(wire.Struct):
     """The start of one log afterwards."""
 
-    partition_index: int = int32()
-    low_watermark: int = int64()
+    partition_index: int = wire.int32()
+    low_watermark: int = wire.int64()
     """-1 on error."""
 
-    error_code: int = int16()
+    error_code: int = wire.int16()
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsTopicResult:
+class DeleteRecordsTopicResult(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
+    name: str = wire.string()
+    partitions: list[DeleteRecordsPartitionResult] = wire.array(DeleteRecordsPartitionResult)
 
 
-@message(ApiKey.DELETE_RECORDS, Direction.RESPONSE, max_version=2, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(wire.Message, max_version=2, flexible_since=2):
     """The outcome for every partition."""
 
-    throttle_time_ms: int = int32()
-    topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)
+    throttle_time_ms: int = wire.int32()
+    topics: list[DeleteRecordsTopicResult] = wire.array(DeleteRecordsTopicResult)

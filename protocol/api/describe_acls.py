@@ -2,64 +2,51 @@
 
 Codes of resources, patterns, operations and permissions are Kafka's; 1 means "any" in filters.
 
-    =======  ================================================================
-    version  change
-    =======  ================================================================
-    0        resource, principal, host, operation, permission
-    1        pattern type (KIP-290); client, not broker, waits out a throttle
-    2        flexible
-    3        resource type "user"
-    =======  ================================================================
+| version | change                                                           |
+|---------|------------------------------------------------------------------|
+| 0       | resource, principal, host, operation, permission                 |
+| 1       | pattern type (KIP-290); client, not broker, waits out a throttle |
+| 2       | flexible                                                         |
+| 3       | resource type "user"                                             |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import Direction, array, int8, int16, int32, message, string
+from protocol.declare import primitives as wire
 
 
-@message(ApiKey.DESCRIBE_ACLS, Direction.REQUEST, max_version=3, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class DescribeAclsRequest:
+class DescribeAclsRequest(wire.Message, max_version=3, flexible_since=2):
     """The filter; null matches any name."""
 
-    resource_type_filter: int = int8()
-    resource_name_filter: str | None = string(nullable_since=0)
-    pattern_type_filter: int = int8(since=1, default=3)
-    principal_filter: str | None = string(nullable_since=0)
-    host_filter: str | None = string(nullable_since=0)
-    operation: int = int8()
-    permission_type: int = int8()
+    resource_type_filter: int = wire.int8()
+    resource_name_filter: str | None = wire.string(nullable_since=0)
+    pattern_type_filter: int = wire.int8(since=1, default=3)
+    principal_filter: str | None = wire.string(nullable_since=0)
+    host_filter: str | None = wire.string(nullable_since=0)
+    operation: int = wire.int8()
+    permission_type: int = wire.int8()
 
 
-@dataclass(slots=True, kw_only=True)
-class AclDescription:
+class AclDescription(wire.Struct):
     """One rule."""
 
-    principal: str = string()
-    host: str = string()
-    operation: int = int8()
-    permission_type: int = int8()
+    principal: str = wire.string()
+    host: str = wire.string()
+    operation: int = wire.int8()
+    permission_type: int = wire.int8()
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeAclsResource:
+class DescribeAclsResource(wire.Struct):
     """A resource and its rules."""
 
-    resource_type: int = int8()
-    resource_name: str = string()
-    pattern_type: int = int8(since=1, default=3)
-    acls: list[AclDescription] = array(AclDescription)
+    resource_type: int = wire.int8()
+    resource_name: str = wire.string()
+    pattern_type: int = wire.int8(since=1, default=3)
+    acls: list[AclDescription] = wire.array(AclDescription)
 
 
-@message(ApiKey.DESCRIBE_ACLS, Direction.RESPONSE, max_version=3, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class DescribeAclsResponse:
+class DescribeAclsResponse(wire.Message, max_version=3, flexible_since=2):
     """The rules that matched; SECURITY_DISABLED without an authorizer."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0)
-    resources: list[DescribeAclsResource] = array(DescribeAclsResource)
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0)
+    resources: list[DescribeAclsResource] = wire.array(DescribeAclsResource)

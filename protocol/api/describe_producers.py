@@ -1,82 +1,58 @@
 """DescribeProducers (key 61): who has been writing to a partition (KIP-664).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import (
-    INT32,
-    Direction,
-    array,
-    int16,
-    int32,
-    int64,
-    message,
-    string,
-)
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicRequest:
+class TopicRequest(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partition_indexes: list[int] = array(INT32)
+    name: str = wire.string()
+    partition_indexes: list[int] = wire.array(wire.INT32)
 
 
-@message(ApiKey.DESCRIBE_PRODUCERS, Direction.REQUEST, max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class DescribeProducersRequest:
+class DescribeProducersRequest(wire.Message, max_version=0, flexible_since=0):
     """The partitions of interest."""
 
-    topics: list[TopicRequest] = array(TopicRequest)
+    topics: list[TopicRequest] = wire.array(TopicRequest)
 
 
-@dataclass(slots=True, kw_only=True)
-class ProducerState:
+class ProducerState(wire.Struct):
     """One producer, as the log remembers it."""
 
-    producer_id: int = int64()
-    producer_epoch: int = int32()
-    last_sequence: int = int32(default=-1)
-    last_timestamp: int = int64(default=-1)
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int32()
+    last_sequence: int = wire.int32(default=-1)
+    last_timestamp: int = wire.int64(default=-1)
     """Milliseconds since the epoch of its last record."""
 
-    coordinator_epoch: int = int32()
-    current_txn_start_offset: int = int64(default=-1)
+    coordinator_epoch: int = wire.int32()
+    current_txn_start_offset: int = wire.int64(default=-1)
     """First offset of its open transaction, or -1."""
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionResponse:
+class PartitionResponse(wire.Struct):
     """The producers of one partition."""
 
-    partition_index: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0, default=None)
-    active_producers: list[ProducerState] = array(ProducerState)
+    partition_index: int = wire.int32()
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0, default=None)
+    active_producers: list[ProducerState] = wire.array(ProducerState)
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicResponse:
+class TopicResponse(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[PartitionResponse] = array(PartitionResponse)
+    name: str = wire.string()
+    partitions: list[PartitionResponse] = wire.array(PartitionResponse)
 
 
-@message(ApiKey.DESCRIBE_PRODUCERS, Direction.RESPONSE, max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class DescribeProducersResponse:
+class DescribeProducersResponse(wire.Message, max_version=0, flexible_since=0):
     """The requested partitions."""
 
-    throttle_time_ms: int = int32()
-    topics: list[TopicResponse] = array(TopicResponse)
+    throttle_time_ms: int = wire.int32()
+    topics: list[TopicResponse] = wire.array(TopicResponse)

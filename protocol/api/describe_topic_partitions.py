@@ -1,100 +1,78 @@
 """DescribeTopicPartitions (key 75): topics in detail, page by page (KIP-966).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import (
-    INT32,
-    Direction,
-    array,
-    boolean,
-    int16,
-    int32,
-    message,
-    string,
-    struct,
-    uuid,
-)
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicRequest:
+class TopicRequest(wire.Struct):
     """A topic of interest."""
 
-    name: str = string()
+    name: str = wire.string()
 
 
-@dataclass(slots=True, kw_only=True)
-class Cursor:
+class Cursor(wire.Struct):
     """The first topic and partition of a page."""
 
-    topic_name: str = string()
-    partition_index: int = int32()
+    topic_name: str = wire.string()
+    partition_index: int = wire.int32()
 
 
-@message(ApiKey.DESCRIBE_TOPIC_PARTITIONS, Direction.REQUEST, max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(wire.Message, max_version=0, flexible_since=0):
     """Topics, and the cursor to continue from."""
 
-    topics: list[TopicRequest] = array(TopicRequest)
+    topics: list[TopicRequest] = wire.array(TopicRequest)
     """Empty for all."""
 
-    response_partition_limit: int = int32(default=2000)
+    response_partition_limit: int = wire.int32(default=2000)
     """Most partitions in one answer."""
 
-    cursor: Cursor | None = struct(Cursor, nullable_since=0)
+    cursor: Cursor | None = wire.struct(Cursor, nullable_since=0)
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponsePartition:
+class DescribeTopicPartitionsResponsePartition(wire.Struct):
     """One partition and its replicas."""
 
-    error_code: int = int16()
-    partition_index: int = int32()
-    leader_id: int = int32()
-    leader_epoch: int = int32(default=-1)
-    replica_nodes: list[int] = array(INT32)
-    isr_nodes: list[int] = array(INT32)
-    eligible_leader_replicas: list[int] | None = array(INT32, nullable_since=0, default=None)
+    error_code: int = wire.int16()
+    partition_index: int = wire.int32()
+    leader_id: int = wire.int32()
+    leader_epoch: int = wire.int32(default=-1)
+    replica_nodes: list[int] = wire.array(wire.INT32)
+    isr_nodes: list[int] = wire.array(wire.INT32)
+    eligible_leader_replicas: list[int] | None = wire.array(
+        wire.INT32, nullable_since=0, default=None
+    )
     """May lead although not in sync; null is unknown."""
 
-    last_known_elr: list[int] | None = array(INT32, nullable_since=0, default=None)
+    last_known_elr: list[int] | None = wire.array(wire.INT32, nullable_since=0, default=None)
     """Were eligible once; null is unknown."""
 
-    offline_replicas: list[int] = array(INT32)
+    offline_replicas: list[int] = wire.array(wire.INT32)
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponseTopic:
+class DescribeTopicPartitionsResponseTopic(wire.Struct):
     """One topic."""
 
-    error_code: int = int16()
-    name: str | None = string(nullable_since=0)
-    topic_id: bytes = uuid()
-    is_internal: bool = boolean()
-    partitions: list[DescribeTopicPartitionsResponsePartition] = array(
+    error_code: int = wire.int16()
+    name: str | None = wire.string(nullable_since=0)
+    topic_id: bytes = wire.uuid()
+    is_internal: bool = wire.boolean()
+    partitions: list[DescribeTopicPartitionsResponsePartition] = wire.array(
         DescribeTopicPartitionsResponsePartition
     )
-    topic_authorized_operations: int = int32(default=-(2**31))
+    topic_authorized_operations: int = wire.int32(default=-(2**31))
     """Bit field of operation codes; the default means "not requested"."""
 
 
-@message(ApiKey.DESCRIBE_TOPIC_PARTITIONS, Direction.RESPONSE, max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponse:
+class DescribeTopicPartitionsResponse(wire.Message, max_version=0, flexible_since=0):
     """One page."""
 
-    throttle_time_ms: int = int32()
-    topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
-    next_cursor: Cursor | None = struct(Cursor, nullable_since=0)
+    throttle_time_ms: int = wire.int32()
+    topics: list[DescribeTopicPartitionsResponseTopic] = wire.array(
+        DescribeTopicPartitionsResponseTopic
+    )
+    next_cursor: Cursor | None = wire.struct(Cursor, nullable_since=0)
     """Null on the last page."""

@@ -1,64 +1,50 @@
 """DescribeUserScramCredentials (key 50): which users have SCRAM credentials (KIP-554).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import Direction, array, int8, int16, int32, message, string
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class UserName:
+class UserName(wire.Struct):
     """A user of interest."""
 
-    name: str = string()
+    name: str = wire.string()
 
 
-@message(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, Direction.REQUEST, max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class DescribeUserScramCredentialsRequest:
+class DescribeUserScramCredentialsRequest(wire.Message, max_version=0, flexible_since=0):
     """The users of interest."""
 
-    users: list[UserName] | None = array(UserName, nullable_since=0)
+    users: list[UserName] | None = wire.array(UserName, nullable_since=0)
     """Null or empty for all."""
 
 
-@dataclass(slots=True, kw_only=True)
-class CredentialInfo:
+class CredentialInfo(wire.Struct):
     """A mechanism the user can log in with."""
 
-    mechanism: int = int8()
+    mechanism: int = wire.int8()
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
 
-    iterations: int = int32()
+    iterations: int = wire.int32()
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeUserScramCredentialsResult:
+class DescribeUserScramCredentialsResult(wire.Struct):
     """One user; RESOURCE_NOT_FOUND when unknown."""
 
-    user: str = string()
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0)
-    credential_infos: list[CredentialInfo] = array(CredentialInfo)
+    user: str = wire.string()
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0)
+    credential_infos: list[CredentialInfo] = wire.array(CredentialInfo)
 
 
-@message(
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, Direction.RESPONSE, max_version=0, flexible_since=0
-)
-@dataclass(slots=True, kw_only=True)
-class DescribeUserScramCredentialsResponse:
+class DescribeUserScramCredentialsResponse(wire.Message, max_version=0, flexible_since=0):
     """The requested users."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0)
-    results: list[DescribeUserScramCredentialsResult] = array(DescribeUserScramCredentialsResult)
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0)
+    results: list[DescribeUserScramCredentialsResult] = wire.array(
+        DescribeUserScramCredentialsResult
+    )

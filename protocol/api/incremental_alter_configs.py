@@ -1,63 +1,42 @@
 """IncrementalAlterConfigs (key 44): change single settings of a resource (KIP-339).
 
-=======  =============================
-version  change
-=======  =============================
-0        set, delete, append, subtract
-1        flexible
-=======  =============================
+| version | change                        |
+|---------|-------------------------------|
+| 0       | set, delete, append, subtract |
+| 1       | flexible                      |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
 from protocol.api.alter_configs import AlterConfigsResourceResponse
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import (
-    Direction,
-    array,
-    boolean,
-    int8,
-    int32,
-    message,
-    string,
-)
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterableConfig:
+class AlterableConfig(wire.Struct):
     """A setting and the operation on it."""
 
-    name: str = string()
-    config_operation: int = int8()
+    name: str = wire.string()
+    config_operation: int = wire.int8()
     """0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
 
-    value: str | None = string(nullable_since=0)
+    value: str | None = wire.string(nullable_since=0)
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterConfigsResource:
+class AlterConfigsResource(wire.Struct):
     """A resource and the settings to change; all others stay."""
 
-    resource_type: int = int8()
-    resource_name: str = string()
-    configs: list[AlterableConfig] = array(AlterableConfig)
+    resource_type: int = wire.int8()
+    resource_name: str = wire.string()
+    configs: list[AlterableConfig] = wire.array(AlterableConfig)
 
 
-@message(ApiKey.INCREMENTAL_ALTER_CONFIGS, Direction.REQUEST, max_version=1, flexible_since=1)
-@dataclass(slots=True, kw_only=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(wire.Message, max_version=1, flexible_since=1):
     """Resources to change, each on its own merits."""
 
-    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
-    validate_only: bool = boolean()
+    resources: list[AlterConfigsResource] = wire.array(AlterConfigsResource)
+    validate_only: bool = wire.boolean()
 
 
-@message(ApiKey.INCREMENTAL_ALTER_CONFIGS, Direction.RESPONSE, max_version=1, flexible_since=1)
-@dataclass(slots=True, kw_only=True)
-class IncrementalAlterConfigsResponse:
+class IncrementalAlterConfigsResponse(wire.Message, max_version=1, flexible_since=1):
     """The outcome for every resource."""
 
-    throttle_time_ms: int = int32()
-    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+    throttle_time_ms: int = wire.int32()
+    responses: list[AlterConfigsResourceResponse] = wire.array(AlterConfigsResourceResponse)

@@ -1,43 +1,31 @@
 """ListConfigResources (key 74): everything that can have a configuration (KIP-1142).
 
-=======  ==============================================================
-version  change
-=======  ==============================================================
-0        client metrics only, under the name ListClientMetricsResources
-1        any type of resource
-=======  ==============================================================
+| version | change                                                         |
+|---------|----------------------------------------------------------------|
+| 0       | client metrics only, under the name ListClientMetricsResources |
+| 1       | any type of resource                                           |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import INT8, Direction, array, int8, int16, int32, message, string
+from protocol.declare import primitives as wire
 
 
-@message(ApiKey.LIST_CONFIG_RESOURCES, Direction.REQUEST, max_version=1, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class ListConfigResourcesRequest:
+class ListConfigResourcesRequest(wire.Message, max_version=1, flexible_since=0):
     """Types of interest."""
 
-    resource_types: list[int] = array(INT8, since=1)
+    resource_types: list[int] = wire.array(wire.INT8, since=1)
     """Codes of DescribeConfigs; empty for all."""
 
 
-@dataclass(slots=True, kw_only=True)
-class ConfigResource:
+class ConfigResource(wire.Struct):
     """One resource; in v0 always of the default type, client metrics."""
 
-    resource_name: str = string()
-    resource_type: int = int8(since=1, default=16)
+    resource_name: str = wire.string()
+    resource_type: int = wire.int8(since=1, default=16)
 
 
-@message(ApiKey.LIST_CONFIG_RESOURCES, Direction.RESPONSE, max_version=1, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class ListConfigResourcesResponse:
+class ListConfigResourcesResponse(wire.Message, max_version=1, flexible_since=0):
     """The resources found."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    config_resources: list[ConfigResource] = array(ConfigResource)
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16()
+    config_resources: list[ConfigResource] = wire.array(ConfigResource)

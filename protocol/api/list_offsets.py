@@ -5,106 +5,81 @@ timestamp, -4 the start of the local log, -5 the end of tiered storage, -6 the f
 uploaded. For any other the answer is the first record whose timestamp is not below it, or (-1, -1)
 when there is none.
 
-    =======  ==================================================
-    version  change
-    =======  ==================================================
-    0        answers with a list of segment boundaries
-    1        answers with one offset and its timestamp (KIP-79)
-    2        isolation level; answer carries throttle_time_ms
-    3        client, not broker, waits out a throttle
-    4        leader epoch (KIP-320)
-    5        OFFSET_NOT_AVAILABLE may be answered
-    6        flexible
-    7        timestamp -3 (KIP-734)
-    8        timestamp -4 (KIP-405)
-    9        timestamp -5 (KIP-1005)
-    10       timeout for lookups in remote storage (KIP-1075)
-    11       timestamp -6 (KIP-1023)
-    =======  ==================================================
+| version | change                                             |
+|---------|----------------------------------------------------|
+| 0       | answers with a list of segment boundaries          |
+| 1       | answers with one offset and its timestamp (KIP-79) |
+| 2       | isolation level; answer carries throttle_time_ms   |
+| 3       | client, not broker, waits out a throttle           |
+| 4       | leader epoch (KIP-320)                             |
+| 5       | OFFSET_NOT_AVAILABLE may be answered               |
+| 6       | flexible                                           |
+| 7       | timestamp -3 (KIP-734)                             |
+| 8       | timestamp -4 (KIP-405)                             |
+| 9       | timestamp -5 (KIP-1005)                            |
+| 10      | timeout for lookups in remote storage (KIP-1075)   |
+| 11      | timestamp -6 (KIP-1023)                            |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import (
-    INT64,
-    Direction,
-    array,
-    int8,
-    int16,
-    int32,
-    int64,
-    message,
-    string,
-)
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsPartition:
+class ListOffsetsPartition(wire.Struct):
     """The question for one partition."""
 
-    partition_index: int = int32()
-    current_leader_epoch: int = int32(since=4, default=-1)
-    timestamp: int = int64()
+    partition_index: int = wire.int32()
+    current_leader_epoch: int = wire.int32(since=4, default=-1)
+    timestamp: int = wire.int64()
     """Milliseconds since the epoch, or one of the negative names."""
 
-    max_num_offsets: int = int32(until=0, default=1)
+    max_num_offsets: int = wire.int32(until=0, default=1)
     """Most boundaries wanted in the list of v0."""
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsTopic:
+class ListOffsetsTopic(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
+    name: str = wire.string()
+    partitions: list[ListOffsetsPartition] = wire.array(ListOffsetsPartition)
 
 
-@message(ApiKey.LIST_OFFSETS, Direction.REQUEST, max_version=11, flexible_since=6)
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(wire.Message, max_version=11, flexible_since=6):
     """Questions for any number of partitions."""
 
-    replica_id: int = int32()
+    replica_id: int = wire.int32()
     """-1 for consumers."""
 
-    isolation_level: int = int8(since=2)
+    isolation_level: int = wire.int8(since=2)
     """1 makes "the end" the last stable offset."""
 
-    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
-    timeout_ms: int = int32(since=10)
+    topics: list[ListOffsetsTopic] = wire.array(ListOffsetsTopic)
+    timeout_ms: int = wire.int32(since=10)
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsPartitionResponse:
+class ListOffsetsPartitionResponse(wire.Struct):
     """The answer for one partition."""
 
-    partition_index: int = int32()
-    error_code: int = int16()
-    old_style_offsets: list[int] = array(INT64, until=0)
+    partition_index: int = wire.int32()
+    error_code: int = wire.int16()
+    old_style_offsets: list[int] = wire.array(wire.INT64, until=0)
     """Descending, newest first."""
 
-    timestamp: int = int64(since=1, default=-1)
+    timestamp: int = wire.int64(since=1, default=-1)
     """Of the record found. Never negative when an offset was found by time."""
 
-    offset: int = int64(since=1, default=-1)
-    leader_epoch: int = int32(since=4, default=-1)
+    offset: int = wire.int64(since=1, default=-1)
+    leader_epoch: int = wire.int32(since=4, default=-1)
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsTopicResponse:
+class ListOffsetsTopicResponse(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
+    name: str = wire.string()
+    partitions: list[ListOffsetsPartitionResponse] = wire.array(ListOffsetsPartitionResponse)
 
 
-@message(ApiKey.LIST_OFFSETS, Direction.RESPONSE, max_version=11, flexible_since=6)
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(wire.Message, max_version=11, flexible_since=6):
     """The answers for all requested partitions."""
 
-    throttle_time_ms: int = int32(since=2)
-    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)
+    throttle_time_ms: int = wire.int32(since=2)
+    topics: list[ListOffsetsTopicResponse] = wire.array(ListOffsetsTopicResponse)

@@ -1,64 +1,50 @@
 """ListPartitionReassignments (key 46): moves of partitions in progress (KIP-455).
 
-=======  =======================
-version  change
-=======  =======================
-0        flexible from the start
-=======  =======================
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import INT32, Direction, array, int16, int32, message, string
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class ListPartitionReassignmentsTopics:
+class ListPartitionReassignmentsTopics(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partition_indexes: list[int] = array(INT32)
+    name: str = wire.string()
+    partition_indexes: list[int] = wire.array(wire.INT32)
 
 
-@message(ApiKey.LIST_PARTITION_REASSIGNMENTS, Direction.REQUEST, max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(wire.Message, max_version=0, flexible_since=0):
     """The partitions of interest."""
 
-    timeout_ms: int = int32(default=60000)
-    topics: list[ListPartitionReassignmentsTopics] | None = array(
+    timeout_ms: int = wire.int32(default=60000)
+    topics: list[ListPartitionReassignmentsTopics] | None = wire.array(
         ListPartitionReassignmentsTopics, nullable_since=0, default=None
     )
     """Null for all."""
 
 
-@dataclass(slots=True, kw_only=True)
-class OngoingPartitionReassignment:
+class OngoingPartitionReassignment(wire.Struct):
     """One move."""
 
-    partition_index: int = int32()
-    replicas: list[int] = array(INT32)
-    adding_replicas: list[int] = array(INT32)
-    removing_replicas: list[int] = array(INT32)
+    partition_index: int = wire.int32()
+    replicas: list[int] = wire.array(wire.INT32)
+    adding_replicas: list[int] = wire.array(wire.INT32)
+    removing_replicas: list[int] = wire.array(wire.INT32)
 
 
-@dataclass(slots=True, kw_only=True)
-class OngoingTopicReassignment:
+class OngoingTopicReassignment(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
+    name: str = wire.string()
+    partitions: list[OngoingPartitionReassignment] = wire.array(OngoingPartitionReassignment)
 
 
-@message(ApiKey.LIST_PARTITION_REASSIGNMENTS, Direction.RESPONSE, max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class ListPartitionReassignmentsResponse:
+class ListPartitionReassignmentsResponse(wire.Message, max_version=0, flexible_since=0):
     """The moves in progress."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0)
-    topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0)
+    topics: list[OngoingTopicReassignment] = wire.array(OngoingTopicReassignment)

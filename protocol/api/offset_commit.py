@@ -1,91 +1,76 @@
 """OffsetCommit (key 8): store how far a group has read.
 
-=======  =====================================================================================
-version  change
-=======  =====================================================================================
-0        offset and metadata, kept in ZooKeeper by Kafka
-1        kept in the log; group membership; a timestamp per partition
-2        one retention time replaces the timestamps
-3        answer carries throttle_time_ms
-4        client, not broker, waits out a throttle
-5        retention time dropped, the broker decides (KIP-211)
-6        leader epoch of the committed offset (KIP-320)
-7        static membership (KIP-345)
-8        flexible
-9        usable by consumer-protocol members: STALE_MEMBER_EPOCH, GROUP_ID_NOT_FOUND (KIP-848)
-10       topics by id instead of name
-=======  =====================================================================================
+| version | change                                                                                |
+|---------|---------------------------------------------------------------------------------------|
+| 0       | offset and metadata, kept in ZooKeeper by Kafka                                       |
+| 1       | kept in the log; group membership; a timestamp per partition                          |
+| 2       | one retention time replaces the timestamps                                            |
+| 3       | answer carries throttle_time_ms                                                       |
+| 4       | client, not broker, waits out a throttle                                              |
+| 5       | retention time dropped, the broker decides (KIP-211)                                  |
+| 6       | leader epoch of the committed offset (KIP-320)                                        |
+| 7       | static membership (KIP-345)                                                           |
+| 8       | flexible                                                                              |
+| 9       | usable by consumer-protocol members: STALE_MEMBER_EPOCH, GROUP_ID_NOT_FOUND (KIP-848) |
+| 10      | topics by id instead of name                                                          |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import Direction, array, int16, int32, int64, message, string, uuid
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitRequestPartition:
+class OffsetCommitRequestPartition(wire.Struct):
     """The position to remember for one partition."""
 
-    partition_index: int = int32()
-    committed_offset: int = int64()
+    partition_index: int = wire.int32()
+    committed_offset: int = wire.int64()
     """The next offset to read, not the last one read."""
 
-    committed_leader_epoch: int = int32(since=6, default=-1)
-    commit_timestamp: int = int64(since=1, until=1, default=-1)
-    committed_metadata: str | None = string(nullable_since=0)
+    committed_leader_epoch: int = wire.int32(since=6, default=-1)
+    commit_timestamp: int = wire.int64(since=1, until=1, default=-1)
+    committed_metadata: str | None = wire.string(nullable_since=0)
     """Free text of the client; null is stored as empty."""
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitRequestTopic:
+class OffsetCommitRequestTopic(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string(until=9)
-    topic_id: bytes = uuid(since=10)
-    partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
+    name: str = wire.string(until=9)
+    topic_id: bytes = wire.uuid(since=10)
+    partitions: list[OffsetCommitRequestPartition] = wire.array(OffsetCommitRequestPartition)
 
 
-@message(ApiKey.OFFSET_COMMIT, Direction.REQUEST, max_version=10, flexible_since=8)
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitRequest:
+class OffsetCommitRequest(wire.Message, max_version=10, flexible_since=8):
     """Positions of one group, with proof of membership."""
 
-    group_id: str = string()
-    generation_id_or_member_epoch: int = int32(since=1, default=-1)
+    group_id: str = wire.string()
+    generation_id_or_member_epoch: int = wire.int32(since=1, default=-1)
     """-1 commits from outside of the group's membership."""
 
-    member_id: str = string(since=1)
-    group_instance_id: str | None = string(since=7, nullable_since=7, default=None)
-    retention_time_ms: int = int64(since=2, until=4, default=-1)
+    member_id: str = wire.string(since=1)
+    group_instance_id: str | None = wire.string(since=7, nullable_since=7, default=None)
+    retention_time_ms: int = wire.int64(since=2, until=4, default=-1)
     """-1 leaves it to the broker."""
 
-    topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
+    topics: list[OffsetCommitRequestTopic] = wire.array(OffsetCommitRequestTopic)
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitResponsePartition:
+class OffsetCommitResponsePartition(wire.Struct):
     """Whether one position was stored."""
 
-    partition_index: int = int32()
-    error_code: int = int16()
+    partition_index: int = wire.int32()
+    error_code: int = wire.int16()
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitResponseTopic:
+class OffsetCommitResponseTopic(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string(until=9)
-    topic_id: bytes = uuid(since=10)
-    partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
+    name: str = wire.string(until=9)
+    topic_id: bytes = wire.uuid(since=10)
+    partitions: list[OffsetCommitResponsePartition] = wire.array(OffsetCommitResponsePartition)
 
 
-@message(ApiKey.OFFSET_COMMIT, Direction.RESPONSE, max_version=10, flexible_since=8)
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(wire.Message, max_version=10, flexible_since=8):
     """The outcome for every partition."""
 
-    throttle_time_ms: int = int32(since=3)
-    topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
+    throttle_time_ms: int = wire.int32(since=3)
+    topics: list[OffsetCommitResponseTopic] = wire.array(OffsetCommitResponseTopic)

@@ -1,65 +1,50 @@
 """OffsetDelete (key 47): delete single offsets of a group (KIP-496).
 
-=======  =====================
-version  change
-=======  =====================
-0        never became flexible
-=======  =====================
+| version | change                |
+|---------|-----------------------|
+| 0       | never became flexible |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import Direction, array, int16, int32, message, string
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteRequestPartition:
+class OffsetDeleteRequestPartition(wire.Struct):
     """A partition whose offset to delete."""
 
-    partition_index: int = int32()
+    partition_index: int = wire.int32()
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteRequestTopic:
+class OffsetDeleteRequestTopic(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
+    name: str = wire.string()
+    partitions: list[OffsetDeleteRequestPartition] = wire.array(OffsetDeleteRequestPartition)
 
 
-@message(ApiKey.OFFSET_DELETE, Direction.REQUEST, max_version=0)
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(wire.Message, max_version=0):
     """The offsets to delete from a group."""
 
-    group_id: str = string()
-    topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
+    group_id: str = wire.string()
+    topics: list[OffsetDeleteRequestTopic] = wire.array(OffsetDeleteRequestTopic)
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteResponsePartition:
+class OffsetDeleteResponsePartition(wire.Struct):
     """The outcome for one partition."""
 
-    partition_index: int = int32()
-    error_code: int = int16()
+    partition_index: int = wire.int32()
+    error_code: int = wire.int16()
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteResponseTopic:
+class OffsetDeleteResponseTopic(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
+    name: str = wire.string()
+    partitions: list[OffsetDeleteResponsePartition] = wire.array(OffsetDeleteResponsePartition)
 
 
-@message(ApiKey.OFFSET_DELETE, Direction.RESPONSE, max_version=0)
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(wire.Message, max_version=0):
     """The outcome for every partition."""
 
-    error_code: int = int16()
-    throttle_time_ms: int = int32()
-    topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic)
+    error_code: int = wire.int16()
+    throttle_time_ms: int = wire.int32()
+    topics: list[OffsetDeleteResponseTopic] = wire.array(OffsetDeleteResponseTopic)

@@ -1,37 +1,26 @@
 """SaslAuthenticate (key 36): carry the tokens of a SASL exchange.
 
-=======  =================================
-version  change
-=======  =================================
-0        tokens in Kafka frames (KIP-152)
-1        lifetime of the session (KIP-368)
-2        flexible
-=======  =================================
+| version | change                            |
+|---------|-----------------------------------|
+| 0       | tokens in Kafka frames (KIP-152)  |
+| 1       | lifetime of the session (KIP-368) |
+| 2       | flexible                          |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import Direction, binary, int16, int64, message, string
+from protocol.declare import primitives as wire
 
 
-@message(ApiKey.SASL_AUTHENTICATE, Direction.REQUEST, max_version=2, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class SaslAuthenticateRequest:
+class SaslAuthenticateRequest(wire.Message, max_version=2, flexible_since=2):
     """The client's next token."""
 
-    auth_bytes: bytes = binary()
+    auth_bytes: bytes = wire.binary()
 
 
-@message(ApiKey.SASL_AUTHENTICATE, Direction.RESPONSE, max_version=2, flexible_since=2)
-@dataclass(slots=True, kw_only=True)
-class SaslAuthenticateResponse:
+class SaslAuthenticateResponse(wire.Message, max_version=2, flexible_since=2):
     """The server's next token, or why it refused."""
 
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0)
-    auth_bytes: bytes = binary()
-    session_lifetime_ms: int = int64(since=1)
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0)
+    auth_bytes: bytes = wire.binary()
+    session_lifetime_ms: int = wire.int64(since=1)
     """When to authenticate again; 0 is never."""

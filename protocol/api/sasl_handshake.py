@@ -2,34 +2,23 @@
 
 It never became flexible: clients up to 2.4 could not have negotiated that (KAFKA-9577).
 
-    =======  ====================================================
-    version  change
-    =======  ====================================================
-    0        tokens follow outside of Kafka's framing
-    1        tokens follow in SaslAuthenticate requests (KIP-152)
-    =======  ====================================================
+| version | change                                               |
+|---------|------------------------------------------------------|
+| 0       | tokens follow outside of Kafka's framing             |
+| 1       | tokens follow in SaslAuthenticate requests (KIP-152) |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import STRING, Direction, array, int16, message, string
+from protocol.declare import primitives as wire
 
 
-@message(ApiKey.SASL_HANDSHAKE, Direction.REQUEST, max_version=1)
-@dataclass(slots=True, kw_only=True)
-class SaslHandshakeRequest:
+class SaslHandshakeRequest(wire.Message, max_version=1):
     """The mechanism the client wants."""
 
-    mechanism: str = string()
+    mechanism: str = wire.string()
 
 
-@message(ApiKey.SASL_HANDSHAKE, Direction.RESPONSE, max_version=1)
-@dataclass(slots=True, kw_only=True)
-class SaslHandshakeResponse:
+class SaslHandshakeResponse(wire.Message, max_version=1):
     """Agreement, or the mechanisms that are enabled."""
 
-    error_code: int = int16()
-    mechanisms: list[str] = array(STRING)
+    error_code: int = wire.int16()
+    mechanisms: list[str] = wire.array(wire.STRING)

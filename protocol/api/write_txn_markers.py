@@ -1,90 +1,65 @@
 """WriteTxnMarkers (key 27): write the end of a transaction into its partitions; between brokers.
 
-=======  ==============================
-version  change
-=======  ==============================
-0        markers per producer
-1        flexible
-2        transaction version (KIP-1228)
-=======  ==============================
+| version | change                         |
+|---------|--------------------------------|
+| 0       | markers per producer           |
+| 1       | flexible                       |
+| 2       | transaction version (KIP-1228) |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.api_keys import ApiKey
-from protocol.declare.primitives import (
-    INT32,
-    Direction,
-    array,
-    boolean,
-    int8,
-    int16,
-    int32,
-    int64,
-    message,
-    string,
-)
+from protocol.declare import primitives as wire
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerTopic:
+class WritableTxnMarkerTopic(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partition_indexes: list[int] = array(INT32)
+    name: str = wire.string()
+    partition_indexes: list[int] = wire.array(wire.INT32)
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarker:
+class WritableTxnMarker(wire.Struct):
     """One transaction's end."""
 
-    producer_id: int = int64()
-    producer_epoch: int = int16()
-    transaction_result: bool = boolean()
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int16()
+    transaction_result: bool = wire.boolean()
     """True commits, false aborts."""
 
-    topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
-    coordinator_epoch: int = int32()
-    transaction_version: int = int8(since=2)
+    topics: list[WritableTxnMarkerTopic] = wire.array(WritableTxnMarkerTopic)
+    coordinator_epoch: int = wire.int32()
+    transaction_version: int = wire.int8(since=2)
 
 
-@message(ApiKey.WRITE_TXN_MARKERS, Direction.REQUEST, max_version=2, flexible_since=1)
-@dataclass(slots=True, kw_only=True)
-class WriteTxnMarkersRequest:
+class WriteTxnMarkersRequest(wire.Message, max_version=2, flexible_since=1):
     """Markers to write."""
 
-    markers: list[WritableTxnMarker] = array(WritableTxnMarker)
+    markers: list[WritableTxnMarker] = wire.array(WritableTxnMarker)
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerPartitionResult:
+class WritableTxnMarkerPartitionResult(wire.Struct):
     """The outcome for one partition."""
 
-    partition_index: int = int32()
-    error_code: int = int16()
+    partition_index: int = wire.int32()
+    error_code: int = wire.int16()
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerTopicResult:
+class WritableTxnMarkerTopicResult(wire.Struct):
     """The partitions of one topic."""
 
-    name: str = string()
-    partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
+    name: str = wire.string()
+    partitions: list[WritableTxnMarkerPartitionResult] = wire.array(
+        WritableTxnMarkerPartitionResult
+    )
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerResult:
+class WritableTxnMarkerResult(wire.Struct):
     """The outcome for one producer."""
 
-    producer_id: int = int64()
-    topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
+    producer_id: int = wire.int64()
+    topics: list[WritableTxnMarkerTopicResult] = wire.array(WritableTxnMarkerTopicResult)
 
 
-@message(ApiKey.WRITE_TXN_MARKERS, Direction.RESPONSE, max_version=2, flexible_since=1)
-@dataclass(slots=True, kw_only=True)
-class WriteTxnMarkersResponse:
+class WriteTxnMarkersResponse(wire.Message, max_version=2, flexible_since=1):
     """The outcome for every marker."""
 
-    markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)
+    markers: list[WritableTxnMarkerResult] = wire.array(WritableTxnMarkerResult)

@@ -1,11 +1,11 @@
 """The vocabulary in which messages are declared: Kafka's field types and the life of a field.
 
-A message is a slotted dataclass whose fields declare their encoding::
+A message is a class below `Struct`, whose fields declare their encoding; declarations import this
+module as ``wire``::
 
-    @dataclass(slots=True, kw_only=True)
-    class PartitionProduceData:
-        index: int = int32()
-        records: Buffer | None = records(nullable_since=0)
+    class PartitionProduceData(wire.Struct):
+        index: int = wire.int32()
+        records: wire.Buffer | None = wire.records(nullable_since=0)
 
 Each fact is stated once, here. ``protocol.declare.schema`` derives the construct codec from it,
 ``protocol.declare.compiled`` the fast one, and the tests their oracles; no other module repeats a
@@ -25,16 +25,13 @@ The life of a field, all inclusive, all version numbers of the message it belong
 A field absent from a version is not written and reads as its default.
 
 Source: Kafka ``clients/src/main/resources/common/message/README.md``, KIP-482 (flexible versions).
-Read next: ``protocol.declare.schema``, then any module of ``protocol.api``.
 """
-
-from __future__ import annotations
 
 import struct as struct_module
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, dataclass_transform
 
 from protocol.api_keys import ApiKey
 
@@ -51,7 +48,6 @@ ZERO_UUID: Final = bytes(16)
 """How "no topic id" is spelled on the wire."""
 
 _SPEC_KEY: Final = "wire"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,26 +165,6 @@ class MessageSpec:
     flexible_since: int
 
 
-_MESSAGES: dict[type, MessageSpec] = {}
-
-
-def message(
-    api_key: ApiKey, direction: Direction, *, max_version: int, flexible_since: int = NEVER
-) -> Callable[[type[_T]], type[_T]]:
-    """Declare a dataclass as the root of a request or response of versions 0..``max_version``."""
-
-    def declare(cls: type[_T]) -> type[_T]:
-        _MESSAGES[cls] = MessageSpec(
-            api_key=api_key,
-            direction=direction,
-            max_version=max_version,
-            flexible_since=flexible_since,
-        )
-        return cls
-
-    return declare
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSpec:
     """The properties of a whole record of ``protocol.stored``; the terms are ``MessageSpec``'s."""
@@ -198,21 +174,67 @@ class StoredSpec:
     direction: None = None
 
 
+_MESSAGES: dict[type, MessageSpec] = {}
 _STORED: dict[type, StoredSpec] = {}
 
 
-def stored(*, max_version: int, flexible_since: int = NEVER) -> Callable[[type[_T]], type[_T]]:
-    """Declare a dataclass as a stored record of versions 0..``max_version``."""
+@dataclass_transform(kw_only_default=True)
+class _Declared(type):
+    """Makes each class below `Struct` a slotted dataclass, whose fields are keyword arguments."""
 
-    def declare(cls: type[_T]) -> type[_T]:
-        _STORED[cls] = StoredSpec(max_version=max_version, flexible_since=flexible_since)
-        return cls
+    def __new__(
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        max_version: int | None = None,
+        flexible_since: int = NEVER,
+    ) -> Any:
+        declared: Any = super().__new__(cls, name, bases, namespace)
+        if "__slots__" in namespace:
+            return declared  # a base of declarations, or the class that `dataclass` makes of one
+        declared = dataclass(slots=True, kw_only=True)(declared)
+        if max_version is None:
+            return declared
+        if issubclass(declared, Stored):
+            _STORED[declared] = StoredSpec(max_version=max_version, flexible_since=flexible_since)
+            return declared
+        api_key = ApiKey[declared.__module__.rpartition(".")[2].upper()]
+        is_request = name.endswith(Direction.REQUEST.value)
+        _MESSAGES[declared] = MessageSpec(
+            api_key=api_key,
+            direction=Direction.REQUEST if is_request else Direction.RESPONSE,
+            max_version=max_version,
+            flexible_since=flexible_since,
+        )
+        return declared
 
-    return declare
+
+class Struct(metaclass=_Declared):
+    """A part of messages or of stored records; has the versions of the one that it is in."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+class Message(Struct):
+    """The root of a request or response of versions 0..``max_version``.
+
+    Its name ends with "Request" or "Response"; its module has the name of the API.
+    """
+
+    __slots__ = ()
+
+
+class Stored(Struct):
+    """The root of a stored record of versions 0..``max_version``."""
+
+    __slots__ = ()
 
 
 def stored_spec(cls: type) -> StoredSpec:
-    """The declaration by ``stored`` for ``cls``.
+    """The declared properties of a record of ``protocol.stored``.
 
     Raises:
         KeyError: the class is not a record.
@@ -221,7 +243,7 @@ def stored_spec(cls: type) -> StoredSpec:
 
 
 def layout_spec(cls: type) -> MessageSpec | StoredSpec:
-    """The declaration by ``message`` or ``stored`` for ``cls``.
+    """The declared properties of a message or a stored record.
 
     Raises:
         KeyError: the class is a nested struct, or none of ours.
@@ -230,7 +252,7 @@ def layout_spec(cls: type) -> MessageSpec | StoredSpec:
 
 
 def message_spec(cls: type) -> MessageSpec:
-    """The declaration by ``message`` for ``cls``.
+    """The declared properties of a message.
 
     Raises:
         KeyError: the class is not a message but a nested struct, or none of ours.

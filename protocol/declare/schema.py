@@ -16,8 +16,7 @@ No claimed size is allocated unchecked. A count is compared with the remaining b
 smallest size of an element, a length with the remaining bytes. Nesting is as deep as the
 declaration and no deeper.
 
-Source: Kafka message specifications, KIP-482; construct 2.10 documentation. Read next:
-``protocol.declare.compiled``.
+Source: Kafka message specifications, KIP-482; construct 2.10 documentation.
 """
 
 from __future__ import annotations
@@ -80,7 +79,16 @@ _COMPACT: Final = CompactLength()
 _VARINT: Final = UnsignedVarint()
 
 
-class Blob(construct.Construct):  # type: ignore[misc]
+@dataclass(eq=False)
+class _Node(construct.Construct):  # type: ignore[misc]
+    """A node of ours, with its facts as fields."""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+
+@dataclass(eq=False)
+class Blob(_Node):
     """Length-prefixed bytes: the types bytes and records, and the base of strings.
 
     Attributes:
@@ -89,12 +97,9 @@ class Blob(construct.Construct):  # type: ignore[misc]
         is_records: whether compiled code may hand out a view instead of a copy.
     """
 
-    def __init__(self, prefix: Any, *, nullable: bool, is_records: bool = False) -> None:
-        """See the attributes."""
-        super().__init__()
-        self.prefix = prefix
-        self.nullable = nullable
-        self.is_records = is_records
+    prefix: Any
+    nullable: bool
+    is_records: bool = False
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         length = self.prefix._parse(stream, context, path)
@@ -144,7 +149,8 @@ class Text(Blob):
         return obj
 
 
-class Sequence(construct.Construct):  # type: ignore[misc]
+@dataclass(eq=False)
+class Sequence(_Node):
     """A counted array of one element type.
 
     Attributes:
@@ -154,13 +160,10 @@ class Sequence(construct.Construct):  # type: ignore[misc]
         least: the fewest bytes one element can take, at least 1; bounds the count.
     """
 
-    def __init__(self, prefix: Any, element: Any, *, nullable: bool, least: int) -> None:
-        """See the attributes."""
-        super().__init__()
-        self.prefix = prefix
-        self.element = element
-        self.nullable = nullable
-        self.least = least
+    prefix: Any
+    element: Any
+    nullable: bool
+    least: int
 
     def _parse(self, stream: Any, context: Any, path: str) -> list[Any] | None:
         count = self.prefix._parse(stream, context, path)
@@ -181,13 +184,11 @@ class Sequence(construct.Construct):  # type: ignore[misc]
         return obj
 
 
-class MaybeStructure(construct.Construct):  # type: ignore[misc]
+@dataclass(eq=False)
+class MaybeStructure(_Node):
     """A struct that may be null: one signed byte, negative for null, before the body."""
 
-    def __init__(self, body: Structure) -> None:
-        """Wrap ``body``."""
-        super().__init__()
-        self.body = body
+    body: Structure
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         if _INT8._parse(stream, context, path) < 0:
@@ -211,7 +212,8 @@ class Tagged:
     default: Any
 
 
-class Structure(construct.Construct):  # type: ignore[misc]
+@dataclass(eq=False)
+class Structure(_Node):
     """A dataclass in one version: its plain fields in order, then its tag section if flexible.
 
     Attributes:
@@ -221,20 +223,10 @@ class Structure(construct.Construct):  # type: ignore[misc]
         flexible: whether a tag section follows; unknown tags in it are skipped.
     """
 
-    def __init__(
-        self,
-        cls: type,
-        members: tuple[tuple[str, Any], ...],
-        tags: tuple[Tagged, ...],
-        *,
-        flexible: bool,
-    ) -> None:
-        """See the attributes."""
-        super().__init__()
-        self.cls = cls
-        self.members = members
-        self.tags = tags
-        self.flexible = flexible
+    cls: type
+    members: tuple[tuple[str, Any], ...]
+    tags: tuple[Tagged, ...]
+    flexible: bool
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         values = {

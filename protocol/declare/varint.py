@@ -10,8 +10,6 @@ make a reader spin, and no larger number is ever returned.
 Source: Kafka ``ByteUtils``; Protocol Buffers encoding guide.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from protocol.declare.primitives import Buffer

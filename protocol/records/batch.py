@@ -16,45 +16,21 @@ Base timestamp and deltas always stay the producer's. With type LOG_APPEND_TIME 
 therefore *reads* the header's max timestamp, whatever its delta is.
 
 Source: Kafka `DefaultRecordBatch` (setLastOffset, setPartitionLeaderEpoch, setMaxTimestamp).
-Read next: `scan`, which finds batches in a buffer; `builder`, which makes them.
 """
-
-from __future__ import annotations
 
 from typing import Final
 
 from protocol.errors import CorruptRecords
+from protocol.records import layout
 from protocol.records.checksums import Buffer, crc32c
-from protocol.records.entry import advance_sequence, codec_of
-from protocol.records.layout import (
-    ATTRIBUTES_AT,
-    BATCH_OVERHEAD,
-    CODEC_MASK,
-    CONTROL_BIT,
-    CRC_AT,
-    DELETE_HORIZON_BIT,
-    HEADER,
-    INT16,
-    INT32,
-    INT64,
-    LEADER_EPOCH_AT,
-    LOG_OVERHEAD,
-    MAGIC_AT,
-    MAGIC_V2,
-    MAX_TIMESTAMP_AT,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    OFFSET_AT,
-    RECORDS_AT,
-    TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
-    UINT32,
-    Codec,
-    TimestampType,
-)
+from protocol.records.entry import codec_of
 
 _KNOWN_FLAGS: Final = (
-    CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
+    layout.CODEC_MASK
+    | layout.TIMESTAMP_TYPE_BIT
+    | layout.TRANSACTIONAL_BIT
+    | layout.CONTROL_BIT
+    | layout.DELETE_HORIZON_BIT
 )
 
 
@@ -100,8 +76,10 @@ class RecordBatch:
                 is below a header's size or runs past the end of `buffer`.
         """
         available = len(buffer) - position
-        if available < BATCH_OVERHEAD:
-            raise CorruptRecords(f"a batch header needs {BATCH_OVERHEAD} bytes, found {available}")
+        if available < layout.BATCH_OVERHEAD:
+            raise CorruptRecords(
+                f"a batch header needs {layout.BATCH_OVERHEAD} bytes, found {available}"
+            )
         self.buffer = buffer
         self.position = position
         self.base_offset: int
@@ -130,13 +108,15 @@ class RecordBatch:
             self.producer_epoch,
             self.base_sequence,
             self.records_count,
-        ) = HEADER.unpack_from(buffer, position)
-        self.size: int = size + LOG_OVERHEAD
-        if self.magic != MAGIC_V2:
-            raise CorruptRecords(f"byte {MAGIC_AT} of a batch must be magic 2, found {self.magic}")
-        if not BATCH_OVERHEAD <= self.size <= available:
+        ) = layout.HEADER.unpack_from(buffer, position)
+        self.size: int = size + layout.LOG_OVERHEAD
+        if self.magic != layout.MAGIC_V2:
             raise CorruptRecords(
-                f"batch of {self.size} bytes is outside {BATCH_OVERHEAD}..{available}"
+                f"byte {layout.MAGIC_AT} of a batch must be magic 2, found {self.magic}"
+            )
+        if not layout.BATCH_OVERHEAD <= self.size <= available:
+            raise CorruptRecords(
+                f"batch of {self.size} bytes is outside {layout.BATCH_OVERHEAD}..{available}"
             )
 
     def __repr__(self) -> str:
@@ -153,43 +133,31 @@ class RecordBatch:
         return self.base_offset + self.last_offset_delta
 
     @property
-    def next_offset(self) -> int:
-        """The first offset after this batch."""
-        return self.base_offset + self.last_offset_delta + 1
-
-    @property
-    def codec(self) -> Codec:
+    def codec(self) -> layout.Codec:
         """How the records are compressed; raises UnsupportedCompression for numbers 5 to 7."""
         return codec_of(self.attributes)
 
     @property
-    def timestamp_type(self) -> TimestampType:
+    def timestamp_type(self) -> layout.TimestampType:
         """Whether the records carry the producer's time or all the broker's."""
-        if self.attributes & TIMESTAMP_TYPE_BIT:
-            return TimestampType.LOG_APPEND_TIME
-        return TimestampType.CREATE_TIME
+        if self.attributes & layout.TIMESTAMP_TYPE_BIT:
+            return layout.TimestampType.LOG_APPEND_TIME
+        return layout.TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
         """Part of a transaction (data or marker)."""
-        return bool(self.attributes & TRANSACTIONAL_BIT)
+        return bool(self.attributes & layout.TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
         """Holds one control record that clients skip."""
-        return bool(self.attributes & CONTROL_BIT)
+        return bool(self.attributes & layout.CONTROL_BIT)
 
     @property
     def has_producer_id(self) -> bool:
         """Written by an idempotent or transactional producer."""
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence number of the last record, or NO_SEQUENCE; wraps at 2^31-1."""
-        if self.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return advance_sequence(self.base_sequence, self.last_offset_delta)
+        return self.producer_id > layout.NO_PRODUCER_ID
 
     @property
     def bytes(self) -> memoryview:
@@ -199,11 +167,15 @@ class RecordBatch:
     @property
     def payload(self) -> memoryview:
         """Everything after the header, borrowed: the records, or their compressed blob."""
-        return memoryview(self.buffer)[self.position + RECORDS_AT : self.position + self.size]
+        return memoryview(self.buffer)[
+            self.position + layout.RECORDS_AT : self.position + self.size
+        ]
 
     def compute_crc(self) -> int:
         """CRC-32C of the batch as its bytes are now."""
-        covered = memoryview(self.buffer)[self.position + ATTRIBUTES_AT : self.position + self.size]
+        covered = memoryview(self.buffer)[
+            self.position + layout.ATTRIBUTES_AT : self.position + self.size
+        ]
         return crc32c(covered)
 
     def crc_ok(self) -> bool:
@@ -213,12 +185,12 @@ class RecordBatch:
     def stamp_position(self, base_offset: int, leader_epoch: int) -> None:
         """Set the batch's position in the log; both fields are outside the CRC."""
         assert base_offset >= 0, "offsets of a log start at 0"
-        INT64.pack_into(self.buffer, self.position + OFFSET_AT, base_offset)
-        INT32.pack_into(self.buffer, self.position + LEADER_EPOCH_AT, leader_epoch)
+        layout.INT64.pack_into(self.buffer, self.position + layout.OFFSET_AT, base_offset)
+        layout.INT32.pack_into(self.buffer, self.position + layout.LEADER_EPOCH_AT, leader_epoch)
         self.base_offset = base_offset
         self.partition_leader_epoch = leader_epoch
 
-    def stamp_timestamps(self, timestamp_type: TimestampType, max_timestamp: int) -> bool:
+    def stamp_timestamps(self, timestamp_type: layout.TimestampType, max_timestamp: int) -> bool:
         """Set the type bit and the max timestamp (ms); True if bytes had to change.
 
         Changes nothing when both are already set. Otherwise the attributes are rebuilt from the
@@ -226,13 +198,13 @@ class RecordBatch:
         """
         if max_timestamp == self.max_timestamp and timestamp_type == self.timestamp_type:
             return False
-        attributes = self.attributes & _KNOWN_FLAGS & ~TIMESTAMP_TYPE_BIT
-        if timestamp_type == TimestampType.LOG_APPEND_TIME:
-            attributes |= TIMESTAMP_TYPE_BIT
-        INT16.pack_into(self.buffer, self.position + ATTRIBUTES_AT, attributes)
-        INT64.pack_into(self.buffer, self.position + MAX_TIMESTAMP_AT, max_timestamp)
+        attributes = self.attributes & _KNOWN_FLAGS & ~layout.TIMESTAMP_TYPE_BIT
+        if timestamp_type == layout.TimestampType.LOG_APPEND_TIME:
+            attributes |= layout.TIMESTAMP_TYPE_BIT
+        layout.INT16.pack_into(self.buffer, self.position + layout.ATTRIBUTES_AT, attributes)
+        layout.INT64.pack_into(self.buffer, self.position + layout.MAX_TIMESTAMP_AT, max_timestamp)
         self.attributes = attributes
         self.max_timestamp = max_timestamp
         self.crc = self.compute_crc()
-        UINT32.pack_into(self.buffer, self.position + CRC_AT, self.crc)
+        layout.UINT32.pack_into(self.buffer, self.position + layout.CRC_AT, self.crc)
         return True

@@ -7,40 +7,15 @@ Invariant: a built batch passes every check of `storage.append.plan` on a client
 the timestamps are -1 or more. The base timestamp is that of the first record, as in Kafka's
 builder, so equal records give equal bytes.
 
-Source: Kafka `MemoryRecordsBuilder`, `EndTransactionMarker`. Read next: `convert`.
+Source: Kafka `MemoryRecordsBuilder`, `EndTransactionMarker`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from protocol.records import layout
 from protocol.records.checksums import Buffer, crc32c
 from protocol.records.compression import compress
 from protocol.records.encode_loops import encode_record
-from protocol.records.layout import (
-    ATTRIBUTES_AT,
-    BATCH_OVERHEAD,
-    CONTROL_BIT,
-    CONTROL_KEY,
-    CRC_AT,
-    END_TXN_VALUE,
-    HEADER,
-    INT64_MAX,
-    INT64_MIN,
-    LOG_OVERHEAD,
-    MAGIC_V2,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
-    UINT32,
-    Codec,
-    ControlType,
-    TimestampType,
-)
 from protocol.records.legacy import encode_message, encode_wrapper
 from protocol.records.record import Record
 
@@ -49,16 +24,16 @@ def build_batch(
     records: Sequence[Record],
     *,
     base_offset: int = 0,
-    codec: Codec = Codec.NONE,
+    codec: layout.Codec = layout.Codec.NONE,
     level: int | None = None,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    append_timestamp: int = NO_TIMESTAMP,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
+    timestamp_type: layout.TimestampType = layout.TimestampType.CREATE_TIME,
+    append_timestamp: int = layout.NO_TIMESTAMP,
+    producer_id: int = layout.NO_PRODUCER_ID,
+    producer_epoch: int = layout.NO_PRODUCER_EPOCH,
+    base_sequence: int = layout.NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
-    leader_epoch: int = NO_LEADER_EPOCH,
+    leader_epoch: int = layout.NO_LEADER_EPOCH,
     keep_offsets: bool = False,
 ) -> bytes:
     """One magic 2 batch of `records` with a valid CRC.
@@ -69,7 +44,7 @@ def build_batch(
     """
     assert records, "a batch that is built holds at least one record"
     base_timestamp = records[0].timestamp
-    max_timestamp = NO_TIMESTAMP
+    max_timestamp = layout.NO_TIMESTAMP
     body = bytearray()
     delta = -1
     for index, record in enumerate(records):
@@ -78,17 +53,17 @@ def build_batch(
             (name.encode("utf-8", "surrogateescape"), value) for name, value in record.headers
         ]
         timestamp_delta = record.timestamp - base_timestamp
-        if not INT64_MIN <= timestamp_delta <= INT64_MAX:
+        if not layout.INT64_MIN <= timestamp_delta <= layout.INT64_MAX:
             # Readers add modulo 2^64, so the distance is written modulo 2^64.
             timestamp_delta += -(2**64) if timestamp_delta > 0 else 2**64
         encode_record(body, delta, timestamp_delta, record.key, record.value, headers)
         max_timestamp = max(max_timestamp, record.timestamp)
     attributes = int(codec)
-    if timestamp_type == TimestampType.LOG_APPEND_TIME:
-        attributes |= TIMESTAMP_TYPE_BIT
+    if timestamp_type == layout.TimestampType.LOG_APPEND_TIME:
+        attributes |= layout.TIMESTAMP_TYPE_BIT
         max_timestamp = append_timestamp
-    attributes |= TRANSACTIONAL_BIT if is_transactional else 0
-    attributes |= CONTROL_BIT if is_control else 0
+    attributes |= layout.TRANSACTIONAL_BIT if is_transactional else 0
+    attributes |= layout.CONTROL_BIT if is_control else 0
     return assemble_batch(
         compress(codec, body, level) if codec else body,
         base_offset=base_offset,
@@ -118,15 +93,15 @@ def assemble_batch(
 
     `producer` is (id, epoch, base sequence).
     """
-    size = BATCH_OVERHEAD - LOG_OVERHEAD + len(payload)
+    size = layout.BATCH_OVERHEAD - layout.LOG_OVERHEAD + len(payload)
     out = bytearray(
-        HEADER.pack(
-            base_offset, size, leader_epoch, MAGIC_V2, 0, attributes, last_offset_delta,
+        layout.HEADER.pack(
+            base_offset, size, leader_epoch, layout.MAGIC_V2, 0, attributes, last_offset_delta,
             base_timestamp, max_timestamp, *producer, records_count,
         )
     )  # fmt: skip
     out += payload
-    UINT32.pack_into(out, CRC_AT, crc32c(memoryview(out)[ATTRIBUTES_AT:]))
+    layout.UINT32.pack_into(out, layout.CRC_AT, crc32c(memoryview(out)[layout.ATTRIBUTES_AT :]))
     return bytes(out)
 
 
@@ -138,12 +113,12 @@ def build_empty_batch(first_offset: int, next_offset: int) -> bytes:
     return assemble_batch(
         b"",
         base_offset=first_offset,
-        leader_epoch=NO_LEADER_EPOCH,
+        leader_epoch=layout.NO_LEADER_EPOCH,
         attributes=0,
         last_offset_delta=next_offset - first_offset - 1,
-        base_timestamp=NO_TIMESTAMP,
-        max_timestamp=NO_TIMESTAMP,
-        producer=(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE),
+        base_timestamp=layout.NO_TIMESTAMP,
+        max_timestamp=layout.NO_TIMESTAMP,
+        producer=(layout.NO_PRODUCER_ID, layout.NO_PRODUCER_EPOCH, layout.NO_SEQUENCE),
         records_count=0,
     )
 
@@ -151,11 +126,11 @@ def build_empty_batch(first_offset: int, next_offset: int) -> bytes:
 def build_message_set(
     records: Iterable[Record],
     magic: int,
-    codec: Codec = Codec.NONE,
+    codec: layout.Codec = layout.Codec.NONE,
     *,
     level: int | None = None,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    append_timestamp: int = NO_TIMESTAMP,
+    timestamp_type: layout.TimestampType = layout.TimestampType.CREATE_TIME,
+    append_timestamp: int = layout.NO_TIMESTAMP,
 ) -> bytes:
     """Messages of magic 0 or 1 with the records' own offsets: a plain set, or one wrapper.
 
@@ -174,7 +149,7 @@ def build_message_set(
             timestamp_type=timestamp_type,
             append_timestamp=append_timestamp,
         )
-    stamped = magic > 0 and timestamp_type == TimestampType.LOG_APPEND_TIME
+    stamped = magic > 0 and timestamp_type == layout.TimestampType.LOG_APPEND_TIME
     return b"".join(
         encode_message(
             magic,
@@ -182,7 +157,7 @@ def build_message_set(
             append_timestamp if stamped else record.timestamp,
             record.key,
             record.value,
-            TIMESTAMP_TYPE_BIT if stamped else 0,
+            layout.TIMESTAMP_TYPE_BIT if stamped else 0,
         )
         for record in records
     )
@@ -196,15 +171,15 @@ def build_end_txn_marker(
     timestamp_ms: int,
     coordinator_epoch: int = 0,
     base_offset: int = 0,
-    leader_epoch: int = NO_LEADER_EPOCH,
+    leader_epoch: int = layout.NO_LEADER_EPOCH,
 ) -> bytes:
     """The 78-byte control batch that ends a producer's transaction in one partition."""
-    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    kind = layout.ControlType.COMMIT if commit else layout.ControlType.ABORT
     marker = Record(
         base_offset,
         timestamp_ms,
-        CONTROL_KEY.pack(0, kind),
-        END_TXN_VALUE.pack(0, coordinator_epoch),
+        layout.CONTROL_KEY.pack(0, kind),
+        layout.END_TXN_VALUE.pack(0, coordinator_epoch),
     )
     return build_batch(
         [marker],

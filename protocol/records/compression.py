@@ -25,8 +25,6 @@ too many. With `legacy_lz4` it is written that way and not checked when reading,
 Source: Kafka `CompressionType`, `Lz4BlockInputStream`; snappy-java `SnappyInputStream`; KIP-57.
 """
 
-from __future__ import annotations
-
 import struct
 import threading
 import zlib

@@ -17,8 +17,6 @@ Source: Kafka `RecordsUtil`; KIP-283 without its lazy sizes, since here the
 converted size is known before anything is sent.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from protocol.errors import UnsupportedCompression

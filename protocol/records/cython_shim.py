@@ -6,8 +6,6 @@ only in annotations there, which are never evaluated, so no type names are neede
 Source: Cython's pure Python mode; this replaces its run-time module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TypeVar

@@ -3,11 +3,7 @@
 The one value for a header from here to the indexes: the scan of a log yields it, the append plans
 with it, the segment and the map of producers are fed with it, a lookup and the pipeline decide by
 it. `entry_loops` reads the numbers out of the bytes; rewriting bytes is `batch` and `legacy`.
-
-Read next: `scan`, `entry_loops`.
 """
-
-from __future__ import annotations
 
 from typing import Final, NamedTuple
 

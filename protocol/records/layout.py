@@ -35,7 +35,6 @@ Magic 2, one entry is one batch; `HEADER` unpacks all of its 61 bytes:
 | 23 | last offset delta i32    | 61 | records, or one compressed blob|
 
 Source: KIP-32 (timestamps), KIP-98 (magic 2), Kafka `LegacyRecord`, `DefaultRecordBatch`.
-Read next: `batch` for magic 2, `legacy` for magic 0 and 1, `scan` for both.
 """
 
 from enum import IntEnum

@@ -14,40 +14,13 @@ a message whose attributes name a codec: its value, decompressed, is a set of *i
 An inner message must not be compressed itself, and a wrapper must hold at least one.
 
 Source: Kafka `LegacyRecord`, `AbstractLegacyRecordBatch`; KIP-31, KIP-32.
-Read next: `convert`.
 """
 
-from __future__ import annotations
-
 from protocol.errors import CorruptRecords, InvalidRecords, UnsupportedCompression
-from protocol.records import entry_loops
+from protocol.records import entry_loops, layout
 from protocol.records.checksums import Buffer, crc32
 from protocol.records.compression import PIECES_MAX, compress, decompress
 from protocol.records.entry import codec_of
-from protocol.records.layout import (
-    CODEC_MASK,
-    INT32,
-    INT64,
-    LEGACY_ATTRIBUTES_AT,
-    LEGACY_CRC_AT,
-    LOG_OVERHEAD,
-    MAGIC_AT,
-    MAGIC_V0,
-    MAGIC_V1,
-    NO_TIMESTAMP,
-    OFFSET_AT,
-    TIMESTAMP_TYPE_BIT,
-    UINT32,
-    V0_HEADER,
-    V0_KEY_SIZE_AT,
-    V0_OVERHEAD,
-    V1_HEADER,
-    V1_KEY_SIZE_AT,
-    V1_OVERHEAD,
-    V1_TIMESTAMP_AT,
-    Codec,
-    TimestampType,
-)
 from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record
 
 
@@ -77,9 +50,9 @@ class Message:
             CorruptRecords: too few bytes for the header or the claimed size, or magic not 0 or 1.
         """
         available = len(buffer) - position
-        magic = buffer[position + MAGIC_AT] if available > MAGIC_AT else -1
-        overhead = V1_OVERHEAD if magic == MAGIC_V1 else V0_OVERHEAD
-        if magic not in (MAGIC_V0, MAGIC_V1) or available < overhead:
+        magic = buffer[position + layout.MAGIC_AT] if available > layout.MAGIC_AT else -1
+        overhead = layout.V1_OVERHEAD if magic == layout.MAGIC_V1 else layout.V0_OVERHEAD
+        if magic not in (layout.MAGIC_V0, layout.MAGIC_V1) or available < overhead:
             raise CorruptRecords(f"{available} bytes hold no message of magic 0 or 1")
         self.buffer = buffer
         self.position = position
@@ -87,46 +60,46 @@ class Message:
         self.offset: int
         self.crc: int
         self.attributes: int
-        self.timestamp: int = NO_TIMESTAMP
-        if magic == MAGIC_V0:
-            self.offset, size, self.crc, _, self.attributes = V0_HEADER.unpack_from(
+        self.timestamp: int = layout.NO_TIMESTAMP
+        if magic == layout.MAGIC_V0:
+            self.offset, size, self.crc, _, self.attributes = layout.V0_HEADER.unpack_from(
                 buffer, position
             )
-            self._key_at = position + V0_KEY_SIZE_AT
+            self._key_at = position + layout.V0_KEY_SIZE_AT
         else:
             (
                 self.offset, size, self.crc, _, self.attributes, self.timestamp,
-            ) = V1_HEADER.unpack_from(buffer, position)  # fmt: skip
-            self._key_at = position + V1_KEY_SIZE_AT
-        self.size: int = size + LOG_OVERHEAD
+            ) = layout.V1_HEADER.unpack_from(buffer, position)  # fmt: skip
+            self._key_at = position + layout.V1_KEY_SIZE_AT
+        self.size: int = size + layout.LOG_OVERHEAD
         if not overhead <= self.size <= available:
             raise CorruptRecords(f"message of {self.size} bytes is outside {overhead}..{available}")
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> layout.Codec:
         """The codec of a wrapper, NONE for a plain message.
 
         Raises:
             UnsupportedCompression: zstd, which these formats never had, or an undefined number.
         """
         codec = codec_of(self.attributes)
-        if codec == Codec.ZSTD:
+        if codec == layout.Codec.ZSTD:
             raise UnsupportedCompression("zstd does not exist in message formats 0 and 1")
         return codec
 
     @property
     def is_wrapper(self) -> bool:
         """Whether the value is a compressed set of inner messages."""
-        return bool(self.attributes & CODEC_MASK)
+        return bool(self.attributes & layout.CODEC_MASK)
 
     @property
-    def timestamp_type(self) -> TimestampType:
+    def timestamp_type(self) -> layout.TimestampType:
         """Who stamped the message; magic 0 has no time at all."""
-        if self.magic == MAGIC_V0:
-            return TimestampType.NO_TIMESTAMP_TYPE
-        if self.attributes & TIMESTAMP_TYPE_BIT:
-            return TimestampType.LOG_APPEND_TIME
-        return TimestampType.CREATE_TIME
+        if self.magic == layout.MAGIC_V0:
+            return layout.TimestampType.NO_TIMESTAMP_TYPE
+        if self.attributes & layout.TIMESTAMP_TYPE_BIT:
+            return layout.TimestampType.LOG_APPEND_TIME
+        return layout.TimestampType.CREATE_TIME
 
     @property
     def key(self) -> memoryview | None:
@@ -144,10 +117,10 @@ class Message:
     def _field(self, position: int) -> tuple[memoryview | None, int]:
         """(bytes or None, position after it) of the length-prefixed field at `position`."""
         end = self.position + self.size
-        if position + INT32.size > end:
+        if position + layout.INT32.size > end:
             raise CorruptRecords("a message ends inside a length")
-        (size,) = INT32.unpack_from(self.buffer, position)
-        start = position + INT32.size
+        (size,) = layout.INT32.unpack_from(self.buffer, position)
+        start = position + layout.INT32.size
         if size < 0:
             return None, start
         if size > end - start:
@@ -157,7 +130,7 @@ class Message:
     def compute_crc(self) -> int:
         """CRC-32 of the message as its bytes are now."""
         view = memoryview(self.buffer)
-        return crc32(view[self.position + MAGIC_AT : self.position + self.size])
+        return crc32(view[self.position + layout.MAGIC_AT : self.position + self.size])
 
     def crc_ok(self) -> bool:
         """Whether the CRC field is that of the bytes."""
@@ -166,25 +139,25 @@ class Message:
     def stamp_offset(self, offset: int) -> None:
         """Give the message its offset (a wrapper: its last one); not under the CRC."""
         assert offset >= 0, "offsets of a log start at 0"
-        INT64.pack_into(self.buffer, self.position + OFFSET_AT, offset)
+        layout.INT64.pack_into(self.buffer, self.position + layout.OFFSET_AT, offset)
         self.offset = offset
 
-    def stamp_timestamp(self, timestamp_type: TimestampType, timestamp: int) -> bool:
+    def stamp_timestamp(self, timestamp_type: layout.TimestampType, timestamp: int) -> bool:
         """Set type and time (ms) of a magic 1 message; True if bytes had to change.
 
         A wrapper's inner messages are left alone: readers take their type from the wrapper.
         """
-        assert self.magic == MAGIC_V1, "magic 0 has no timestamp"
+        assert self.magic == layout.MAGIC_V1, "magic 0 has no timestamp"
         if timestamp == self.timestamp and timestamp_type == self.timestamp_type:
             return False
-        self.attributes &= CODEC_MASK
-        if timestamp_type == TimestampType.LOG_APPEND_TIME:
-            self.attributes |= TIMESTAMP_TYPE_BIT
+        self.attributes &= layout.CODEC_MASK
+        if timestamp_type == layout.TimestampType.LOG_APPEND_TIME:
+            self.attributes |= layout.TIMESTAMP_TYPE_BIT
         self.timestamp = timestamp
-        memoryview(self.buffer)[self.position + LEGACY_ATTRIBUTES_AT] = self.attributes
-        INT64.pack_into(self.buffer, self.position + V1_TIMESTAMP_AT, timestamp)
+        memoryview(self.buffer)[self.position + layout.LEGACY_ATTRIBUTES_AT] = self.attributes
+        layout.INT64.pack_into(self.buffer, self.position + layout.V1_TIMESTAMP_AT, timestamp)
         self.crc = self.compute_crc()
-        UINT32.pack_into(self.buffer, self.position + LEGACY_CRC_AT, self.crc)
+        layout.UINT32.pack_into(self.buffer, self.position + layout.LEGACY_CRC_AT, self.crc)
         return True
 
     def inner_bytes(
@@ -201,7 +174,7 @@ class Message:
         value = self.value
         if value is None:
             raise InvalidRecords("a wrapper message has no value")
-        legacy_lz4 = self.magic == MAGIC_V0
+        legacy_lz4 = self.magic == layout.MAGIC_V0
         return decompress(
             self.codec, value, max_bytes=max_bytes, legacy_lz4=legacy_lz4, max_pieces=max_pieces
         )
@@ -228,7 +201,7 @@ def decode_message(message: Message, *, max_bytes: int = DECOMPRESSED_BYTES_MAX)
     if not positions:
         raise InvalidRecords("a wrapper message holds no messages")
     shift = _inner_offset_shift(message, positions[-1][2])
-    stamped = message.timestamp_type == TimestampType.LOG_APPEND_TIME
+    stamped = message.timestamp_type == layout.TimestampType.LOG_APPEND_TIME
     records = []
     for position, _, offset, timestamp, _ in positions:
         inner = Message(clear, position)
@@ -254,7 +227,7 @@ def _inner_offset_shift(wrapper: Message, last_inner: int) -> int:
     Raises:
         InvalidRecords: a magic 1 wrapper's offset is below its last inner one and is not 0.
     """
-    if wrapper.magic == MAGIC_V0 or wrapper.offset == 0:
+    if wrapper.magic == layout.MAGIC_V0 or wrapper.offset == 0:
         return 0
     if wrapper.offset < last_inner:
         raise InvalidRecords(f"wrapper offset {wrapper.offset} is below inner offset {last_inner}")
@@ -271,30 +244,30 @@ def encode_message(
 ) -> bytes:
     """One message of magic 0 (`timestamp` ignored) or 1 with its CRC."""
     body = _nullable(key) + _nullable(value)
-    if magic == MAGIC_V0:
-        size = V0_KEY_SIZE_AT - LOG_OVERHEAD + len(body)
-        out = bytearray(V0_HEADER.pack(offset, size, 0, magic, attributes))
+    if magic == layout.MAGIC_V0:
+        size = layout.V0_KEY_SIZE_AT - layout.LOG_OVERHEAD + len(body)
+        out = bytearray(layout.V0_HEADER.pack(offset, size, 0, magic, attributes))
     else:
-        size = V1_KEY_SIZE_AT - LOG_OVERHEAD + len(body)
-        out = bytearray(V1_HEADER.pack(offset, size, 0, magic, attributes, timestamp))
+        size = layout.V1_KEY_SIZE_AT - layout.LOG_OVERHEAD + len(body)
+        out = bytearray(layout.V1_HEADER.pack(offset, size, 0, magic, attributes, timestamp))
     out += body
-    UINT32.pack_into(out, LEGACY_CRC_AT, crc32(memoryview(out)[MAGIC_AT:]))
+    layout.UINT32.pack_into(out, layout.LEGACY_CRC_AT, crc32(memoryview(out)[layout.MAGIC_AT :]))
     return bytes(out)
 
 
 def _nullable(value: Buffer | None) -> bytes:
     """`value` with its i32 length; -1 for None."""
-    return INT32.pack(-1) if value is None else INT32.pack(len(value)) + bytes(value)
+    return layout.INT32.pack(-1) if value is None else layout.INT32.pack(len(value)) + bytes(value)
 
 
 def encode_wrapper(
     magic: int,
     records: list[Record],
-    codec: Codec,
+    codec: layout.Codec,
     *,
     level: int | None = None,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    append_timestamp: int = NO_TIMESTAMP,
+    timestamp_type: layout.TimestampType = layout.TimestampType.CREATE_TIME,
+    append_timestamp: int = layout.NO_TIMESTAMP,
 ) -> bytes:
     """A wrapper message around `records`, whose offsets are absolute and ascending.
 
@@ -302,9 +275,9 @@ def encode_wrapper(
     `append_timestamp` (ms). Headers are dropped, the format has none.
     """
     assert records, "a wrapper holds at least one message"
-    is_v1 = magic == MAGIC_V1
-    stamped = is_v1 and timestamp_type == TimestampType.LOG_APPEND_TIME
-    bit = TIMESTAMP_TYPE_BIT if stamped else 0
+    is_v1 = magic == layout.MAGIC_V1
+    stamped = is_v1 and timestamp_type == layout.TimestampType.LOG_APPEND_TIME
+    bit = layout.TIMESTAMP_TYPE_BIT if stamped else 0
     base = records[0].offset if is_v1 else 0
     inner = b"".join(
         encode_message(magic, record.offset - base, record.timestamp, record.key, record.value, bit)

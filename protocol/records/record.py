@@ -6,10 +6,8 @@ work on batches as bytes. Values are copies and may be kept.
 With timestamp type LOG_APPEND_TIME a record's time is its batch's max timestamp, not the one in its
 own bytes. Header names are text; bytes that are not UTF-8 survive a round trip (surrogateescape).
 
-Source: Kafka `DefaultRecord`. Read next: `legacy` for magic 0 and 1, `builder` for writing.
+Source: Kafka `DefaultRecord`.
 """
-
-from __future__ import annotations
 
 from typing import Final, NamedTuple
 

@@ -7,10 +7,8 @@ Two ways to stop, for two kinds of bytes: `scan_entries` is for bytes that shoul
 bytes are an error), `scan_checked` for a log's tail after a crash (there, the first other bytes end
 the log). Both stop quietly where the bytes end inside an entry, since every read has limits.
 
-Source: Kafka `ByteBufferLogInputStream`, `FileLogInputStream`. Read next: `batch`, `legacy`.
+Source: Kafka `ByteBufferLogInputStream`, `FileLogInputStream`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum

@@ -6,10 +6,7 @@ a frame version, a kind and a version, each an unsigned varint, and a body. Bodi
 ignored: that is how Kafka's formats of group members are extended.
 
 Source: KIP-482; Kafka ``MessageUtil.toVersionPrefixedBytes``, ``MetadataRecordSerde``.
-Read next: `protocol.stored.group_log`.
 """
-
-from __future__ import annotations
 
 import struct
 from typing import Any, Final, TypeVar

@@ -2,124 +2,94 @@
 
 The key's version is the kind of record; every value has version 0, which is flexible.
 
-    ====  ====================  =============  ==================================================
-    key   kind                  about          value
-    ====  ====================  =============  ==================================================
-    3     group epoch           group          `GroupEpochValue`
-    5     member metadata       group, member  `MemberMetadataValue`
-    6     assignment epoch      group          `GroupEpochValue`
-    7     target assignment     group, member  `TargetAssignmentValue`
-    8     current assignment    group, member  `CurrentAssignmentValue`
-    ====  ====================  =============  ==================================================
+| key | kind               | about         | value                    |
+|-----|--------------------|---------------|--------------------------|
+| 3   | group epoch        | group         | `GroupEpochValue`        |
+| 5   | member metadata    | group, member | `MemberMetadataValue`    |
+| 6   | assignment epoch   | group         | `GroupEpochValue`        |
+| 7   | target assignment  | group, member | `TargetAssignmentValue`  |
+| 8   | current assignment | group, member | `CurrentAssignmentValue` |
 
 Source: Kafka ``ConsumerGroup*Key/Value.json``.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.declare.primitives import (
-    INT32,
-    STRING,
-    array,
-    binary,
-    int8,
-    int32,
-    stored,
-    string,
-    struct,
-    uuid,
-)
+from protocol.declare import primitives as wire
 
 
-@stored(max_version=8)
-@dataclass(slots=True, kw_only=True)
-class GroupKey:
+class GroupKey(wire.Stored, max_version=8):
     """The key of a record about a group; its version is the kind."""
 
-    group_id: str = string()
+    group_id: str = wire.string()
 
 
-@stored(max_version=8)
-@dataclass(slots=True, kw_only=True)
-class MemberKey:
+class MemberKey(wire.Stored, max_version=8):
     """The key of a record about one member; its version is the kind."""
 
-    group_id: str = string()
-    member_id: str = string()
+    group_id: str = wire.string()
+    member_id: str = wire.string()
 
 
-@stored(max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class GroupEpochValue:
+class GroupEpochValue(wire.Stored, max_version=0, flexible_since=0):
     """The epoch of a group, or of its target assignment."""
 
-    epoch: int = int32()
+    epoch: int = wire.int32()
 
 
-@dataclass(slots=True, kw_only=True)
-class ClassicProtocol:
+class ClassicProtocol(wire.Struct):
     """One assignor of a member of the classic protocol."""
 
-    name: str = string()
-    metadata: bytes = binary()
+    name: str = wire.string()
+    metadata: bytes = wire.binary()
 
 
-@dataclass(slots=True, kw_only=True)
-class ClassicMemberMetadata:
+class ClassicMemberMetadata(wire.Struct):
     """The request of a classic-protocol member that joined a consumer group."""
 
-    session_timeout_ms: int = int32()
-    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
+    session_timeout_ms: int = wire.int32()
+    supported_protocols: list[ClassicProtocol] = wire.array(ClassicProtocol)
 
 
-@stored(max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class MemberMetadataValue:
+class MemberMetadataValue(wire.Stored, max_version=0, flexible_since=0):
     """A member's subscription."""
 
-    instance_id: str | None = string(nullable_since=0, default=None)
-    rack_id: str | None = string(nullable_since=0, default=None)
-    client_id: str = string()
-    client_host: str = string()
-    subscribed_topic_names: list[str] = array(STRING)
-    subscribed_topic_regex: str | None = string(nullable_since=0, default=None)
-    rebalance_timeout_ms: int = int32(default=-1)
-    server_assignor: str | None = string(nullable_since=0, default=None)
-    classic_member_metadata: ClassicMemberMetadata | None = struct(
+    instance_id: str | None = wire.string(nullable_since=0, default=None)
+    rack_id: str | None = wire.string(nullable_since=0, default=None)
+    client_id: str = wire.string()
+    client_host: str = wire.string()
+    subscribed_topic_names: list[str] = wire.array(wire.STRING)
+    subscribed_topic_regex: str | None = wire.string(nullable_since=0, default=None)
+    rebalance_timeout_ms: int = wire.int32(default=-1)
+    server_assignor: str | None = wire.string(nullable_since=0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = wire.struct(
         ClassicMemberMetadata, nullable_since=0, tag=0
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+class TopicPartitions(wire.Struct):
     """Partitions of one topic.
 
     `assignment_epochs` are the epochs in which the partitions were assigned, in their order; only
     current assignments have them, and only since Kafka 4.3 (KIP-1251).
     """
 
-    topic_id: bytes = uuid()
-    partitions: list[int] = array(INT32)
-    assignment_epochs: list[int] | None = array(INT32, nullable_since=0, tag=0, default=None)
+    topic_id: bytes = wire.uuid()
+    partitions: list[int] = wire.array(wire.INT32)
+    assignment_epochs: list[int] | None = wire.array(
+        wire.INT32, nullable_since=0, tag=0, default=None
+    )
 
 
-@stored(max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class TargetAssignmentValue:
+class TargetAssignmentValue(wire.Stored, max_version=0, flexible_since=0):
     """The partitions that a member should get."""
 
-    topic_partitions: list[TopicPartitions] = array(TopicPartitions)
+    topic_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
 
 
-@stored(max_version=0, flexible_since=0)
-@dataclass(slots=True, kw_only=True)
-class CurrentAssignmentValue:
+class CurrentAssignmentValue(wire.Stored, max_version=0, flexible_since=0):
     """The partitions that a member has, and those that it must give up first."""
 
-    member_epoch: int = int32()
-    previous_member_epoch: int = int32()
-    state: int = int8()
-    assigned_partitions: list[TopicPartitions] = array(TopicPartitions)
-    partitions_pending_revocation: list[TopicPartitions] = array(TopicPartitions)
+    member_epoch: int = wire.int32()
+    previous_member_epoch: int = wire.int32()
+    state: int = wire.int8()
+    assigned_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
+    partitions_pending_revocation: list[TopicPartitions] = wire.array(TopicPartitions)

@@ -1,13 +1,11 @@
 """The payloads that members of a classic group exchange inside JoinGroup and SyncGroup.
 
-    =======  ===================================================================
-    version  change
-    =======  ===================================================================
-    0        topics and user data
-    1        partitions that the member still owns (KIP-429)
-    2        generation in which it got them (KIP-792)
-    3        rack (KIP-881)
-    =======  ===================================================================
+| version | change                                          |
+|---------|-------------------------------------------------|
+| 0       | topics and user data                            |
+| 1       | partitions that the member still owns (KIP-429) |
+| 2       | generation in which it got them (KIP-792)       |
+| 3       | rack (KIP-881)                                  |
 
 A newer version is read as version 3: fields are only ever added at the end. Some clients name a
 version and leave out the fields that it added; the broker reads those payloads as far as their
@@ -16,13 +14,10 @@ bytes go.
 Source: Kafka ``ConsumerProtocolSubscription.json``, ``ConsumerProtocolAssignment.json``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from protocol.declare.primitives import INT32, STRING, array, binary, int32, stored, string
+from protocol.declare import primitives as wire
 from protocol.stored.codec import UnknownRecord, decode_body, encode, version_of
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
@@ -32,49 +27,40 @@ _BODY: Final = 2
 """Position of a body: after its int16 version."""
 
 
-@dataclass(slots=True, kw_only=True)
-class OwnedPartitions:
+class OwnedPartitions(wire.Struct):
     """Partitions of one topic."""
 
-    topic: str = string()
-    partitions: list[int] = array(INT32)
+    topic: str = wire.string()
+    partitions: list[int] = wire.array(wire.INT32)
 
 
-@stored(max_version=0)
-@dataclass(slots=True, kw_only=True)
-class SubscribedTopics:
+class SubscribedTopics(wire.Stored, max_version=0):
     """The part of a subscription that every version begins with."""
 
-    topics: list[str] = array(STRING)
+    topics: list[str] = wire.array(wire.STRING)
 
 
-@stored(max_version=VERSION_MAX)
-@dataclass(slots=True, kw_only=True)
-class ConsumerProtocolSubscription:
+class ConsumerProtocolSubscription(wire.Stored, max_version=VERSION_MAX):
     """Which topics a member wants, and what it still owns."""
 
-    topics: list[str] = array(STRING)
-    user_data: bytes | None = binary(nullable_since=0, default=None)
-    owned_partitions: list[OwnedPartitions] = array(OwnedPartitions, since=1)
-    generation_id: int = int32(since=2, default=-1)
-    rack_id: str | None = string(since=3, nullable_since=3, default=None)
+    topics: list[str] = wire.array(wire.STRING)
+    user_data: bytes | None = wire.binary(nullable_since=0, default=None)
+    owned_partitions: list[OwnedPartitions] = wire.array(OwnedPartitions, since=1)
+    generation_id: int = wire.int32(since=2, default=-1)
+    rack_id: str | None = wire.string(since=3, nullable_since=3, default=None)
 
 
-@stored(max_version=0)
-@dataclass(slots=True, kw_only=True)
-class AssignedPartitions:
+class AssignedPartitions(wire.Stored, max_version=0):
     """The part of an assignment that every version begins with."""
 
-    assigned_partitions: list[OwnedPartitions] = array(OwnedPartitions)
+    assigned_partitions: list[OwnedPartitions] = wire.array(OwnedPartitions)
 
 
-@stored(max_version=VERSION_MAX)
-@dataclass(slots=True, kw_only=True)
-class ConsumerProtocolAssignment:
+class ConsumerProtocolAssignment(wire.Stored, max_version=VERSION_MAX):
     """The partitions that a member should read."""
 
-    assigned_partitions: list[OwnedPartitions] = array(OwnedPartitions)
-    user_data: bytes | None = binary(nullable_since=0, default=None)
+    assigned_partitions: list[OwnedPartitions] = wire.array(OwnedPartitions)
+    user_data: bytes | None = wire.binary(nullable_since=0, default=None)
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:

@@ -7,43 +7,34 @@ no transaction.
 Source: Kafka ``TransactionLogKey/Value.json``, KIP-890.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from protocol.declare.primitives import INT32, array, int8, int16, int32, int64, stored, string
+from protocol.declare import primitives as wire
 
 
-@stored(max_version=0)
-@dataclass(slots=True, kw_only=True)
-class TransactionLogKey:
+class TransactionLogKey(wire.Stored, max_version=0):
     """The transactional id of the state."""
 
-    transactional_id: str = string()
+    transactional_id: str = wire.string()
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionsSchema:
+class PartitionsSchema(wire.Struct):
     """Partitions of one topic that take part."""
 
-    topic: str = string()
-    partition_ids: list[int] = array(INT32)
+    topic: str = wire.string()
+    partition_ids: list[int] = wire.array(wire.INT32)
 
 
-@stored(max_version=1, flexible_since=1)
-@dataclass(slots=True, kw_only=True)
-class TransactionLogValue:
+class TransactionLogValue(wire.Stored, max_version=1, flexible_since=1):
     """A producer and its transaction; times in ms, -1 for none."""
 
-    producer_id: int = int64()
-    producer_epoch: int = int16()
-    transaction_timeout_ms: int = int32()
-    transaction_status: int = int8()
-    transaction_partitions: list[PartitionsSchema] | None = array(
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int16()
+    transaction_timeout_ms: int = wire.int32()
+    transaction_status: int = wire.int8()
+    transaction_partitions: list[PartitionsSchema] | None = wire.array(
         PartitionsSchema, nullable_since=0
     )
-    transaction_last_update_timestamp_ms: int = int64()
-    transaction_start_timestamp_ms: int = int64()
-    previous_producer_id: int = int64(since=1, tag=0, default=-1)
-    next_producer_id: int = int64(since=1, tag=1, default=-1)
-    client_transaction_version: int = int16(since=1, tag=2, default=0)
+    transaction_last_update_timestamp_ms: int = wire.int64()
+    transaction_start_timestamp_ms: int = wire.int64()
+    previous_producer_id: int = wire.int64(since=1, tag=0, default=-1)
+    next_producer_id: int = wire.int64(since=1, tag=1, default=-1)
+    client_transaction_version: int = wire.int16(since=1, tag=2, default=0)

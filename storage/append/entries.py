@@ -7,7 +7,7 @@ arrive as a `Window`.
 Lifecycle of an entry: made (header read), `examine` (records walked once, refused or counted), then
 `stamp` (bytes written), or `recompress`/`decode` (fresh bytes made).
 
-Source: Kafka `LogValidator` (validateRecord, validateBatch). Read next: `storage.append.plan`.
+Source: Kafka `LogValidator` (validateRecord, validateBatch).
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ of the request is used up, whether those before it were stored or refused.
 
 While the budget is *at once*, it also bounds the work in the thread that serves all requests. Work
 beyond that raises `TooMuchAtOnce`, having changed nothing, and has to be done `aside`.
-
-Read next: `storage.append.plan`.
 """
 
 from __future__ import annotations

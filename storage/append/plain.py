@@ -7,12 +7,10 @@ a control batch, a topic that stamps or recompresses, and a header whose max tim
 true one. A property test compares the two: a plan made here equals the plan made there.
 
 It costs half as much as the general way for a batch of 16 KB and a quarter for a small one; see
-docs/performance.md. Read next: `storage.append.plan`.
+docs/performance.md.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from protocol.errors import RecordsError
 from protocol.records import record_loops
@@ -37,11 +35,9 @@ from protocol.records.layout import (
     Codec,
     TimestampType,
 )
+from storage.append.opening import Opening
+from storage.append.rules import AppendRules
 from storage.append.values import AppendPlan
-
-if TYPE_CHECKING:
-    from storage.append.opening import Opening
-    from storage.append.rules import AppendRules
 
 _USUAL_BITS: Final = CODEC_MASK | TRANSACTIONAL_BIT
 _CODECS: Final = tuple(Codec)

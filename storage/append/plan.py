@@ -47,11 +47,7 @@ Differs from Kafka (each seen by sending the same bytes to 4.3.1):
   above 8 MiB (levels 20 to 22 on large input) is refused as corrupt; Kafka has no such caps.
 
 Source: KIP-32; Kafka `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest`.
-Read next: `storage.append.entries`, which examines and stamps single entries, and
-`storage.append.plain`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum

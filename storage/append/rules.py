@@ -6,8 +6,8 @@ Owns only the translation of settings into the values that `storage.append.plan`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from config import TopicConfig
 from protocol.records.layout import (
     INT64_MAX,
     INT64_MIN,
@@ -17,9 +17,6 @@ from protocol.records.layout import (
 )
 from protocol.records.record import DECOMPRESSED_BYTES_MAX
 from storage.append.entries import Window
-
-if TYPE_CHECKING:
-    from config import TopicConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,6 @@ checkpoints or the producer snapshots know to have been assigned.
 The damaged bytes are kept beside the log as `<base>.log.damaged-<position>`, for a closer analysis.
 The broker must not be running; the data directory's lock ensures that. After an interruption the
 command can be run again.
-
-Source: ours. Read next: `storage.recovery.recovery`.
 """
 
 import errno
@@ -39,21 +37,7 @@ from protocol.records.layout import (
 )
 from protocol.records.scan import scan_checked
 from storage.directory.claim import LOCK_FILE
-from storage.disk.checkpoints import (
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    RECOVERY_POINT_FILE,
-    CorruptCheckpoint,
-    read_offsets,
-)
-from storage.disk.file_names import (
-    INDEX_SUFFIXES,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    parse_segment_file_name,
-    partition_directory_name,
-    segment_file_path,
-)
+from storage.disk import checkpoints, file_names
 from storage.disk.files import Files
 from storage.errors import DataDirLocked
 from storage.segment.manifest import Manifest
@@ -93,10 +77,14 @@ def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> Loss
             "a broker is using the data directory", path=data_dir, cure="stop it first"
         ) from None
     try:
-        directory = f"{data_dir}/{partition_directory_name(topic, partition)}"
+        directory = f"{data_dir}/{file_names.partition_directory_name(topic, partition)}"
         stored = [
             _stored_offset(data_dir, name, (topic, partition), files)
-            for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
+            for name in (
+                checkpoints.RECOVERY_POINT_FILE,
+                checkpoints.HIGH_WATERMARK_FILE,
+                checkpoints.LOG_START_FILE,
+            )
         ]
         if not files.exists(directory):
             if max(stored) == NO_OFFSET:
@@ -118,11 +106,13 @@ class _Repair:
         self._report = LossReport()
         parsed = [
             name
-            for name in map(parse_segment_file_name, files.list_directory(directory))
+            for name in map(file_names.parse_segment_file_name, files.list_directory(directory))
             if name is not None and not name.stage
         ]
-        self._bases = sorted(name.base_offset for name in parsed if name.kind == LOG_SUFFIX)
-        snapshots = (name.base_offset for name in parsed if name.kind == SNAPSHOT_SUFFIX)
+        self._bases = sorted(
+            name.base_offset for name in parsed if name.kind == file_names.LOG_SUFFIX
+        )
+        snapshots = (name.base_offset for name in parsed if name.kind == file_names.SNAPSHOT_SUFFIX)
         ends = (facts.next_offset for facts in manifest.facts.values())
         # An offset in any of these was assigned: it must not be assigned again.
         self._end = max(
@@ -160,7 +150,7 @@ class _Repair:
 
     def _mend(self, base: int, following: int | None) -> int:
         """Make one segment sound up to the next one's base; returns its end."""
-        path = segment_file_path(self._directory, base, LOG_SUFFIX)
+        path = file_names.segment_file_path(self._directory, base, file_names.LOG_SUFFIX)
         data = self._files.read_all(path)
         sound: list[bytes] = []
         next_offset, position, is_changed = base, 0, False
@@ -189,7 +179,7 @@ class _Repair:
     def _note(self, base: int, position: int, damaged: bytes, first: int, following: int) -> None:
         kept_as = None
         if damaged:
-            kept_as = segment_file_path(self._directory, base, LOG_SUFFIX)
+            kept_as = file_names.segment_file_path(self._directory, base, file_names.LOG_SUFFIX)
             kept_as += f"{DAMAGED_SUFFIX}-{position}"
             self._files.replace_atomically(kept_as, damaged)
         self._report.lost.append(
@@ -201,8 +191,8 @@ class _Repair:
         """Remove the indexes first: none may stay that belongs to other bytes."""
         self._manifest.drop([base])
         self._manifest.rewrite()
-        for suffix in INDEX_SUFFIXES:
-            index = segment_file_path(self._directory, base, suffix)
+        for suffix in file_names.INDEX_SUFFIXES:
+            index = file_names.segment_file_path(self._directory, base, suffix)
             if self._files.exists(index):
                 self._files.unlink(index)
         self._files.sync_directory(self._directory)
@@ -253,7 +243,7 @@ def _next_sound(
 
 def _stored_offset(data_dir: str, name: str, key: tuple[str, int], files: Files) -> int:
     try:
-        return read_offsets(data_dir, name, files).get(key, NO_OFFSET)
-    except CorruptCheckpoint:
+        return checkpoints.read_offsets(data_dir, name, files).get(key, NO_OFFSET)
+    except checkpoints.CorruptCheckpoint:
         # The next start takes it for empty as well.
         return NO_OFFSET

@@ -3,8 +3,6 @@
 A reader parses the bytes of a file. Its result describes itself and judges its entries, or is the
 `IndexProblem` of a file that cannot be read. The readers share no code with the engine's
 (`storage.segment.auxiliary_index`), because the same mistake in both would not show.
-
-Read next: `storage.audit.partition`.
 """
 
 from typing import Final

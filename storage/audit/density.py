@@ -13,7 +13,7 @@ of these rules:
 |                      | of all is listed                                                          |
 
 The engine does not trust a file without seal, or whose seal names another log: that is legal, and
-only a warning. Every other fault is damage. Read next: `storage.audit.auxiliary`.
+only a warning. Every other fault is damage.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

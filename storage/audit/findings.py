@@ -1,7 +1,4 @@
-"""The results of an audit: findings, and summaries of the logs that it read.
-
-Read next: `storage.audit.partition`, which makes them.
-"""
+"""The results of an audit: findings, and summaries of the logs that it read."""
 
 from dataclasses import dataclass, field
 from enum import Enum

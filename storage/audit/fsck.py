@@ -12,7 +12,7 @@ It reads only, takes no lock and needs none on a stopped directory. On a directo
 what is being written at that moment. After a clean stop every rule is strict; after a crash, a
 fault that the next start repairs is a warning. Nothing here raises because of the files' content.
 
-Source: the rules are ours. Read next: `storage.audit.partition`, docs/crash-safety.md.
+See docs/crash-safety.md.
 """
 
 import os

@@ -43,19 +43,8 @@ from protocol.records.layout import (
 from protocol.records.scan import Entry, Stop, iter_records, scan_checked
 from storage.audit.auxiliary import AUXILIARY_READERS
 from storage.audit.findings import Finding, IndexProblem, LogSummary, SegmentSummary, Severity
+from storage.disk import file_names
 from storage.disk.checkpoints import CorruptCheckpoint
-from storage.disk.file_names import (
-    CLEANED_SUFFIX,
-    LOG_SUFFIX,
-    MANIFEST_NAME,
-    OFFSET_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    parse_segment_file_name,
-    segment_file_path,
-)
 from storage.disk.files import TEMPORARY_SUFFIX, Files
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs, parse_leader_epochs
 from storage.producers.snapshots import CorruptSnapshot, decode_snapshot
@@ -112,7 +101,7 @@ class PartitionAudit:
         first_recovered = below[-1] if below else 0
         for base in bases:
             if base != expected_base and not (self._is_compacted and base > expected_base):
-                path = self._path(base, LOG_SUFFIX)
+                path = self._path(base, file_names.LOG_SUFFIX)
                 is_cut = expected_base >= self._recovery_point
                 self._report("D1", path, f"base {expected_base}", str(base), ending=is_cut)
             segment = self._walk(base)
@@ -133,20 +122,20 @@ class PartitionAudit:
 
     def _sort_names(self, names: list[str]) -> list[int]:
         """The bases of the segments; notes the snapshots, reports forbidden files."""
-        parsed_names = [(name, parse_segment_file_name(name)) for name in names]
+        parsed_names = [(name, file_names.parse_segment_file_name(name)) for name in names]
         bases = sorted(
             parsed.base_offset
             for _, parsed in parsed_names
-            if parsed is not None and parsed.kind == LOG_SUFFIX and not parsed.stage
+            if parsed is not None and parsed.kind == file_names.LOG_SUFFIX and not parsed.stage
         )
         for name, parsed in parsed_names:
             path = f"{self._directory}/{name}"
-            if name.endswith((TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
+            if name.endswith((TEMPORARY_SUFFIX, file_names.CLEANED_SUFFIX, file_names.SWAP_SUFFIX)):
                 self._report("D8", path, "no file of unfinished work", name, ending=True)
-            elif parsed is None or parsed.stage or parsed.kind == LOG_SUFFIX:
+            elif parsed is None or parsed.stage or parsed.kind == file_names.LOG_SUFFIX:
                 # `.deleted` files wait for their delay, and a start removes them.
                 continue
-            elif parsed.kind == SNAPSHOT_SUFFIX:
+            elif parsed.kind == file_names.SNAPSHOT_SUFFIX:
                 self._snapshots[parsed.base_offset] = b""
             elif parsed.base_offset not in bases:
                 self._report("D8", path, "a .log of the same base", "none", ending=True)
@@ -154,7 +143,9 @@ class PartitionAudit:
 
     def _read_snapshots(self) -> None:
         for offset in self._snapshots:
-            self._snapshots[offset] = self._files.read_all(self._path(offset, SNAPSHOT_SUFFIX))
+            self._snapshots[offset] = self._files.read_all(
+                self._path(offset, file_names.SNAPSHOT_SUFFIX)
+            )
 
     def _read_epochs(self, names: list[str]) -> None:
         if LEADER_EPOCHS_NAME not in names:
@@ -168,7 +159,7 @@ class PartitionAudit:
     # --- the log --------------------------------------------------------------------------------
 
     def _walk(self, base: int) -> SegmentSummary:
-        path = self._path(base, LOG_SUFFIX)
+        path = self._path(base, file_names.LOG_SUFFIX)
         segment = SegmentSummary(base_offset=base, next_offset=base)
         segment.size = self._files.size(path)
         for entry, data, start in self._entries(path, segment):
@@ -305,7 +296,7 @@ class PartitionAudit:
     # --- derived files --------------------------------------------------------------------------
 
     def _check_offset_index(self, segment: SegmentSummary, is_recovered: bool) -> None:
-        path = self._path(segment.base_offset, OFFSET_INDEX_SUFFIX)
+        path = self._path(segment.base_offset, file_names.OFFSET_INDEX_SUFFIX)
         report = self._reporter("D4", path, is_recovered)
         before = (-1, -1)
         for at, (relative, position) in self._index_entries(path, _OFFSET_ENTRY, report):
@@ -320,7 +311,7 @@ class PartitionAudit:
             before = (offset, position)
 
     def _check_time_index(self, segment: SegmentSummary, is_recovered: bool) -> None:
-        path = self._path(segment.base_offset, TIME_INDEX_SUFFIX)
+        path = self._path(segment.base_offset, file_names.TIME_INDEX_SUFFIX)
         report = self._reporter("D3", path, is_recovered)
         last, last_offset = NO_TIMESTAMP, segment.base_offset
         for at, (timestamp, relative) in self._index_entries(path, _TIME_ENTRY, report):
@@ -348,7 +339,7 @@ class PartitionAudit:
                     self.findings[-1] = replace(self.findings[-1], severity=Severity.WARNING)
 
     def _check_txn_index(self, segment: SegmentSummary, is_recovered: bool) -> None:
-        path = self._path(segment.base_offset, TXN_INDEX_SUFFIX)
+        path = self._path(segment.base_offset, file_names.TXN_INDEX_SUFFIX)
         report = self._reporter("D6", path, is_recovered)
         found = [
             (producer_id, first, last, stable)
@@ -382,7 +373,7 @@ class PartitionAudit:
             expected["data_max_timestamp"] = segment.data_max_timestamp
             found["data_max_timestamp"] = facts.data_max_timestamp
         if found != expected:
-            path = f"{self._directory}/{MANIFEST_NAME}"
+            path = f"{self._directory}/{file_names.MANIFEST_NAME}"
             what = f"of segment {segment.base_offset}: {expected}"
             self._report("D6", path, what, str(found), ending=is_recovered)
 
@@ -399,7 +390,7 @@ class PartitionAudit:
             yield number * layout.size, values
 
     def _check_snapshot(self, offset: int) -> None:
-        path = self._path(offset, SNAPSHOT_SUFFIX)
+        path = self._path(offset, file_names.SNAPSHOT_SUFFIX)
         try:
             entries = {
                 entry.producer_id: entry for entry in decode_snapshot(self._snapshots[offset])
@@ -434,7 +425,7 @@ class PartitionAudit:
             self._check_snapshot(end)
         for offset in self._snapshots:
             if offset > end:
-                path = self._path(offset, SNAPSHOT_SUFFIX)
+                path = self._path(offset, file_names.SNAPSHOT_SUFFIX)
                 self._report("D6", path, f"an offset up to {end}", str(offset), ending=True)
         if self._epochs is not None and self._epochs.entries:
             newest = self._epochs.entries[-1]
@@ -448,7 +439,7 @@ class PartitionAudit:
     # --- reporting ------------------------------------------------------------------------------
 
     def _path(self, base: int, kind: str) -> str:
-        return segment_file_path(self._directory, base, kind)
+        return file_names.segment_file_path(self._directory, base, kind)
 
     def _reporter(
         self, rule: str, path: str, is_recovered: bool

@@ -17,8 +17,7 @@ A directory is either understood or refused with one sentence:
 
 Files and directories of other programs are never changed.
 
-Source: Kafka `LogManager` and `MetaPropertiesEnsemble`. Read next:
-`storage.directory.data_dir`.
+Source: Kafka `LogManager` and `MetaPropertiesEnsemble`.
 """
 
 import os
@@ -28,24 +27,7 @@ from typing import Final
 
 from config import BrokerConfig
 from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal, TopicMetadata
-from storage.disk.checkpoints import (
-    META_PROPERTIES_FILE,
-    PARTITION_METADATA_FILE,
-    ZERO_UUID,
-    CorruptCheckpoint,
-    MetaProperties,
-    UnknownVersion,
-    format_meta_properties,
-    format_uuid,
-    parse_meta_properties,
-    parse_partition_metadata,
-    take_clean_shutdown,
-)
-from storage.disk.file_names import (
-    DELETED_DIRECTORY_SUFFIX,
-    DIRECTORY_NAME_MAX,
-    parse_partition_directory_name,
-)
+from storage.disk import checkpoints, file_names
 from storage.disk.files import TEMPORARY_SUFFIX, Files, Lock
 from storage.errors import (
     DataDirError,
@@ -62,7 +44,7 @@ STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 
 _UUID_BYTES: Final = 16
 _PRESENT_IN_NEW_DIRECTORIES: Final = frozenset(
-    {LOCK_FILE, LOST_AND_FOUND, META_PROPERTIES_FILE + TEMPORARY_SUFFIX}
+    {LOCK_FILE, LOST_AND_FOUND, checkpoints.META_PROPERTIES_FILE + TEMPORARY_SUFFIX}
 )
 
 _COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -78,7 +60,7 @@ class Claim:
 
     path: str
     lock: Lock
-    meta: MetaProperties
+    meta: checkpoints.MetaProperties
     stopped_cleanly: bool
 
 
@@ -100,7 +82,7 @@ def random_uuid(random_bytes: RandomBytes) -> bytes:
     """A new id. Its text never begins with a dash, which command lines would read as an option."""
     while True:
         uuid = random_bytes(_UUID_BYTES)
-        if uuid != ZERO_UUID and not format_uuid(uuid).startswith("-"):
+        if uuid != checkpoints.ZERO_UUID and not checkpoints.format_uuid(uuid).startswith("-"):
             return uuid
 
 
@@ -117,7 +99,10 @@ def claim_directory(
         meta = _identity(path, files, config, random_bytes)
         # Before anything is opened: a crash while loading must count as a crash (KAFKA-10471).
         return Claim(
-            path=path, lock=lock, meta=meta, stopped_cleanly=take_clean_shutdown(path, files)
+            path=path,
+            lock=lock,
+            meta=meta,
+            stopped_cleanly=checkpoints.take_clean_shutdown(path, files),
         )
     except OSError as error:
         lock.release()
@@ -135,8 +120,8 @@ def survey(path: str, files: Files, known: Container[str] = ()) -> Survey:
     """
     found = Survey()
     for name in files.list_directory(path):
-        key = parse_partition_directory_name(name)
-        if name.endswith(DELETED_DIRECTORY_SUFFIX) and "." in name:
+        key = file_names.parse_partition_directory_name(name)
+        if name.endswith(file_names.DELETED_DIRECTORY_SUFFIX) and "." in name:
             found.deleted.append(name)
         elif name.endswith(STRAY_DIRECTORY_SUFFIX) and "." in name:
             found.stray.append(name)
@@ -155,7 +140,7 @@ def stray_directory_name(name: str, unique: str) -> str:
     """
     topic, _, partition = name.rpartition("-")
     ending = f"-{partition}.{unique}{STRAY_DIRECTORY_SUFFIX}"
-    return topic[: DIRECTORY_NAME_MAX - len(ending)] + ending
+    return topic[: file_names.DIRECTORY_NAME_MAX - len(ending)] + ending
 
 
 def complete_topics(
@@ -287,18 +272,18 @@ def _holder(lock_path: str, files: Files) -> str:
 
 def _identity(
     path: str, files: Files, config: BrokerConfig, random_bytes: RandomBytes
-) -> MetaProperties:
-    meta_path = f"{path}/{META_PROPERTIES_FILE}"
+) -> checkpoints.MetaProperties:
+    meta_path = f"{path}/{checkpoints.META_PROPERTIES_FILE}"
     try:
         content = files.read_all(meta_path)
     except FileNotFoundError:
         _refuse_strangers(path, files)
-        meta = MetaProperties(
+        meta = checkpoints.MetaProperties(
             node_id=config.node_id,
-            cluster_id=config.cluster_id or format_uuid(random_uuid(random_bytes)),
+            cluster_id=config.cluster_id or checkpoints.format_uuid(random_uuid(random_bytes)),
             directory_id=random_uuid(random_bytes),
         )
-        files.replace_atomically(meta_path, format_meta_properties(meta))
+        files.replace_atomically(meta_path, checkpoints.format_meta_properties(meta))
         return meta
     meta = _parse_identity(meta_path, content)
     if config.is_set("node.id") and meta.node_id != config.node_id:
@@ -311,17 +296,17 @@ def _identity(
     return meta
 
 
-def _parse_identity(meta_path: str, content: bytes) -> MetaProperties:
+def _parse_identity(meta_path: str, content: bytes) -> checkpoints.MetaProperties:
     try:
-        return parse_meta_properties(content)
-    except UnknownVersion as error:
+        return checkpoints.parse_meta_properties(content)
+    except checkpoints.UnknownVersion as error:
         raise ForeignDataDir(
             "the data directory was written by a program that this one does not know",
             path=meta_path,
             found=str(error),
             cure="start the program that wrote it, or use another directory",
         ) from error
-    except CorruptCheckpoint as error:
+    except checkpoints.CorruptCheckpoint as error:
         raise HalfWrittenDataDir(
             "the identity of the data directory cannot be read",
             path=meta_path,
@@ -339,15 +324,17 @@ def _refuse_strangers(path: str, files: Files) -> None:
         raise ForeignDataDir(
             "the directory is not empty and is no data directory",
             path=path,
-            found=f"no {META_PROPERTIES_FILE}, but {shown}",
+            found=f"no {checkpoints.META_PROPERTIES_FILE}, but {shown}",
             cure="use an empty directory, or restore that file",
         )
 
 
 def _stored_topic_id(directory: str, files: Files) -> bytes | None:
     try:
-        return parse_partition_metadata(files.read_all(f"{directory}/{PARTITION_METADATA_FILE}"))
-    except (OSError, CorruptCheckpoint):
+        return checkpoints.parse_partition_metadata(
+            files.read_all(f"{directory}/{checkpoints.PARTITION_METADATA_FILE}")
+        )
+    except (OSError, checkpoints.CorruptCheckpoint):
         return None
 
 

@@ -24,8 +24,7 @@ Apache Kafka has no journal yet; its topics are adopted by their directories.
 Order of a start: lock, identity, marker removed, journal, checkpoints, logs. Order of a clean stop:
 logs closed (synced, with producer snapshot and indexes), checkpoints, marker, lock released.
 
-Source: Kafka `LogManager`; the journal is ours (docs/adr/0007). Read next: `storage.log.log`,
-`storage.directory.metadata_journal`, docs/crash-safety.md.
+Source: Kafka `LogManager`; the journal is ours (docs/adr/0007). See docs/crash-safety.md.
 """
 
 import os

@@ -27,7 +27,7 @@ The state found at open, and the action:
 The tail may be cut because a change whose line is torn was never reported as done.
 
 Source: our own; Kafka keeps this in ZooKeeper or in its metadata log. docs/adr/0007 has the
-reasons. Read next: `storage.directory.data_dir`.
+reasons.
 """
 
 import contextlib

@@ -12,7 +12,7 @@ are removed from the files (`remove_entries`).
 | replication-offset-checkpoint    | high watermark  | Apache Kafka, if it opens the directory    |
 | cleaner-offset-checkpoint        | compacted up to | logs without a manifest, and Apache Kafka  |
 
-Source: Kafka `LogManager` checkpoints. Read next: `storage.directory.data_dir`.
+Source: Kafka `LogManager` checkpoints.
 """
 
 from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ Owns the life of a partition's directory, apart from the files that its log keep
 and the file `partition.metadata`. Refuses to know why: `storage.directory.data_dir` decides, and
 makes the names durable with `sync` once per change, however many partitions a topic has.
 
-Source: Kafka `LogManager` and `LocalLog`. Read next: `storage.directory.data_dir`.
+Source: Kafka `LogManager` and `LocalLog`.
 """
 
 import os

@@ -27,7 +27,7 @@ version, a line with the number of entries, one line per entry:
 An empty file has no entries.
 
 Source: Kafka `CheckpointFile`, `OffsetCheckpointFile`, `PartitionMetadataFile`,
-`MetaProperties`, `CleanShutdownFileHandler`. Next: `storage.directory.data_dir`.
+`MetaProperties`, `CleanShutdownFileHandler`.
 """
 
 import base64

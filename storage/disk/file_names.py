@@ -14,8 +14,7 @@ stage in the file's life:
 Directories of partitions are `<topic>-<partition>`. A directory waiting for its removal has been
 renamed to end in `-delete`, with random digits so that the topic can be created again at once.
 
-Source: Kafka `LogFileUtils`, `LocalLog`. Read next: `storage.segment.segment`,
-`storage.recovery.recovery`.
+Source: Kafka `LogFileUtils`, `LocalLog`.
 """
 
 import re

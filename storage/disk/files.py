@@ -26,8 +26,7 @@ error of a failed write-back.
 Concurrency: one thread (the log's writer) uses a `Files` and its `File`s. The only exception is
 `File.sync` of a pinned file, which any other thread may run meanwhile.
 
-Source: the assumptions are those of ext4 and XFS with barriers. Read next:
-`storage.segment.segment`.
+Source: the assumptions are those of ext4 and XFS with barriers.
 """
 
 import contextlib

@@ -14,8 +14,6 @@ It touches nothing that the owner's thread changes meanwhile. Between two steps 
 changed; the work has to check before it continues.
 
 Tests and tools, which serve no requests, drive the same generators with `run_steps`.
-
-Read next: `storage.log.compaction`.
 """
 
 from collections.abc import Callable, Collection, Generator

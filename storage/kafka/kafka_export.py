@@ -15,7 +15,7 @@ and starts nothing: `cli.export_kraft` does. `storage.kafka.kafka_import` is the
 Invariant: nothing is dropped silently. A setting that Kafka does not know or would refuse is a
 note, and so is a topic of which this directory holds only a part.
 
-Source: docs/adr/0012. Read next: `storage.kafka.kraft_metadata`, `storage.kafka.kafka_import`.
+Source: docs/adr/0012.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,30 +26,17 @@ from config.topic import canonical_topic_key
 from config.topic_keys import TOPIC_KEYS
 from protocol.stored.kraft import PartitionRecord
 from storage.directory.data_dir import DataDir, Topic
-from storage.disk.checkpoints import (
-    CLEANER_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    PARTITION_METADATA_FILE,
-    RECOVERY_POINT_FILE,
-    MetaProperties,
-)
-from storage.disk.file_names import (
-    AUXILIARY_SUFFIXES,
-    LOG_SUFFIX,
-    parse_segment_file_name,
-    partition_directory_name,
-)
+from storage.disk import checkpoints, file_names
 from storage.errors import HalfWrittenDataDir
 from storage.kafka.kraft_metadata import KraftTopic, snapshot_records
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from storage.log.log import Log
 
 CHECKPOINT_FILES: Final = (
-    RECOVERY_POINT_FILE,
-    LOG_START_FILE,
-    HIGH_WATERMARK_FILE,
-    CLEANER_FILE,
+    checkpoints.RECOVERY_POINT_FILE,
+    checkpoints.LOG_START_FILE,
+    checkpoints.HIGH_WATERMARK_FILE,
+    checkpoints.CLEANER_FILE,
 )
 
 KAFKA_TOPIC_SETTINGS: Final = frozenset(
@@ -108,7 +95,7 @@ class ExportPlan:
     """
 
     node_id: int
-    meta: MetaProperties
+    meta: checkpoints.MetaProperties
     records: Sequence[bytes]
     directories: Sequence[str]
     modified_ms: Mapping[tuple[str, str], int]
@@ -129,7 +116,7 @@ def plan_export(data_dir: DataDir, *, directory_id: bytes) -> ExportPlan:
         settings[topic.name] = settings_for_kafka(topic.name, topic.overrides, notes)
         for log in topic.partitions:
             _refuse_offline(log)
-            name = partition_directory_name(log.topic, log.partition)
+            name = file_names.partition_directory_name(log.topic, log.partition)
             directories.append(name)
             modified_ms |= _ages(log, name)
     broker_settings = _broker_settings_for_kafka(data_dir.broker_overrides, notes)
@@ -144,7 +131,7 @@ def plan_export(data_dir: DataDir, *, directory_id: bytes) -> ExportPlan:
     )
     return ExportPlan(
         node_id=data_dir.node_id,
-        meta=MetaProperties(
+        meta=checkpoints.MetaProperties(
             node_id=data_dir.node_id, cluster_id=data_dir.cluster_id, directory_id=directory_id
         ),
         records=snapshot_records(
@@ -186,11 +173,11 @@ def settings_for_kafka(
 
 def is_exported(name: str) -> bool:
     """Whether a file of a partition's directory is copied to Kafka."""
-    parsed = parse_segment_file_name(name)
+    parsed = file_names.parse_segment_file_name(name)
     if parsed is not None:
         # Auxiliary indexes are derived, and Kafka would not remove them with their segment.
-        return not parsed.stage and parsed.kind not in AUXILIARY_SUFFIXES
-    return name in (LEADER_EPOCHS_NAME, PARTITION_METADATA_FILE)
+        return not parsed.stage and parsed.kind not in file_names.AUXILIARY_SUFFIXES
+    return name in (LEADER_EPOCHS_NAME, checkpoints.PARTITION_METADATA_FILE)
 
 
 def _kraft_topic(topic: Topic, node_id: int) -> KraftTopic:
@@ -219,7 +206,7 @@ def _refuse_offline(log: Log) -> None:
 
 def _ages(log: Log, directory: str) -> dict[tuple[str, str], int]:
     return {
-        (directory, f"{segment.base_offset:020d}{LOG_SUFFIX}"): segment.appended_ms
+        (directory, f"{segment.base_offset:020d}{file_names.LOG_SUFFIX}"): segment.appended_ms
         for segment in log.segments
         if segment.appended_ms >= 0
     }

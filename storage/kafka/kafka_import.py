@@ -13,7 +13,7 @@ nothing: `cli.import_kafka` does.
 | a setting that does not exist here, or is wrong | left out, noted                                |
 | users, ACLs, quotas                             | counted and noted                              |
 
-Source: docs/adr/0012. Read next: `storage.kafka.kraft_metadata`, `storage.kafka.kafka_export`.
+Source: docs/adr/0012.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,19 +23,7 @@ from typing import Final
 from config import BrokerConfig, ConfigErrors, check_topic_overrides, with_dynamic
 from storage.directory.claim import RandomBytes, random_uuid, survey, topics_by_directory
 from storage.directory.metadata_journal import JOURNAL_FILE, TopicMetadata
-from storage.disk.checkpoints import (
-    META_PROPERTIES_FILE,
-    PARTITION_METADATA_FILE,
-    CorruptCheckpoint,
-    MetaProperties,
-    parse_meta_properties,
-)
-from storage.disk.file_names import (
-    DELETED_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    parse_segment_file_name,
-    partition_directory_name,
-)
+from storage.disk import checkpoints, file_names
 from storage.disk.files import Files
 from storage.errors import ForeignDataDir, HalfWrittenDataDir
 from storage.kafka.kraft_metadata import METADATA_DIRECTORY, ClusterMetadata, read_cluster_metadata
@@ -60,7 +48,7 @@ class ImportPlan:
         notes: data and settings that cannot be moved, a sentence each.
     """
 
-    meta: MetaProperties
+    meta: checkpoints.MetaProperties
     topics: Sequence[TopicMetadata]
     broker_overrides: Mapping[str, str]
     next_producer_id: int
@@ -104,7 +92,7 @@ def plan_import(
             for what, count in sorted(metadata.others.items())
         ]
     directories = [
-        partition_directory_name(topic.name, partition)
+        file_names.partition_directory_name(topic.name, partition)
         for topic in topics
         for partition in range(topic.partitions)
     ]
@@ -113,7 +101,9 @@ def plan_import(
         "with that file (--config), or topics without settings of their own change with our "
         "defaults"
     )
-    left = sorted({partition_directory_name(*key) for key in found.partitions} - set(directories))
+    left = sorted(
+        {file_names.partition_directory_name(*key) for key in found.partitions} - set(directories)
+    )
     if left:
         shown = ", ".join(left[:3]) + (" ..." if len(left) > 3 else "")
         notes.append(f"{len(left)} partition directories are left out: {shown}")
@@ -138,13 +128,13 @@ def is_imported(name: str) -> bool:
 
     Files of unfinished replacements are, since recovery completes or drops them.
     """
-    parsed = parse_segment_file_name(name)
+    parsed = file_names.parse_segment_file_name(name)
     if parsed is not None:
-        return parsed.stage != DELETED_SUFFIX
-    return name in (LEADER_EPOCHS_NAME, PARTITION_METADATA_FILE)
+        return parsed.stage != file_names.DELETED_SUFFIX
+    return name in (LEADER_EPOCHS_NAME, checkpoints.PARTITION_METADATA_FILE)
 
 
-def _identity(path: str, files: Files) -> MetaProperties:
+def _identity(path: str, files: Files) -> checkpoints.MetaProperties:
     if files.exists(f"{path}/{JOURNAL_FILE}"):
         raise ForeignDataDir(
             "the directory is Tidelog's already",
@@ -152,17 +142,17 @@ def _identity(path: str, files: Files) -> MetaProperties:
             found=JOURNAL_FILE,
             cure="start tidelog serve on it",
         )
-    meta_path = f"{path}/{META_PROPERTIES_FILE}"
+    meta_path = f"{path}/{checkpoints.META_PROPERTIES_FILE}"
     try:
-        return parse_meta_properties(files.read_all(meta_path))
+        return checkpoints.parse_meta_properties(files.read_all(meta_path))
     except FileNotFoundError:
         raise ForeignDataDir(
             "the directory is not one of Apache Kafka's log.dirs",
             path=path,
-            found=f"no {META_PROPERTIES_FILE}",
+            found=f"no {checkpoints.META_PROPERTIES_FILE}",
             cure="name the directory that holds the partitions",
         ) from None
-    except CorruptCheckpoint as error:
+    except checkpoints.CorruptCheckpoint as error:
         raise HalfWrittenDataDir(
             "the identity of the directory cannot be read", path=meta_path, found=str(error)
         ) from error
@@ -264,8 +254,8 @@ def _highest_producer_id(path: str, directories: Iterable[str], files: Files) ->
         if not files.exists(f"{path}/{directory}"):
             continue
         for name in files.list_directory(f"{path}/{directory}"):
-            parsed = parse_segment_file_name(name)
-            if parsed is None or parsed.kind != SNAPSHOT_SUFFIX or parsed.stage:
+            parsed = file_names.parse_segment_file_name(name)
+            if parsed is None or parsed.kind != file_names.SNAPSHOT_SUFFIX or parsed.stage:
                 continue
             content = files.read_all(f"{path}/{directory}/{name}")
             try:

@@ -21,7 +21,6 @@ Refuses to know partition directories and Tidelog's journal: `storage.kafka.kafk
 `storage.kafka.kafka_export` know them.
 
 Source: KIP-630, KIP-631, KIP-858; Kafka ``KafkaRaftLog``, ``RecordsSnapshotWriter``.
-Read next: `storage.kafka.kraft_records`.
 """
 
 import os

@@ -7,7 +7,7 @@ to (`storage.kafka.kraft_metadata`) and their bytes (`protocol.stored.kraft`). A
 Kinds 23 to 25 (begin, end, abort) mean that the records in between are valid together or not at all
 (KIP-868).
 
-Source: KIP-631, KIP-868; Kafka ``MetadataRecordSerde``. Read next: `storage.kafka.kraft_metadata`.
+Source: KIP-631, KIP-868; Kafka ``MetadataRecordSerde``.
 """
 
 from collections.abc import Mapping

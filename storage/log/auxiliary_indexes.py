@@ -17,9 +17,6 @@ file that cannot be written is kept in memory; for one that cannot be read, the 
 
 A start after a crash removes the files of all segments that recovery reads again, and those of
 other segments that do not verify (`storage.recovery.recovery`).
-
-Read next: `storage.log.lookup`, which starts from these indexes; `storage.segment.segment`, which
-feeds them.
 """
 
 from collections.abc import Iterable, Iterator

@@ -38,7 +38,6 @@ Differs from Kafka: keys are compared in full, not by their MD5; every rewritten
 last batch, at least as a header; see docs/adr/0013.
 
 Source: Kafka `LogCleanerManager`, `Cleaner`; KIP-534 (tombstones).
-Read next: `storage.log.compaction_filter`, `storage.segment.swap`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -26,7 +26,6 @@ segments.
 Keys are compared in full, not by a hash, so that a collision never drops a record.
 
 Source: Kafka `Cleaner`, `CleanedTransactionMetadata`, `MemoryRecords.filterTo`; KIP-98, KIP-534.
-Read next: `storage.log.compaction`.
 """
 
 import heapq

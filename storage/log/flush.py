@@ -15,7 +15,7 @@ Order in a ticket: files before the directory that names them; closed segments b
 one, so that the durable part of a log is a prefix of it.
 
 Source: reliability of fsync, as in "Can Applications Recover from fsync Failures?" (USENIX ATC
-2020). Read next: `storage.log.log`.
+2020).
 """
 
 from collections.abc import Iterable

@@ -19,7 +19,6 @@ reason the first entry of a log needs no sync of its own: it begins with the fir
 durable, and until a flush has covered both, recovery reads that batch again.
 
 Source: KIP-101, KIP-279; Kafka `LeaderEpochFileCache`, `LeaderEpochCheckpointFile`.
-Next: `storage.disk.checkpoints` for the other text files.
 """
 
 import contextlib

@@ -28,9 +28,7 @@ with one replica.
 
 Concurrency: one thread calls everything here. Only `FlushTicket.run` may run in another thread.
 
-Source: Kafka `UnifiedLog`. Read next: `storage.segment.segment`, `storage.log.reader`,
-`storage.log.lookup`, `storage.log.flush`, `storage.log.compaction`, `storage.recovery.recovery`
-(which makes `Log`s).
+Source: Kafka `UnifiedLog`.
 """
 
 from contextlib import suppress

@@ -20,7 +20,7 @@ hits there lie below the log's start, or when a segment without timestamps was m
 T. Here the search continues, and segments without timestamps are never candidates.
 
 Source: KIP-33, KIP-79, KIP-734; Kafka `UnifiedLog.fetchOffsetByTimestamp`,
-`LogSegment.findOffsetByTimestamp`. Read next: `storage.segment.time_index`.
+`LogSegment.findOffsetByTimestamp`.
 """
 
 from collections.abc import Callable, Iterator

@@ -6,7 +6,6 @@ transaction index of the segment that receives a marker. A log without idempoten
 comparison per batch.
 
 Source: KIP-98; Kafka `UnifiedLog.append` and `UnifiedLog.rebuildProducerState`.
-Read next: `storage.producers.state`.
 """
 
 from collections.abc import Iterable, Sequence

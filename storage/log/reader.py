@@ -8,7 +8,6 @@ Cost of a read: with a noted position one `pread`, without it one or two more to
 through the offset index. Batches are never split, converted or copied record by record.
 
 Source: Kafka `LocalLog.read`, `LogSegment.read`; KIP-98 for aborted transactions.
-Read next: `storage.log.lookup`.
 """
 
 from struct import Struct

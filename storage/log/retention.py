@@ -25,7 +25,7 @@ whose time is not ahead, in it or in a newer segment. So it goes when its neighb
 Differs from Kafka: with `retention.clamp.future` no timestamp counts as newer than the last append
 of its segment. In Kafka only tiered logs do something similar, by the file's modification time.
 
-Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`. Read next: `storage.log.log`.
+Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`.
 """
 
 from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ A removed file is unlinked `file.delete.delay.ms` after its rename, for readers 
 The rename makes sure that a restart does not load it again. Recovery unlinks the files that a crash
 leaves.
 
-Source: Kafka `LocalLog`. Read next: `storage.segment.swap`, `storage.log.retention`.
+Source: Kafka `LocalLog`.
 """
 
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ minimum: a batch's base timestamp is that of its first record, which need not be
 
 Owns reading a segment for its statistics; `storage.segment.manifest` stores them and defines their
 meaning.
-
-Read next: `storage.segment.manifest`, `broker.jobs.jobs`.
 """
 
 from collections.abc import Iterator
@@ -17,16 +15,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from protocol.errors import RecordsError
+from protocol.records import layout
 from protocol.records.batch import RecordBatch
-from protocol.records.layout import (
-    INT64_MAX,
-    INT64_MIN,
-    MAGIC_V0,
-    MAGIC_V2,
-    NO_TIMESTAMP,
-    Codec,
-    TimestampType,
-)
 from protocol.records.record import record_bytes
 from protocol.records.record_loops import TYPE_IGNORED, check_records
 from protocol.records.scan import Entry, iter_records, scan_entries
@@ -65,7 +55,7 @@ def statistics_of_entries(data: Bytes) -> Statistics:
     Raises:
         RecordsError: an entry, its compression or a record is broken.
     """
-    records, least, most, size = 0, INT64_MAX, NO_TIMESTAMP, 0
+    records, least, most, size = 0, layout.INT64_MAX, layout.NO_TIMESTAMP, 0
     for entry in scan_entries(data):
         count, timestamp = _statistics_of_entry(entry, data)
         records += count
@@ -78,20 +68,20 @@ def statistics_of_entries(data: Bytes) -> Statistics:
 
 def _statistics_of_entry(entry: Entry, data: Bytes) -> tuple[int, int]:
     """(records, smallest timestamp) of one entry of any magic."""
-    if entry.magic != MAGIC_V2:
-        if entry.codec == Codec.NONE:
-            return 1, NO_TIMESTAMP if entry.magic == MAGIC_V0 else entry.max_timestamp
+    if entry.magic != layout.MAGIC_V2:
+        if entry.codec == layout.Codec.NONE:
+            return 1, layout.NO_TIMESTAMP if entry.magic == layout.MAGIC_V0 else entry.max_timestamp
         timestamps = [record.timestamp for record in iter_records(data, entry.position)]
-        return len(timestamps), min(timestamps, default=INT64_MAX)
+        return len(timestamps), min(timestamps, default=layout.INT64_MAX)
     if entry.records_count == 0:
-        return 0, INT64_MAX
-    if entry.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return 0, layout.INT64_MAX
+    if entry.timestamp_type is layout.TimestampType.LOG_APPEND_TIME:
         return entry.records_count, entry.max_timestamp
     batch = RecordBatch(data, entry.position)
     clear, start, end = record_bytes(batch)
     found = check_records(
         clear, start, end, batch.records_count, batch.base_timestamp,
-        INT64_MIN, INT64_MAX, TYPE_IGNORED, False,
+        layout.INT64_MIN, layout.INT64_MAX, TYPE_IGNORED, False,
     )  # fmt: skip
     return entry.records_count, found[_MIN_TIMESTAMP_AT]
 
@@ -136,7 +126,7 @@ def _unknown_segments(log: Log, given_up: set[int]) -> Iterator[Segment]:
 
 def _read_segment(log: Log, segment: Segment) -> Steps[Statistics | None]:
     """The statistics of a segment; None when the segment or the log went away meanwhile."""
-    records, least, most, position = 0, INT64_MAX, NO_TIMESTAMP, 0
+    records, least, most, position = 0, layout.INT64_MAX, layout.NO_TIMESTAMP, 0
     slice_bytes = SLICE_BYTES
     while position < segment.size:
         if not _is_there(log, segment):

@@ -7,29 +7,25 @@ covers everything below it. Refuses to judge producers: that is :mod:`storage.pr
 A snapshot only saves time: without one, the whole log is replayed. So a corrupt snapshot is deleted
 and the one before it is used. File layout, all integers big-endian:
 
-======  ====  ========================================================
-offset  size  meaning
-======  ====  ========================================================
-0       2     version, 1
-2       4     CRC-32C of bytes 6 to the end
-6       4     number of entries
-10      46 n  the entries
-======  ====  ========================================================
+| offset | size | meaning                       |
+|--------|------|-------------------------------|
+| 0      | 2    | version, 1                    |
+| 2      | 4    | CRC-32C of bytes 6 to the end |
+| 6      | 4    | number of entries             |
+| 10     | 46 n | the entries                   |
 
 and of one entry:
 
-======  ====  ========================================================
-offset  size  meaning
-======  ====  ========================================================
-0       8     producer id
-8       2     producer epoch
-10      4     last sequence, -1 when no batch is remembered
-14      8     last offset, -1 when no batch is remembered
-22      4     last offset - first offset of that batch
-26      8     last timestamp, ms
-34      4     coordinator epoch
-38      8     first offset of the open transaction, -1 when none
-======  ====  ========================================================
+| offset | size | meaning                                            |
+|--------|------|----------------------------------------------------|
+| 0      | 8    | producer id                                        |
+| 8      | 2    | producer epoch                                     |
+| 10     | 4    | last sequence, -1 when no batch is remembered      |
+| 14     | 8    | last offset, -1 when no batch is remembered        |
+| 22     | 4    | last offset - first offset of that batch           |
+| 26     | 8    | last timestamp, ms                                 |
+| 34     | 4    | coordinator epoch                                  |
+| 38     | 8    | first offset of the open transaction, -1 when none |
 
 Only the last of a producer's five cached batches is stored, as in Kafka.
 

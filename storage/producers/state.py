@@ -13,23 +13,21 @@ refuses a batch, because the log is the truth.
 
 How ``check`` judges a batch of a client, by the map's entry for its producer id:
 
-=====================  ============================  ===========================================
-known producer epoch   first sequence of the batch   verdict
-=====================  ============================  ===========================================
-none                   any                           accepted (retention may have expired it)
-higher than batch's    any                           ``InvalidProducerEpoch``
-lower than batch's     0                             accepted, the epoch moves up
-lower than batch's     not 0                         ``OutOfOrderSequence``
-equal                  range of a cached batch       duplicate: the cached batch is returned
-equal                  follows the last (wrapping)   accepted
-equal                  anything else                 ``OutOfOrderSequence``
-=====================  ============================  ===========================================
+| known producer epoch | first sequence of the batch | verdict                                  |
+|----------------------|-----------------------------|------------------------------------------|
+| none                 | any                         | accepted (retention may have expired it) |
+| higher than batch's  | any                         | ``InvalidProducerEpoch``                 |
+| lower than batch's   | 0                           | accepted, the epoch moves up             |
+| lower than batch's   | not 0                       | ``OutOfOrderSequence``                   |
+| equal                | range of a cached batch     | duplicate: the cached batch is returned  |
+| equal                | follows the last (wrapping) | accepted                                 |
+| equal                | anything else               | ``OutOfOrderSequence``                   |
 
 Sequences are 31-bit: 0 follows 2**31 - 1. Timestamps here are batch *max timestamps*, so under
 CreateTime an old back-fill can expire its own producer id, as in Kafka.
 
 Source: KIP-98, KIP-360; Kafka ``ProducerStateManager``, ``ProducerAppendInfo``,
-``ProducerStateEntry``. Next: :mod:`storage.producers.snapshots`, then :mod:`storage.log.log`.
+``ProducerStateEntry``.
 """
 
 from collections.abc import Iterable, Iterator

@@ -10,73 +10,41 @@ import errno
 import os
 from typing import NoReturn
 
-from storage.disk.files import Bytes, File, Lock
+from storage.disk.files import Bytes, File
+
+
+def _missing(path: str, *_: object) -> NoReturn:
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _refuse(path: str | File, *_: object) -> NoReturn:
+    name = path if isinstance(path, str) else path.path
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), name)
+
+
+def _no(path: str) -> bool:
+    return False
+
+
+def _nothing(path: str) -> None:
+    """There is nothing to remove, nor to make durable."""
 
 
 class EmptyFiles:
     """A file system without content; see `storage.disk.files.Files` for the methods."""
 
+    exists = is_directory = staticmethod(_no)
+    open = size = modified_ms = read_all = unlink = staticmethod(_missing)
+    make_directory = rename = rename_open = replace_atomically = lock = staticmethod(_refuse)
+    remove_tree = sync_directory = staticmethod(_nothing)
+
     def create(self, path: str) -> "EmptyFile":
         """An empty file that is kept nowhere."""
         return EmptyFile(path)
 
-    def open(self, path: str) -> File:
-        """Raises FileNotFoundError."""
-        _missing(path)
-
-    def exists(self, path: str) -> bool:
-        """False."""
-        return False
-
-    def is_directory(self, path: str) -> bool:
-        """False."""
-        return False
-
-    def size(self, path: str) -> int:
-        """Raises FileNotFoundError."""
-        _missing(path)
-
-    def modified_ms(self, path: str) -> int:
-        """Raises FileNotFoundError."""
-        _missing(path)
-
     def list_directory(self, path: str) -> list[str]:
         """No name."""
         return []
-
-    def make_directory(self, path: str) -> None:
-        """Raises OSError."""
-        _read_only(path)
-
-    def rename(self, source: str, target: str) -> None:
-        """Raises OSError."""
-        _read_only(source)
-
-    def rename_open(self, file: File, target: str) -> None:
-        """Raises OSError."""
-        _read_only(file.path)
-
-    def unlink(self, path: str) -> None:
-        """Raises FileNotFoundError."""
-        _missing(path)
-
-    def remove_tree(self, path: str) -> None:
-        """Nothing: there is no such directory."""
-
-    def sync_directory(self, path: str) -> None:
-        """Nothing to make durable."""
-
-    def read_all(self, path: str) -> bytes:
-        """Raises FileNotFoundError."""
-        _missing(path)
-
-    def replace_atomically(self, path: str, data: Bytes) -> None:
-        """Raises OSError."""
-        _read_only(path)
-
-    def lock(self, path: str) -> Lock:
-        """Raises OSError."""
-        _read_only(path)
 
 
 class EmptyFile:
@@ -92,7 +60,7 @@ class EmptyFile:
 
     def append(self, data: Bytes) -> None:
         """Raises OSError."""
-        _read_only(self.path)
+        _refuse(self.path)
 
     def pread(self, size: int, position: int) -> bytes:
         """No bytes."""
@@ -100,7 +68,7 @@ class EmptyFile:
 
     def truncate(self, size: int) -> None:
         """Raises OSError."""
-        _read_only(self.path)
+        _refuse(self.path)
 
     def begin_sync(self) -> int:
         """Everything so far, which is nothing."""
@@ -114,11 +82,3 @@ class EmptyFile:
 
     def close(self) -> None:
         """No descriptor is open."""
-
-
-def _missing(path: str) -> NoReturn:
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-
-
-def _read_only(path: str) -> NoReturn:
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)

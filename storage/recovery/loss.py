@@ -18,7 +18,7 @@ These do not count as missing, though facts or files suggest it: offsets below t
 segments that a rewrite has merged into the one before them; gaps that Apache Kafka's compaction had
 left before the directory came here; after an unclean stop, everything from the recovery point on.
 
-Read next: `storage.recovery.recovery`, docs/crash-safety.md.
+See docs/crash-safety.md.
 """
 
 from bisect import bisect_left

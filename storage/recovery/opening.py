@@ -1,7 +1,4 @@
-"""The state of one partition directory while it is being opened, shared by the passes of recovery.
-
-Read next: `storage.recovery.recovery`.
-"""
+"""The state of one partition directory while it is opened, shared by the passes of recovery."""
 
 from dataclasses import dataclass, field
 

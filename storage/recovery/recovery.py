@@ -28,7 +28,6 @@ Every pass can be interrupted and run again. Renames happen in an order that the
 complete, and nothing is removed before its replacement is in place.
 
 Source: Kafka `LogLoader`; protocol-aware recovery (Alagappan et al., FAST 2018) for the quarantine.
-Read next: `storage.recovery.loss`, `storage.log.log`, `storage.segment.scan`.
 """
 
 from collections import deque

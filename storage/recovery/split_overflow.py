@@ -17,7 +17,7 @@ synced, then renamed `.swap` from the last one to the first, each durably before
 rename of the first part decides, and `storage.recovery.temporary_files` does the rest. Bytes after
 the last whole entry are copied too, for recovery to judge.
 
-Source: Kafka `LocalLog.splitOverflowedSegment`. Read next: `storage.recovery.temporary_files`.
+Source: Kafka `LocalLog.splitOverflowedSegment`.
 """
 
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ Owns the first four passes of opening a log:
 
 Each can be interrupted and run again: a replacement is complete before the original goes.
 
-Source: Kafka `LogLoader`. Read next: `storage.recovery.recovery`, which has the other passes.
+Source: Kafka `LogLoader`.
 """
 
 from contextlib import suppress

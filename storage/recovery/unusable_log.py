@@ -4,8 +4,6 @@ Owns the stand-in for such a log among the partitions of its topic. With it the 
 partition numbers, and the other partitions are served. Its files are `EmptyFiles`, so it never
 touches the partition's directory. Also owns the decision when to use it: an error of one
 directory concerns one partition, an error of the machine stops the start.
-
-Read next: `storage.recovery.loss`, `storage.directory.data_dir`.
 """
 
 import errno

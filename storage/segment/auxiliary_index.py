@@ -7,8 +7,6 @@ index, so it may be missing at any time, and no failure of it fails an append, a
 A kind is a class of `AuxiliaryRule`, listed in `storage.log.auxiliary_indexes`, which keeps the
 indexes of one log. `Segment` passes batches on to them, writes them out, seals, renames and closes
 them. `fsck` and `dump-segment` check the files with code of their own (`storage.audit.auxiliary`).
-
-Read next: `storage.log.auxiliary_indexes`, `storage.segment.segment`.
 """
 
 from collections.abc import Iterable

@@ -49,7 +49,7 @@ derived from the log and the time index.
 Differs from Kafka: it has no such files, and ignores them. It would not ignore the draft's name
 `<base>.time.index`: its tools take the last part for that of an offset index.
 
-Source: KIP-33 drafts. Read next: `storage.log.auxiliary_indexes`, docs/density.md.
+Source: KIP-33 drafts. See docs/density.md.
 """
 
 from array import array

@@ -13,7 +13,7 @@ For magic 0 and 1 an entry is a message and its offset field is the *last* offse
 compressed wrapper: that of the last inner message). So `base_offset` is a true first offset only
 for magic 2. Everything here decides by last offsets.
 
-Source: Kafka `FileLogInputStream`. Read next: `storage.segment.segment`.
+Source: Kafka `FileLogInputStream`.
 """
 
 from collections.abc import Iterator

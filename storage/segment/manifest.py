@@ -32,8 +32,6 @@ since compaction rewrites segments. It may trust a line only while `size_bytes` 
 unknown minimum.
 
 Differs from Kafka: Kafka has no such file, and ignores this one.
-
-Read next: `storage.segment.segment`, `storage.recovery.recovery`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -9,7 +9,7 @@ Both ascend strictly. Readers rely on this theorem: the batch at an entry's posi
 entry's offset. So a reader that looks for offset o and starts at the position of the last entry not
 above o finds it by walking forward over at most one index interval.
 
-Source: Kafka `OffsetIndex`. Read next: `storage.segment.time_index`.
+Source: Kafka `OffsetIndex`.
 """
 
 from struct import Struct

@@ -14,7 +14,7 @@ whose first batch the broker itself has stamped with a time in the future: a clo
 for a moment would otherwise keep the segment open until then. There is no timer: an idle segment
 stays open. With a compacted topic `max.compaction.lag.ms` bounds the time too.
 
-Source: KIP-33 and its release notes; Kafka `LogSegment.shouldRoll`. Read next: `storage.log.log`.
+Source: KIP-33 and its release notes; Kafka `LogSegment.shouldRoll`.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ Two ways to read. `SegmentScan` yields every entry. `SegmentDigest`, which recov
 the indexes and yields only the entries that other components need, so that it keeps up with the
 disk when batches are small. Both read in chunks, one positioned read each.
 
-Source: Kafka `LogSegment.recover`. Read next: `storage.recovery.recovery`.
+Source: Kafka `LogSegment.recover`.
 """
 
 import errno

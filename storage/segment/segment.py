@@ -19,7 +19,6 @@ The bytes of the log that were synced survive a crash. `storage.segment.scan` de
 else from them again.
 
 Source: KIP-33 as shipped, KAFKA-806; Kafka `LogSegment` (4.1 and later).
-Read next: `storage.segment.segment_list`, `storage.log.log`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -11,7 +11,6 @@ search however much the segments' times overlap.
 The active segment's maximum moves with every append and is therefore read directly.
 
 Source: Kafka `LogSegments` for the order; Kafka searches by time linearly.
-Read next: `storage.log.lookup`, `storage.log.reader`.
 """
 
 from bisect import bisect_left, bisect_right

@@ -19,8 +19,7 @@ recovery rebuilds the index without a check.
 Differs from Kafka: files hold exactly their entries while in use (Kafka pads them to
 `segment.index.bytes` until the segment is closed). Kafka reads such files.
 
-Source: Kafka `AbstractIndex`. Read next: `storage.segment.offset_index`,
-`storage.segment.time_index`.
+Source: Kafka `AbstractIndex`.
 """
 
 from array import array

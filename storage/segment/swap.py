@@ -21,7 +21,7 @@ an interrupted swap.
 In memory the log uses the new segment from "replaced" on; its files keep working under all names. A
 caller that changes the segments meanwhile calls `finish` first, which does the rest at once.
 
-Source: Kafka `LocalLog.replaceSegments`. Read next: `storage.log.compaction`.
+Source: Kafka `LocalLog.replaceSegments`.
 """
 
 from collections.abc import Callable

@@ -14,7 +14,7 @@ Records without timestamp (magic 0) add no entry: an index without entries is le
 information. Closing a segment adds an entry for its maximum, so that the last entry of a closed
 segment is the segment's largest timestamp: retention reads it there.
 
-Source: KIP-33, as shipped; Kafka `TimeIndex`. Read next: `storage.log.lookup`.
+Source: KIP-33, as shipped; Kafka `TimeIndex`.
 """
 
 from struct import Struct

@@ -15,7 +15,7 @@ are few and a reader needs all of a segment's.
 The last stable offset of an entry shows a reader when it may stop: every transaction that is
 aborted later began at or after it.
 
-Source: KIP-98; Kafka `TransactionIndex`, `AbortedTxn`. Read next: `storage.log.reader`.
+Source: KIP-98; Kafka `TransactionIndex`, `AbortedTxn`.
 """
 
 from bisect import bisect_left

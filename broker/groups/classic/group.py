@@ -19,10 +19,7 @@ per member: heartbeats only move deadlines later and leave the timer alone.
 
 All times are ms of one monotonic clock. Source: Kafka's `GroupMetadataManager.classicGroupJoin`
 and `ClassicGroup` (3.9); KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
-Read next: `broker.groups.coordinator`, `tests/transcripts`.
 """
-
-from __future__ import annotations
 
 from broker.groups.classic.members import ClassicMember, Members, is_due, joining_member
 from broker.groups.classic.values import (

@@ -6,7 +6,6 @@ after each change: there is a leader whenever there are members, and it is one o
 id maps to a member that carries it; an id is pending or a member, never both.
 
 Source: KIP-345 for static ids, KIP-394 for pending ids; Kafka's `ClassicGroup`.
-Read next: `broker.groups.classic.group`.
 """
 
 from __future__ import annotations

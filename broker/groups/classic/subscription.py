@@ -6,19 +6,14 @@ coordinator of a group with members of both protocols reads the subscriptions an
 assignments itself, in the leader's place. `protocol.stored.consumer_protocol` has the bytes, this
 module their meaning for the coordinator. Bytes of another format are no error.
 
-Source: Kafka's `ClassicGroup.computeSubscribedTopics`. Read next: `broker.groups.migration`.
+Source: Kafka's `ClassicGroup.computeSubscribedTopics`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from broker.groups.classic.group import ClassicGroup
 from protocol.stored import consumer_protocol
 from protocol.stored.codec import UnknownRecord, version_of
-
-if TYPE_CHECKING:
-    from broker.groups.classic.group import ClassicGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,7 @@ A *waiter* is any object that the caller passes with a request that may have to 
 never inspects it; it only names it again in the action that answers it, exactly once.
 
 Source: KIP-62, KIP-345, KIP-394, KIP-814; Kafka's `ClassicGroup` and `JoinGroupRequest.json`.
-Read next: `broker.groups.classic.group`.
 """
-
-from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field

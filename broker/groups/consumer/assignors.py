@@ -12,8 +12,6 @@ restart changes nothing.
 Source: KIP-848; Kafka's `RangeAssignor`, `UniformAssignor` describe the goals; algorithms are ours.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Mapping
 from typing import Final, NamedTuple

@@ -22,10 +22,7 @@ next heartbeat within half a second, not after the heartbeat interval.
 
 All times are ms of one monotonic clock. Source: KIP-848; Kafka's `GroupMetadataManager`,
 `CurrentAssignmentBuilder`, `TargetAssignmentBuilder`.
-Read next: `broker.groups.consumer.assignors`, `broker.groups.consumer_coordinator`.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -3,11 +3,7 @@
 Owns the translation between `protocol.stored.consumer_group_log`, which has the bytes, and values
 of these groups. Kind 4 (partition counts, gone since Kafka 4.1) and kind 16 (what patterns matched)
 can be derived from other facts: they are not written, and skipped when read.
-
-Read next: `broker.groups.consumer.values`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple

@@ -10,10 +10,7 @@ the client may describe whose heartbeat looks it up; members with the same patte
 and new rules count from the next change of the topics on, as in Kafka.
 
 Source: KIP-848, KIP-1043; Kafka's `TopicRegexResolver`.
-Read next: `broker.groups.consumer.group`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 

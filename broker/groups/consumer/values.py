@@ -6,10 +6,7 @@ Owns the vocabulary between `broker.groups.consumer.group` (which decides) and
 Partitions are (topic id, index): a topic that is deleted and made again is a different one.
 
 Source: KIP-848; Kafka's `ConsumerGroupMember`, `MemberState`.
-Read next: `broker.groups.consumer.group`.
 """
-
-from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping

@@ -11,18 +11,16 @@ Pure of the wire and of Prometheus; `broker.metrics` turns the figures into a fa
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from broker.groups.offsets.store import OffsetTable
+from broker.topics.registry import TopicRegistry
 from protocol.errors import RecordsError
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.records.scan import iter_records, scan_entries
 from storage.errors import StorageError
+from storage.log.log import Log
 from storage.log.values import Isolation
-
-if TYPE_CHECKING:
-    from broker.groups.offsets.store import OffsetTable
-    from broker.topics.registry import TopicRegistry
-    from storage.log.log import Log
 
 LOOKUPS_MAX = 100
 """Batches read per scrape; each is one read and one decoding, a fraction of a millisecond."""
@@ -49,7 +47,7 @@ class GroupLag:
     """The lag of every group with committed offsets. Loop thread only."""
 
     def __init__(
-        self, topics: "TopicRegistry", offsets: "OffsetTable", wall_ms: Callable[[], int]
+        self, topics: TopicRegistry, offsets: OffsetTable, wall_ms: Callable[[], int]
     ) -> None:
         """Compare `offsets` with the logs of `topics`, by the clock `wall_ms`."""
         self._topics = topics
@@ -86,7 +84,7 @@ class GroupLag:
                     self._known[key] = found
                 yield Lag(group, topic, partition, records, _age_s(found, now_ms))
 
-    def _log(self, topic: str, partition: int) -> "Log | None":
+    def _log(self, topic: str, partition: int) -> Log | None:
         found = self._topics.find(topic)
         if found is None or partition >= len(found.partitions):
             return None
@@ -99,7 +97,7 @@ def _age_s(found: tuple[int, int] | None, now_ms: int) -> float | None:
     return max(0, now_ms - found[1]) / 1000
 
 
-def _timestamp_at(log: "Log", offset: int) -> int | None:
+def _timestamp_at(log: Log, offset: int) -> int | None:
     """Timestamp of the first record at or after `offset`, NO_TIMESTAMP when it has none.
 
     Transaction markers are no records; None when only markers are left.

@@ -4,11 +4,7 @@ Owns which versions of `protocol.stored.group_log` are written, and committed of
 memory. Refuses to know logs and groups' behaviour. Like Kafka 2.1 to 4.x, it writes offset values 3
 (1 when a client gave its own retention) and group values 3 under keys 1 and 2; it reads every
 version. A null value is a tombstone.
-
-Read next: `broker.groups.offsets.store`.
 """
-
-from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 

@@ -10,10 +10,8 @@ never overtake. A plain commit that comes after them in the log wins over them w
 commits, and a tombstone that comes after them removes them.
 
 Source: Kafka's `OffsetMetadataManager`, `GroupMetadataManager.storeOffsets`, KIP-98, KIP-211
-(expiry), KIP-447. Read next: `broker.groups.internal_topic`.
+(expiry), KIP-447.
 """
-
-from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence

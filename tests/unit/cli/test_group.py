@@ -5,13 +5,10 @@ from typing import Any
 import pytest
 
 from cli import group
-from cli.options import BrokerOptions
 from client.core.offsets import EARLIEST
-from client.core.options import NOT_SECURED, Security
 from client.descriptions import GroupInfo
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition
 
-BROKER = BrokerOptions(bootstrap="h:1", security=NOT_SECURED)
 STAYS, GOES = TopicPartition("stays", 0), TopicPartition("goes", 0)
 
 
@@ -19,15 +16,6 @@ class FakeAdmin:
     """A cluster with one topic, and a group with positions in two."""
 
     moved: dict[TopicPartition, int] | None = None
-
-    def __init__(self, bootstrap: str, security: Security) -> None:
-        assert (bootstrap, security) == ("h:1", NOT_SECURED)
-
-    async def __aenter__(self) -> "FakeAdmin":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return
 
     async def describe_group(self, group_id: str) -> GroupInfo:
         return GroupInfo(
@@ -54,11 +42,11 @@ class FakeAdmin:
 
 
 async def test_positions_in_a_deleted_topic_are_left_and_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(group, "Admin", FakeAdmin)
+    admin: Any = FakeAdmin()
     options: dict[str, Any] = {"execute": True, "may_be_new": False}
-    moves = await group._reset(BROKER, "g", (), EARLIEST, **options)
+    moves = await group._reset(admin, "g", (), EARLIEST, **options)
     assert moves == [(STAYS, 5, 0)]
     assert FakeAdmin.moved == {STAYS: 0}
     assert "they do not exist any more: goes-0" in capsys.readouterr().err

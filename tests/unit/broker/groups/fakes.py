@@ -51,7 +51,7 @@ class FakeLog:
         batch = RecordBatch(records)
         batch.stamp_position(self.log_end_offset, self.leader_epoch)
         self.batches.append(bytes(batch.bytes))
-        self.log_end_offset = batch.next_offset
+        self.log_end_offset = batch.last_offset + 1
         return SimpleNamespace(
             first_offset=batch.base_offset, last_offset=batch.last_offset, size_bytes=len(records)
         )
@@ -79,7 +79,7 @@ class FakeLog:
         """Keep only the first so many batches."""
         del self.batches[batches:]
         last = RecordBatch(self.batches[-1]) if self.batches else None
-        self.log_end_offset = self.durable_offset = 0 if last is None else last.next_offset
+        self.log_end_offset = self.durable_offset = 0 if last is None else last.last_offset + 1
 
 
 def topic_id(name: str) -> bytes:

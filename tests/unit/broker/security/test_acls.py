@@ -6,9 +6,17 @@ import random
 import pytest
 
 from broker.security import acls
-from broker.security.acls import Access, Acl, AclFilter, complaint_about, format_acl, parse_acl
+from broker.security.acls import Access, complaint_about, format_acl, parse_acl
 from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
-from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from protocol.acl import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 TOPIC = ResourceType.TOPIC
 ALICE, BOB = user("alice"), user("bob")

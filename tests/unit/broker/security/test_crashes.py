@@ -6,13 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from broker.metrics import Metrics
-from broker.security.acls import Acl
 from broker.security.credentials import Deletion, Upsertion
 from broker.security.scram import ScramMechanism, salted
 from broker.security.service import Security
 from config import load
+from protocol.acl import Acl, PatternType, Permission, ResourceType
 from protocol.acl import Operation as Right
-from protocol.acl import PatternType, Permission, ResourceType
 from storage.directory.metadata_journal import Json, MetadataJournal
 from tests.support.clock import FrozenClock
 from tests.support.power_loss import Survival

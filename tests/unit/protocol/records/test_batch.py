@@ -8,6 +8,7 @@ from protocol.records.builder import build_batch
 from protocol.records.entry import advance_sequence
 from protocol.records.layout import ATTRIBUTES_AT, DELETE_HORIZON_BIT, UINT32, Codec, TimestampType
 from protocol.records.record import Record
+from protocol.records.scan import scan_entries
 
 SENT = bytes.fromhex(
     "0000000000000000000000500000000002d4ac0234000000000002000000000000006400000000000003e7ffffff"
@@ -23,12 +24,11 @@ STAMPED = bytes.fromhex(
 def test_header_fields_of_the_golden_batch() -> None:
     batch = RecordBatch(SENT)
     assert (batch.size, batch.magic, batch.records_count, batch.crc) == (92, 2, 3, 0xD4AC0234)
-    assert (batch.base_offset, batch.last_offset, batch.next_offset) == (0, 2, 3)
+    assert (batch.base_offset, batch.last_offset) == (0, 2)
     assert (batch.base_timestamp, batch.max_timestamp) == (100, 999)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
     assert (batch.codec, batch.timestamp_type) == (Codec.NONE, TimestampType.CREATE_TIME)
     assert not any((batch.is_control, batch.is_transactional, batch.has_producer_id))
-    assert batch.last_sequence == -1
     assert batch.crc_ok()
     assert bytes(batch.bytes) == SENT
     assert bytes(batch.payload) == SENT[61:]
@@ -123,5 +123,5 @@ def test_sequences_wrap(sequence: int, records: int, after: int) -> None:
 
 def test_last_sequence_wraps() -> None:
     records = [Record(0, 1, None, None)] * 3
-    batch = RecordBatch(build_batch(records, producer_id=1, base_sequence=2**31 - 2))
-    assert batch.last_sequence == 0
+    (entry,) = scan_entries(build_batch(records, producer_id=1, base_sequence=2**31 - 2))
+    assert entry.last_sequence == 0

@@ -1,7 +1,9 @@
 """Does a log that cannot be read answer without a file, and change nothing?"""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,16 +42,18 @@ def test_empty_files_hold_nothing_and_accept_no_change() -> None:
     assert (file.size, file.pread(10, 0), files.list_directory("/d")) == (0, b"", [])
     assert not files.exists("/d/0.log")
     file.end_sync(file.begin_sync())
-    for change in (
+    changes: list[Callable[[], object]] = [
         lambda: file.append(b"x"),
         lambda: file.truncate(0),
         lambda: files.rename("/d/0.log", "/d/1.log"),
         lambda: files.replace_atomically("/d/0.log", b""),
         lambda: files.lock("/d/.lock"),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(OSError, match="Read-only") as caught:
             change()
         assert caught.value.errno == errno.EROFS
-    for look in (files.open, files.size, files.read_all, files.unlink):
+    looks: list[Any] = [files.open, files.size, files.read_all, files.unlink]
+    for look in looks:
         with pytest.raises(FileNotFoundError):
             look("/d/0.log")
