@@ -51,17 +51,16 @@ _SCRATCH_OF_LARGE = _SCRATCH[:SCRATCH_OF_LARGE_BYTES]
 _spares: deque[bytearray] = deque(maxlen=1)
 
 
-def recycle(frame: "bytearray | memoryview") -> None:
-    """Offer the memory of `frame` to a later large frame; `frame` is invalid after this.
+def recycle(frame: memoryview) -> None:
+    """Offer the memory of a large frame to a later one; `frame` is invalid after this.
 
     Views of it stay valid. The check for views comes with the reuse, because the transport has one
     until this read is over.
     """
-    if isinstance(frame, memoryview):
-        memory = frame.obj
-        frame.release()
-        if isinstance(memory, bytearray) and len(memory) <= SPARE_BYTES_MAX:
-            _spares.append(memory)
+    memory = frame.obj
+    frame.release()
+    if isinstance(memory, bytearray) and len(memory) <= SPARE_BYTES_MAX:
+        _spares.append(memory)
 
 
 def _memory_of(size: int) -> bytearray:
