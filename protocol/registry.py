@@ -179,17 +179,15 @@ class ServerCodec:
 def join_short(parts: list[Buffer]) -> list[Buffer]:
     """``parts`` with runs of short ones joined; the bytes in order are the same."""
     joined: list[Buffer] = []
-    run: list[Buffer] = []
-    for part in parts:
-        if len(part) < SCATTER_FROM_BYTES:
-            run.append(part)
-            continue
-        if run:
-            joined.append(b"".join(run))
-            run = []
-        joined.append(part)
-    if run:
-        joined.append(b"".join(run))
+    begin = 0
+    for index, size in enumerate(map(len, parts)):
+        if size >= SCATTER_FROM_BYTES:
+            if begin < index:
+                joined.append(b"".join(parts[begin:index]))
+            joined.append(parts[index])
+            begin = index + 1
+    if begin < len(parts):
+        joined.append(b"".join(parts[begin:]))
     return joined
 
 
