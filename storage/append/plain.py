@@ -54,8 +54,12 @@ def plan_plain(
     next_offset: int,
     leader_epoch: int,
     opening: Opening,
+    *,
+    knows_zstd: bool = True,
 ) -> AppendPlan | None:
     """The plan for `view` (writable, stamped in place), or None when it is anything but plain.
+
+    `knows_zstd` says whether the request's version may carry zstd.
 
     Raises the errors of `opening`.
     """
@@ -83,7 +87,9 @@ def plan_plain(
     ):
         return None
     codec = attributes & CODEC_MASK
-    if codec >= len(_CODECS) or (rules.codec is not None and rules.codec != codec):
+    if codec and (codec >= len(_CODECS) or (codec == Codec.ZSTD and not knows_zstd)):
+        return None
+    if rules.codec is not None and rules.codec != codec:
         return None
     try:
         clear, start, end = view, RECORDS_AT, size
@@ -97,10 +103,12 @@ def plan_plain(
             clear, start, end = memoryview(payload), 0, len(payload)
         if count * MIN_RECORD_BYTES > end - start:
             return None
+        oldest_ms = now_ms - rules.timestamp_before_max_ms
+        newest_ms = now_ms + rules.timestamp_after_max_ms
         true_max, _, is_sequential, faults, true_min = record_loops.check_records(
             clear, start, end, count, base_timestamp,
-            max(now_ms - rules.timestamp_before_max_ms, INT64_MIN),
-            min(now_ms + rules.timestamp_after_max_ms, INT64_MAX),
+            oldest_ms if oldest_ms > INT64_MIN else INT64_MIN,
+            newest_ms if newest_ms < INT64_MAX else INT64_MAX,
             record_loops.TYPE_IGNORED, rules.compacted,
         )  # fmt: skip
     except RecordsError:
@@ -109,10 +117,11 @@ def plan_plain(
         return None
     ENTRY_PREFIX.pack_into(view, 0, next_offset, size_field, leader_epoch, MAGIC_V2)
     last_offset = next_offset + last_offset_delta
-    batch = Entry(
+    # The tuple itself: the constructor of a named tuple is another call.
+    batch = tuple.__new__(Entry, (
         0, size, MAGIC_V2, next_offset, last_offset, true_max, attributes, leader_epoch,
         base_timestamp, producer_id, producer_epoch, base_sequence, count,
-    )  # fmt: skip
+    ))  # fmt: skip
     return AppendPlan(
         view, (batch,), next_offset, last_offset, true_max, NO_TIMESTAMP, count, true_min
     )
