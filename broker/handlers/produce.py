@@ -265,7 +265,7 @@ class _Appends:
         self._request = request
         self._message = message
         self._opening = Opening(context.config.queued_max_decompressed_bytes)
-        self._wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
+        self._wait: _DurableWait | None = None
         self.gate: _Gate | None = None
 
     def append_one(self, topic: TopicProduceData, data: PartitionProduceData) -> Any:
@@ -319,11 +319,16 @@ class _Appends:
         self, name: str | None, data: PartitionProduceData
     ) -> PartitionProduceResponse | None:
         """Append the records; None, with nothing changed, if that takes long."""
-        answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
+        answer = PartitionProduceResponse()
+        answer.index = data.index
+        answer.base_offset = _NO_OFFSET
         if name is None:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             return answer
-        context, records = self._context, memoryview(data.records or b"")
+        context = self._context
+        records = data.records
+        if not isinstance(records, memoryview):
+            records = memoryview(records or b"")
         log = None
         try:
             if self.gate is None or self._passes(self.gate, name, answer):
@@ -411,7 +416,9 @@ class _Appends:
             context.group_commit.appended(log, result.size_bytes)
         if not log.waits_for_disk or result.last_offset < 0:
             return
-        if self._wait is not None:
+        if self._message.acks == ACKS_DURABLE:
+            if self._wait is None:
+                self._wait = _DurableWait(context)
             self._wait.add(log, result.last_offset + 1, answer)
         else:
             # The client has the answer before the records are on disk.
