@@ -67,6 +67,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.broker.net.connection")
 
 
+def _size(parts: "list[Buffer]") -> int:
+    # Nearly always there is one.
+    return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+
+
 class _Answered:
     """The slot of a request that was answered at once but has to wait for earlier ones."""
 
@@ -329,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._wait_for(outcome, frame)
             elif self._slots:
                 self._slots.append(_Answered(outcome))
-                size_bytes = sum(map(len, outcome))
+                size_bytes = _size(outcome)
                 self._waiting_bytes += size_bytes
                 self._answers.made_bytes += size_bytes
             else:
@@ -369,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(exchange.close_reason)
             return
         if exchange.parts is not None:
-            size_bytes = sum(map(len, exchange.parts))
+            size_bytes = _size(exchange.parts)
             self._waiting_bytes += size_bytes
             self._answers.made_bytes += size_bytes
         while slots and (parts := slots[0].parts) is not None:
@@ -408,7 +413,7 @@ class Connection(asyncio.BufferedProtocol):
         Large ones are written at once, so that a peer that does not read is noticed before the next
         request starts.
         """
-        size_bytes = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        size_bytes = _size(parts)
         self._connections.bytes_sent += size_bytes
         self._out += parts
         if size_bytes >= WRITE_AT_ONCE_BYTES:

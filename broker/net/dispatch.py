@@ -125,26 +125,28 @@ class Exchange:
     """
 
     __slots__ = (
+        "_codec",
         "_correlation_id",
         "_on_done",
         "_pending",
         "_route",
         "_started_ns",
-        "_version",
         "close_reason",
         "may_be_overtaken",
         "needs_frame",
         "parts",
     )
 
-    def __init__(self, route: Route, version: int, correlation_id: int, started_ns: int) -> None:
+    def __init__(
+        self, route: Route, codec: ServerCodec, correlation_id: int, started_ns: int
+    ) -> None:
         """Keep the values that the answer needs."""
         self.parts: list[Buffer] | None = None
         self.close_reason: str | None = None
         self.may_be_overtaken = False
         self.needs_frame = False
         self._route = route
-        self._version = version
+        self._codec = codec
         self._correlation_id = correlation_id
         self._started_ns = started_ns
         self._on_done: Callable[[Exchange], object] | None = None
@@ -172,13 +174,10 @@ class Exchange:
 
     def _settled(self, pending: Pending[Any]) -> None:
         self._pending = None
-        error = pending.error
-        if error is not None:
-            self._fail(error)
-        else:
-            self._replied(pending.result())
-
-    def _replied(self, reply: Any) -> None:
+        if pending.error is not None:
+            self._fail(pending.error)
+            return
+        reply = pending.result()
         if not isinstance(reply, Pending):
             self._finish(reply)
             return
@@ -191,8 +190,7 @@ class Exchange:
             if isinstance(message, _Encoded):
                 self.parts = message.parts
             else:
-                codec = self._route.codec(self._version)
-                self.parts = _encode(self._route, codec, self._correlation_id, message)
+                self.parts = _encode(self._route, self._codec, self._correlation_id, message)
         except ConnectionMustClose as must_close:
             self._finish_closing(str(must_close))
             return
@@ -201,7 +199,7 @@ class Exchange:
 
     def _fail(self, error: BaseException) -> None:
         try:
-            message = _failure_response(self._route, self._version, error)
+            message = _failure_response(self._route, self._codec.version, error)
         except ConnectionMustClose as must_close:
             self._finish_closing(str(must_close))
         else:
@@ -330,7 +328,7 @@ class Dispatcher:
                 )
                 reply = self._call(route, request, message, frame, started_ns)
         if isinstance(reply, Pending):
-            exchange = Exchange(route, version, correlation_id, started_ns)
+            exchange = Exchange(route, codec, correlation_id, started_ns)
             exchange.follow(reply)
             return exchange
         parts = None if reply is None else _encode(route, codec, correlation_id, reply)
@@ -346,7 +344,8 @@ class Dispatcher:
 
     def answer_bare(self, api_key: ApiKey, reply: Any) -> "Exchange":
         """Answer with `reply`, bytes or a `Pending` of them, without a response header."""
-        exchange = Exchange(self._routes[api_key], 0, 0, time.perf_counter_ns())
+        route = self._routes[api_key]
+        exchange = Exchange(route, route.codec(0), 0, time.perf_counter_ns())
         if not isinstance(reply, Pending):
             reply = _settled(reply)
         exchange.follow(_Framed(reply))
@@ -375,7 +374,8 @@ class Dispatcher:
         response = response_class(route.api_key)()
         if hasattr(response, "error_code"):
             response.error_code = code
-        exchange = Exchange(route, version, correlation_id, time.perf_counter_ns())
+        codec = route.codec(version)
+        exchange = Exchange(route, codec, correlation_id, time.perf_counter_ns())
         exchange.follow(later(response))
         return exchange
 
