@@ -329,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
         except (ProtocolError, ConnectionMustClose) as error:
             self.close(str(error))
         else:
-            if type(outcome) is not list:
+            if not isinstance(outcome, list):
                 if outcome is not None:
                     self._wait_for(outcome, frame)
             elif self._slots:

@@ -323,9 +323,9 @@ class FetchReader:
 
 
 def _nothing_of(target: FetchTarget) -> PartitionData:
-    return PartitionData(
-        partition_index=target.partition,
-        high_watermark=_UNKNOWN_OFFSET,
-        aborted_transactions=None,
-        records=b"",
-    )
+    data = PartitionData()
+    data.partition_index = target.partition
+    data.high_watermark = _UNKNOWN_OFFSET
+    data.aborted_transactions = None
+    data.records = b""
+    return data
