@@ -68,7 +68,6 @@ logger = logging.getLogger("tidelog.broker.net.connection")
 
 
 def _size(parts: "list[Buffer]") -> int:
-    # Nearly always there is one.
     return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
 
 
@@ -361,8 +360,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange.when_done(self._exchange_done)
         if not exchange.may_be_overtaken and exchange.parts is None:
             self._blocked_by = exchange
-            if exchange.needs_frame:
-                self._serving_bytes = len(frame)
+            self._serving_bytes = len(frame) if exchange.needs_frame else 0
 
     def _exchange_done(self, exchange: "Exchange") -> None:
         """An answer has arrived, or may be overtaken from now on.

@@ -54,14 +54,11 @@ def plan_plain(
     next_offset: int,
     leader_epoch: int,
     opening: Opening,
-    *,
-    knows_zstd: bool = True,
+    codecs_end: int = len(Codec),
 ) -> AppendPlan | None:
     """The plan for `view` (writable, stamped in place), or None when it is anything but plain.
 
-    `knows_zstd` says whether the request's version may carry zstd.
-
-    Raises the errors of `opening`.
+    The request's version knows the codecs below `codecs_end`. Raises the errors of `opening`.
     """
     size = len(view)
     if (
@@ -87,9 +84,7 @@ def plan_plain(
     ):
         return None
     codec = attributes & CODEC_MASK
-    if codec and (codec >= len(_CODECS) or (codec == Codec.ZSTD and not knows_zstd)):
-        return None
-    if rules.codec is not None and rules.codec != codec:
+    if codec >= codecs_end or (rules.codec is not None and rules.codec != codec):
         return None
     try:
         clear, start, end = view, RECORDS_AT, size
