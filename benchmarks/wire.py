@@ -1,8 +1,8 @@
 """As much of the Kafka protocol as raw loads need: three requests, by hand, over one socket.
 
 Written with `struct` and nothing of ours, so that a mistake in our codec cannot flatter or
-hide: ApiVersions v0, Produce v3 and ListOffsets v1, all understood by Apache Kafka 0.11 to
-4.x. Record batches come from aiokafka's builder.
+hide: ApiVersions v0, ListOffsets v1 and, as current clients send, Produce v12 (the newest with
+topic names), all understood by Apache Kafka 4.x. Record batches come from aiokafka's builder.
 """
 
 import socket
@@ -13,11 +13,28 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 CLIENT_ID = b"bench"
 _PRODUCE, _LIST_OFFSETS, _API_VERSIONS = 0, 2, 18
-_PRODUCE_VERSION, _LIST_OFFSETS_VERSION = 3, 1
+_PRODUCE_VERSION, _LIST_OFFSETS_VERSION = 12, 1
+
+
+_NULL, _NO_TAGS, _ONE = b"\0", b"\0", b"\2"
+"""Of flexible versions: no string, an empty tag section, the length of an array of one."""
 
 
 def _string(text: bytes) -> bytes:
     return struct.pack(">h", len(text)) + text
+
+
+def _compact(data: bytes) -> bytes:
+    """The data after its length plus one, as flexible versions have it."""
+    return _varint(len(data) + 1) + data
+
+
+def _varint(value: int) -> bytes:
+    groups = bytearray()
+    while value > 127:
+        groups.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*groups, value])
 
 
 def _request(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
@@ -42,13 +59,17 @@ def record_batch(values: Sequence[bytes], timestamps: Sequence[int], codec: int 
 
 
 def produce_request(topic: str, partition: int, batch: bytes, correlation_id: int = 0) -> bytes:
-    """A whole Produce v3 frame with acks=all; `set_correlation_id` numbers copies of it."""
+    """A whole Produce v12 frame with acks=all; `set_correlation_id` numbers copies of it."""
     body = (
-        struct.pack(">hhi", -1, -1, 30_000)
-        + struct.pack(">i", 1)
-        + _string(topic.encode())
-        + struct.pack(">iii", 1, partition, len(batch))
-        + batch
+        _NO_TAGS  # of the header
+        + _NULL
+        + struct.pack(">hi", -1, 30_000)
+        + _ONE
+        + _compact(topic.encode())
+        + _ONE
+        + struct.pack(">i", partition)
+        + _compact(batch)
+        + 3 * _NO_TAGS
     )
     return _request(_PRODUCE, _PRODUCE_VERSION, correlation_id, body)
 
@@ -59,9 +80,10 @@ def set_correlation_id(frame: bytearray, correlation_id: int) -> None:
 
 
 def produce_error(response: bytes) -> int:
-    """The error code of a Produce v3 response to one partition."""
-    topic_length = struct.unpack_from(">h", response, 8)[0]
-    return int(struct.unpack_from(">h", response, 8 + 2 + topic_length + 4 + 4)[0])
+    """The error code of a Produce v12 response to one partition of a topic with a short name."""
+    # Correlation id, tags, one topic; its name; one partition, its number.
+    topic_length = response[6] - 1
+    return int(struct.unpack_from(">h", response, 7 + topic_length + 1 + 4)[0])
 
 
 def api_versions_request() -> bytes:

@@ -73,10 +73,6 @@ class ApiMetrics:
         self.failures = 0
         self.latency_ns = latency_distribution()
 
-    def observe(self, elapsed_ns: int) -> None:
-        """Count a request that was answered `elapsed_ns` after its last byte arrived."""
-        self.latency_ns.observe(elapsed_ns)
-
 
 class CommitMetrics:
     """Group commit: how long syncs take and how much each carries."""

@@ -35,6 +35,9 @@ from protocol.declare.primitives import NEVER, Buffer, Direction, message_spec
 from protocol.errors import MalformedRequest, UnsupportedVersion
 
 _FIXED: Final = struct.Struct(">hhih")
+_CLIENT_ID_SIZE: Final = struct.Struct(">h")
+_CLIENT_ID_SIZE_AT: Final = 8
+_CLIENT_ID_AT: Final = 10
 _CORRELATION: Final = struct.Struct(">i")
 _NULL: Final = -1
 _NO_TAGS: Final = b"\0"
@@ -81,10 +84,10 @@ def decode_client_id(buf: Buffer, has_tags: bool) -> tuple[str | None, int]:
         MalformedRequest: the frame ends early, or the client id is not text.
     """
     try:
-        _, _, _, size = _FIXED.unpack_from(buf, 0)
+        (size,) = _CLIENT_ID_SIZE.unpack_from(buf, _CLIENT_ID_SIZE_AT)
     except struct.error:
         raise MalformedRequest("RequestHeader", "", 0, f"only {len(buf)} bytes") from None
-    position = _FIXED.size
+    position = _CLIENT_ID_AT
     client_id = None
     if size >= 0:
         end = position + size

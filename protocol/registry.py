@@ -44,8 +44,8 @@ SCATTER_FROM_BYTES: Final = 1024
 EXPLAINED_BYTES_MAX: Final = 8192
 """Longer input is refused without a reason: the tree takes a thousand times the time it took."""
 
-_ANSWER_START: Final = Struct(">ii")
-"""Size of the frame after it, correlation id."""
+_SIZE_BYTES: Final = 4
+_CORRELATION_ID_BYTES: Final = 4
 
 _decoders: dict[tuple[type, int], Decoder] = {}
 _encoders: dict[tuple[type, int], Encoder] = {}
@@ -103,25 +103,27 @@ class ServerCodec:
     """
 
     __slots__ = (
-        "_answer_tags",
+        "_answer_start",
         "_decode",
         "_encode",
         "_header_has_tags",
         "_is_scattered",
         "_request",
-        "_version",
+        "version",
     )
 
     def __init__(self, api_key: int, version: int) -> None:
         """Make the two functions of this version. Raises UnsupportedVersion."""
         self._request = request_class(api_key)
-        self._version = version
+        self.version = version
         self._decode = _decoder(self._request, version)
         response = response_class(api_key)
         self._encode = _encoder(response, version)
         self._is_scattered = _carries_records(response)
         self._header_has_tags = version >= headers.flexible_since(api_key)
-        self._answer_tags = headers.encode_response_header(api_key, version, 0)[4:]
+        header_bytes = len(headers.encode_response_header(api_key, version, 0))
+        # Size of the frame after it, correlation id, and a tag section if the header has one.
+        self._answer_start = Struct(f">ii{header_bytes - _CORRELATION_ID_BYTES}x")
 
     def decode(
         self, frame: bytearray | memoryview, elements_max: int = REQUEST_ELEMENTS_MAX
@@ -147,7 +149,7 @@ class ServerCodec:
         except DECODE_FAULTS as error:
             if isinstance(error, TooManyElements) and elements_max < REQUEST_ELEMENTS_MAX:
                 raise
-            return client_id, _decode(self._request, self._version, buf, position)[0]
+            return client_id, _decode(self._request, self.version, buf, position)[0]
 
     def encode(self, correlation_id: int, message: Any) -> list[Buffer]:
         """The frame of an answer, its size included, as buffers to be sent one after the other.
@@ -162,29 +164,28 @@ class ServerCodec:
         try:
             self._encode(message, parts.append)
         except ENCODE_FAULTS as error:
-            raise _why_unencodable(message, self._version) from error
-        tags = self._answer_tags
+            raise _why_unencodable(message, self.version) from error
+        start = self._answer_start
+        after_size = start.size - _SIZE_BYTES
         if not self._is_scattered:
             body = b"".join(parts)
-            return [_ANSWER_START.pack(4 + len(tags) + len(body), correlation_id) + tags + body]
-        size = 4 + len(tags) + sum(map(len, parts))
-        return join_short([_ANSWER_START.pack(size, correlation_id) + tags, *parts])
+            return [start.pack(after_size + len(body), correlation_id) + body]
+        size = after_size + sum(map(len, parts))
+        return join_short([start.pack(size, correlation_id), *parts])
 
 
 def join_short(parts: list[Buffer]) -> list[Buffer]:
     """``parts`` with runs of short ones joined; the bytes in order are the same."""
     joined: list[Buffer] = []
-    run: list[Buffer] = []
-    for part in parts:
-        if len(part) < SCATTER_FROM_BYTES:
-            run.append(part)
-            continue
-        if run:
-            joined.append(b"".join(run))
-            run = []
-        joined.append(part)
-    if run:
-        joined.append(b"".join(run))
+    begin = 0
+    for index, size in enumerate(map(len, parts)):
+        if size >= SCATTER_FROM_BYTES:
+            if begin < index:
+                joined.append(b"".join(parts[begin:index]))
+            joined.append(parts[index])
+            begin = index + 1
+    if begin < len(parts):
+        joined.append(b"".join(parts[begin:]))
     return joined
 
 

@@ -51,6 +51,7 @@ from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
 if TYPE_CHECKING:
+    from broker.quotas.throttle import FetchQuota
     from storage.log.log import Log
 
 _ISOLATION_LEVELS = (0, 1)
@@ -172,7 +173,7 @@ class _Fetch:
                 if max_wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
                     hidden = self._awaited and self._still_hidden(reader)
                     if not hidden:
-                        response = yield from self._answer_or_delay(parts)
+                        response = yield from self._answer(parts)
                         if self._reserved_bytes:
                             self._context.answers.lease(response, self._reserved_bytes)
                             self._reserved_bytes = 0
@@ -197,7 +198,7 @@ class _Fetch:
                 return parts, reader
             yield NEXT_TURN
         most = self._message.max_bytes
-        enough = max(ENOUGH_BYTES, 2 * self._min_bytes)
+        enough = ENOUGH_BYTES if self._min_bytes <= ENOUGH_BYTES // 2 else 2 * self._min_bytes
         portion = min(most, enough) if self._plan.is_incremental else most
         parts, reader = yield from self._read_up_to(portion, enough)
         is_short = 0 < reader.bytes_read < self._min_bytes
@@ -216,11 +217,11 @@ class _Fetch:
             self._reserve(0)
         reader = FetchReader(
             self._context,
-            version=self._version,
-            isolation_level=self._message.isolation_level,
-            max_bytes=max_bytes,
-            partition_max_bytes=partition_max_bytes,
-            replica_id=_replica_id(self._message),
+            self._version,
+            self._message.isolation_level,
+            max_bytes,
+            partition_max_bytes,
+            _replica_id(self._message),
             needs_one=needs_one,
             check=self._check,
         )
@@ -236,7 +237,7 @@ class _Fetch:
             else:
                 data = yield from reader.read_for_old_client(target)
             parts.append((target, data))
-            read_bytes = len(data.records or b"")
+            read_bytes = len(data.records) if data.records else 0
             spent_bytes += _PARTITION_COST_BYTES + read_bytes
             if read_bytes >= STEP_BYTES:
                 self._context.turns.count_read(read_bytes)
@@ -264,7 +265,7 @@ class _Fetch:
         """Wait for more; False when more has come by now: reading many partitions takes turns."""
         reader = FetchReader(
             self._context,
-            version=self._version,
+            self._version,
             isolation_level=0,
             max_bytes=0,
             check=self._check,
@@ -348,7 +349,7 @@ class _Fetch:
 
     def _resolve(self, parts: list[_Part]) -> Steps[None]:
         assert self._pending is not None, "a fetch that waits has a promise out"
-        self._pending.resolve((yield from self._answer_or_delay(parts)))
+        self._pending.resolve((yield from self._answer(parts)))
 
     def _forget(self) -> None:
         if self._waiter is not None:
@@ -358,21 +359,24 @@ class _Fetch:
         if self._work is not None:
             self._work.abandon()
 
-    def _answer_or_delay(self, parts: list[_Part]) -> Steps[FetchResponse]:
-        """The answer, or an empty one with a delay when the client's quota is used up."""
-        if self._quota is not None:
-            sizes = [len(data.records) for _, data in parts if data.records]
-            delay_ms = self._quota.delay_ms(sum(sizes), len(sizes))
-            if delay_ms:
-                session_id = NO_SESSION_ID
-                if self._plan.is_incremental:
-                    session_id = self._plan.session_id
-                elif self._plan.session is not None:
-                    self._context.fetch_sessions.close(self._plan.session)
-                return FetchResponse(session_id=session_id, throttle_time_ms=delay_ms)
-        return (yield from self._answer(parts))
+    def _delayed_answer(self, quota: "FetchQuota", parts: list[_Part]) -> FetchResponse | None:
+        """An empty answer with a delay when the client's quota is used up, else None."""
+        sizes = [len(data.records) for _, data in parts if data.records]
+        delay_ms = quota.delay_ms(sum(sizes), len(sizes))
+        if not delay_ms:
+            return None
+        session_id = NO_SESSION_ID
+        if self._plan.is_incremental:
+            session_id = self._plan.session_id
+        elif self._plan.session is not None:
+            self._context.fetch_sessions.close(self._plan.session)
+        return FetchResponse(session_id=session_id, throttle_time_ms=delay_ms)
 
     def _answer(self, parts: list[_Part]) -> Steps[FetchResponse]:
+        if self._quota is not None:
+            delayed = self._delayed_answer(self._quota, parts)
+            if delayed is not None:
+                return delayed
         session = self._plan.session
         response = FetchResponse(session_id=self._plan.session_id)
         topic: FetchableTopicResponse | None = None

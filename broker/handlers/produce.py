@@ -264,7 +264,7 @@ class _Appends:
         self._request = request
         self._message = message
         self._opening = Opening(context.config.queued_max_decompressed_bytes)
-        self._wait = _DurableWait(context) if message.acks == ACKS_DURABLE else None
+        self._wait: _DurableWait | None = None
         self.gate: _Gate | None = None
 
     def append_one(self, topic: TopicProduceData, data: PartitionProduceData) -> Any:
@@ -318,11 +318,16 @@ class _Appends:
         self, name: str | None, data: PartitionProduceData
     ) -> PartitionProduceResponse | None:
         """Append the records; None, with nothing changed, if that takes long."""
-        answer = PartitionProduceResponse(index=data.index, base_offset=_NO_OFFSET)
+        answer = PartitionProduceResponse()
+        answer.index = data.index
+        answer.base_offset = _NO_OFFSET
         if name is None:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             return answer
-        context, records = self._context, memoryview(data.records or b"")
+        context = self._context
+        records = data.records
+        if not isinstance(records, memoryview):
+            records = memoryview(records or b"")
         log = None
         try:
             if self.gate is None or self._passes(self.gate, name, answer):
@@ -410,7 +415,9 @@ class _Appends:
             context.group_commit.appended(log, result.size_bytes)
         if not log.waits_for_disk or result.last_offset < 0:
             return
-        if self._wait is not None:
+        if self._message.acks == ACKS_DURABLE:
+            if self._wait is None:
+                self._wait = _DurableWait(context)
             self._wait.add(log, result.last_offset + 1, answer)
         else:
             # The client has the answer before the records are on disk.
@@ -420,9 +427,10 @@ class _Appends:
 def _topic_answer(
     topic: TopicProduceData, name: str | None, answers: list[PartitionProduceResponse]
 ) -> TopicProduceResponse:
-    return TopicProduceResponse(
-        name=name or topic.name, topic_id=topic.topic_id, partition_responses=answers
-    )
+    answer = TopicProduceResponse(partition_responses=answers)
+    answer.name = name or topic.name
+    answer.topic_id = topic.topic_id
+    return answer
 
 
 def _reject(
@@ -483,8 +491,8 @@ def _close_on_error(response: ProduceResponse) -> None:
                 )
 
 
-class _DurableWait:
-    """The partitions of one acks=all request that are not on disk yet.
+class _DurableWait(Pending[ProduceResponse]):
+    """The answer of one acks=all request some of whose partitions are not on disk yet.
 
     Some appends of a request may be durable before its last partition is appended. So the count
     starts at one, and `answer` subtracts that one.
@@ -495,13 +503,13 @@ class _DurableWait:
     become durable later.
     """
 
-    __slots__ = ("_context", "_missing", "_pending", "_response", "_timer", "_waiting")
+    __slots__ = ("_context", "_missing", "_response", "_timer", "_waiting")
 
     def __init__(self, context: Context) -> None:
+        super().__init__()
         self._context = context
         self._missing = 1
         self._waiting: dict[int, PartitionProduceResponse] = {}
-        self._pending: Pending[ProduceResponse] | None = None
         self._response: ProduceResponse | None = None
         self._timer: TimerHandle | None = None
 
@@ -518,34 +526,34 @@ class _DurableWait:
                 answer.error_code = error_code(error)
                 answer.base_offset = _NO_OFFSET
                 answer.log_append_time_ms = NO_TIMESTAMP
-            self._one_less()
+            self._missing -= 1
+            if self._missing == 0:
+                self._resolve()
 
         self._context.group_commit.when_durable(log, next_offset, settle)
 
     def answer(
         self, response: ProduceResponse, timeout_ms: int
     ) -> ProduceResponse | Pending[ProduceResponse]:
-        """Return `response` itself when nothing is missing, else a promise of it."""
-        self._response = response
+        """Return `response` itself when nothing is missing, else the promise of it."""
         self._missing -= 1
         if self._missing == 0:
             return response
-        self._pending = Pending(self._stop_timer)
-        self._timer = self._context.clock.call_later(max(PATIENCE_MS, timeout_ms), self._time_out)
-        return self._pending
+        self._response = response
+        self.on_abandon = self._stop_timer
+        delay_ms = timeout_ms if timeout_ms > PATIENCE_MS else PATIENCE_MS
+        self._timer = self._context.clock.call_later(delay_ms, self._time_out)
+        return self
 
-    def _one_less(self) -> None:
-        self._missing -= 1
-        if self._missing == 0 and self._pending is not None and self._response is not None:
-            self._stop_timer()
-            self._pending.resolve(self._response)
+    def _resolve(self) -> None:
+        assert self._response is not None, "until it is set, one is missing"
+        self._stop_timer()
+        self.resolve(self._response)
 
     def _time_out(self) -> None:
-        assert self._pending is not None, "the timer is set with the promise"
-        assert self._response is not None, "the timer is set with the response"
         for answer in self._waiting.values():
             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._pending.resolve(self._response)
+        self._resolve()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -68,6 +68,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.broker.net.connection")
 
 
+def _size(parts: "list[Buffer]") -> int:
+    return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+
+
 class _Answered:
     """The slot of a request that was answered at once but has to wait for earlier ones."""
 
@@ -203,8 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(error)
             return
         if frames:
-            self._backlog.extend(frames)
-            self._backlog_bytes += sum(map(len, frames))
+            self._add_to_backlog(frames)
             self._start_requests()
         else:
             self._count_memory()
@@ -216,9 +219,13 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._refuse(error)
             return False
-        self._backlog.extend(frames)
-        self._backlog_bytes += sum(map(len, frames))
+        self._add_to_backlog(frames)
         return bool(frames)
+
+    def _add_to_backlog(self, frames: "list[bytearray | memoryview]") -> None:
+        for frame in frames:
+            self._backlog.append(frame)
+            self._backlog_bytes += len(frame)
 
     def _refuse(self, error: ProtocolError) -> None:
         self._connections.note_foreign(self, error)
@@ -265,11 +272,11 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._backlog) or bool(self._receiver.rest)
 
     def _may_start(self) -> bool:
-        return (
+        if self._write_paused or self.muted_until_ms or self._close_reason is not None:
+            return False
+        # Without slots nothing blocks and nothing waits.
+        return not self._slots or (
             self._blocked_by is None
-            and not self.muted_until_ms
-            and not self._write_paused
-            and self._close_reason is None
             and len(self._slots) < PIPELINE_MAX
             and self._waiting_bytes <= WRITE_BUFFER_HIGH_BYTES
         )
@@ -311,13 +318,30 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
         elif self._read_paused:
             self._resume_reading()
+        elif not (receiver.held_bytes or self._serving_bytes or self.held_bytes):
+            return  # nearly always
         self._count_memory()
 
     def _start_next(self) -> None:
         frame = self._backlog.popleft()
         self._backlog_bytes -= len(frame)
-        self._start(frame)
-        recycle(frame)
+        try:
+            outcome = self._dispatch(frame, self)
+        except (ProtocolError, ConnectionMustClose) as error:
+            self.close(str(error))
+        else:
+            if not isinstance(outcome, list):
+                if outcome is not None:
+                    self._wait_for(outcome, frame)
+            elif self._slots:
+                self._slots.append(_Answered(outcome))
+                size_bytes = _size(outcome)
+                self._waiting_bytes += size_bytes
+                self._answers.made_bytes += size_bytes
+            else:
+                self._answers.made_bytes += self._queue(outcome)
+        if type(frame) is memoryview:
+            recycle(frame)
 
     def _start_more(self) -> None:
         """Start requests for a slice; if some are left after it, wait for a turn."""
@@ -333,29 +357,12 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_turn = True
         self._connections.turns.wait(self)
 
-    def _start(self, frame: bytearray | memoryview) -> None:
-        try:
-            outcome = self._dispatch(frame, self)
-        except (ProtocolError, ConnectionMustClose) as error:
-            self.close(str(error))
-            return
-        if outcome is None:
-            return
-        if isinstance(outcome, list):
-            if self._slots:
-                self._slots.append(_Answered(outcome))
-                size_bytes = sum(map(len, outcome))
-                self._waiting_bytes += size_bytes
-            else:
-                size_bytes = self._queue(outcome)
-            self._answers.made_bytes += size_bytes
-            return
-        self._slots.append(outcome)
-        outcome.when_done(self._exchange_done)
-        if not outcome.may_be_overtaken and outcome.parts is None:
-            self._blocked_by = outcome
-            if outcome.needs_frame:
-                self._serving_bytes = len(frame)
+    def _wait_for(self, exchange: "Exchange", frame: bytearray | memoryview) -> None:
+        self._slots.append(exchange)
+        exchange.when_done(self._exchange_done)
+        if not exchange.may_be_overtaken and exchange.parts is None:
+            self._blocked_by = exchange
+            self._serving_bytes = len(frame) if exchange.needs_frame else 0
 
     def _exchange_done(self, exchange: "Exchange") -> None:
         """An answer has arrived, or may be overtaken from now on.
@@ -367,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(exchange.close_reason)
             return
         if exchange.parts is not None:
-            size_bytes = sum(map(len, exchange.parts))
+            size_bytes = _size(exchange.parts)
             self._waiting_bytes += size_bytes
             self._answers.made_bytes += size_bytes
         while slots and (parts := slots[0].parts) is not None:
@@ -406,7 +413,7 @@ class Connection(asyncio.BufferedProtocol):
         Large ones are written at once, so that a peer that does not read is noticed before the next
         request starts.
         """
-        size_bytes = sum(map(len, parts))
+        size_bytes = _size(parts)
         self._connections.bytes_sent += size_bytes
         self._out += parts
         if size_bytes >= WRITE_AT_ONCE_BYTES:

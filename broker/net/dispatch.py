@@ -85,9 +85,18 @@ class Route:
     """One API as the dispatcher sees it: its handler, versions and metrics.
 
     `handler` is None until the first request of the API; `codecs` holds the versions used so far.
+    `observe` counts a request that was answered so many nanoseconds after its last byte arrived.
     """
 
-    __slots__ = ("api_key", "codecs", "handler", "max_version", "metrics", "min_version")
+    __slots__ = (
+        "api_key",
+        "codecs",
+        "handler",
+        "max_version",
+        "metrics",
+        "min_version",
+        "observe",
+    )
 
     def __init__(self, api_key: ApiKey, versions: VersionRange, metrics: "ApiMetrics") -> None:
         """Bind the parts."""
@@ -97,6 +106,7 @@ class Route:
         self.min_version = versions.min
         self.max_version = versions.max
         self.metrics = metrics
+        self.observe = metrics.latency_ns.observe
 
     def codec(self, version: int) -> ServerCodec:
         """The codec of a version; made when it is first used."""
@@ -115,26 +125,28 @@ class Exchange:
     """
 
     __slots__ = (
+        "_codec",
         "_correlation_id",
         "_on_done",
         "_pending",
         "_route",
         "_started_ns",
-        "_version",
         "close_reason",
         "may_be_overtaken",
         "needs_frame",
         "parts",
     )
 
-    def __init__(self, route: Route, version: int, correlation_id: int, started_ns: int) -> None:
+    def __init__(
+        self, route: Route, codec: ServerCodec, correlation_id: int, started_ns: int
+    ) -> None:
         """Keep the values that the answer needs."""
         self.parts: list[Buffer] | None = None
         self.close_reason: str | None = None
         self.may_be_overtaken = False
         self.needs_frame = False
         self._route = route
-        self._version = version
+        self._codec = codec
         self._correlation_id = correlation_id
         self._started_ns = started_ns
         self._on_done: Callable[[Exchange], object] | None = None
@@ -162,13 +174,10 @@ class Exchange:
 
     def _settled(self, pending: Pending[Any]) -> None:
         self._pending = None
-        error = pending.error
-        if error is not None:
-            self._fail(error)
-        else:
-            self._replied(pending.result())
-
-    def _replied(self, reply: Any) -> None:
+        if pending.error is not None:
+            self._fail(pending.error)
+            return
+        reply = pending.result()
         if not isinstance(reply, Pending):
             self._finish(reply)
             return
@@ -181,16 +190,16 @@ class Exchange:
             if isinstance(message, _Encoded):
                 self.parts = message.parts
             else:
-                self.parts = _encode(self._route, self._version, self._correlation_id, message)
+                self.parts = _encode(self._route, self._codec, self._correlation_id, message)
         except ConnectionMustClose as must_close:
             self._finish_closing(str(must_close))
             return
-        self._route.metrics.observe(time.perf_counter_ns() - self._started_ns)
+        self._route.observe(time.perf_counter_ns() - self._started_ns)
         self._done()
 
     def _fail(self, error: BaseException) -> None:
         try:
-            message = _failure_response(self._route, self._version, error)
+            message = _failure_response(self._route, self._codec.version, error)
         except ConnectionMustClose as must_close:
             self._finish_closing(str(must_close))
         else:
@@ -290,9 +299,10 @@ class Dispatcher:
             ConnectionMustClose: likewise, for a reason in the handler.
         """
         started_ns = time.perf_counter_ns()
-        if len(frame) < _HEADER_START.size:
-            raise MalformedRequest("RequestHeader", "", 0, f"{len(frame)} bytes are too few")
-        api_key, version, correlation_id = _HEADER_START.unpack_from(frame)
+        try:
+            api_key, version, correlation_id = _HEADER_START.unpack_from(frame)
+        except struct.error:
+            raise _too_short(frame) from None
         route = self._routes.get(api_key)
         if route is None or not route.min_version <= version <= route.max_version:
             if api_key == ApiKey.API_VERSIONS and route is not None:
@@ -317,15 +327,12 @@ class Dispatcher:
                     requester.session,
                 )
                 reply = self._call(route, request, message, frame, started_ns)
-        if reply is None:
-            route.metrics.observe(time.perf_counter_ns() - started_ns)
-            return None
         if isinstance(reply, Pending):
-            exchange = Exchange(route, version, correlation_id, started_ns)
+            exchange = Exchange(route, codec, correlation_id, started_ns)
             exchange.follow(reply)
             return exchange
-        parts = _encode(route, version, correlation_id, reply)
-        route.metrics.observe(time.perf_counter_ns() - started_ns)
+        parts = None if reply is None else _encode(route, codec, correlation_id, reply)
+        route.observe(time.perf_counter_ns() - started_ns)
         if self._security.throttle is not None:
             self._security.throttle.count_time()
         return parts
@@ -337,7 +344,8 @@ class Dispatcher:
 
     def answer_bare(self, api_key: ApiKey, reply: Any) -> "Exchange":
         """Answer with `reply`, bytes or a `Pending` of them, without a response header."""
-        exchange = Exchange(self._routes[api_key], 0, 0, time.perf_counter_ns())
+        route = self._routes[api_key]
+        exchange = Exchange(route, route.codec(0), 0, time.perf_counter_ns())
         if not isinstance(reply, Pending):
             reply = _settled(reply)
         exchange.follow(_Framed(reply))
@@ -356,16 +364,18 @@ class Dispatcher:
         Raises:
             ProtocolError: the API or its version is unknown.
         """
-        if len(frame) < _HEADER_START.size:
-            raise MalformedRequest("RequestHeader", "", 0, f"{len(frame)} bytes are too few")
-        api_key, version, correlation_id = _HEADER_START.unpack_from(frame)
+        try:
+            api_key, version, correlation_id = _HEADER_START.unpack_from(frame)
+        except struct.error:
+            raise _too_short(frame) from None
         route = self._routes.get(api_key)
         if route is None or not route.min_version <= version <= route.max_version:
             raise UnsupportedVersion(api_key, version)
         response = response_class(route.api_key)()
         if hasattr(response, "error_code"):
             response.error_code = code
-        exchange = Exchange(route, version, correlation_id, time.perf_counter_ns())
+        codec = route.codec(version)
+        exchange = Exchange(route, codec, correlation_id, time.perf_counter_ns())
         exchange.follow(later(response))
         return exchange
 
@@ -468,7 +478,8 @@ class Dispatcher:
             return reply
         try:
             version, correlation_id = request.api_version, request.correlation_id
-            parts = yield from off_loop(lambda: _encode(route, version, correlation_id, reply))
+            codec = route.codec(version)
+            parts = yield from off_loop(lambda: _encode(route, codec, correlation_id, reply))
             return _Encoded(parts)
         finally:
             self.context.answers.release(reply)
@@ -480,7 +491,11 @@ class Dispatcher:
         return _TaskReply(task)
 
 
-def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "list[Buffer]":
+def _too_short(frame: bytearray | memoryview) -> MalformedRequest:
+    return MalformedRequest("RequestHeader", "", 0, f"{len(frame)} bytes are too few")
+
+
+def _encode(route: Route, codec: ServerCodec, correlation_id: int, message: Any) -> "list[Buffer]":
     """The answer's bytes, size and header included; empty when there is no message.
 
     Raises:
@@ -489,14 +504,12 @@ def _encode(route: Route, version: int, correlation_id: int, message: Any) -> "l
     if message is None:
         return []
     try:
-        codec = route.codecs.get(version) or route.codec(version)
         return codec.encode(correlation_id, message)
     except Exception as error:
+        name = f"{route.api_key.name} v{codec.version}"
         route.metrics.failures += 1
-        logger.exception("encoding %s v%d failed", route.api_key.name, version)
-        raise ConnectionMustClose(
-            f"{route.api_key.name} v{version} failed inside the broker"
-        ) from error
+        logger.exception("encoding %s failed", name)
+        raise ConnectionMustClose(f"{name} failed inside the broker") from error
 
 
 def _version_fallback(route: Route, correlation_id: int) -> "list[Buffer]":
@@ -514,7 +527,7 @@ def _version_fallback(route: Route, correlation_id: int) -> "list[Buffer]":
             )
         ],
     )
-    return _encode(route, 0, correlation_id, response)
+    return _encode(route, route.codec(0), correlation_id, response)
 
 
 def _failure_response(route: Route, version: int, error: BaseException) -> Any:

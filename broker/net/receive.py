@@ -51,17 +51,16 @@ _SCRATCH_OF_LARGE = _SCRATCH[:SCRATCH_OF_LARGE_BYTES]
 _spares: deque[bytearray] = deque(maxlen=1)
 
 
-def recycle(frame: "bytearray | memoryview") -> None:
-    """Offer the memory of `frame` to a later large frame; `frame` is invalid after this.
+def recycle(frame: memoryview) -> None:
+    """Offer the memory of a large frame to a later one; `frame` is invalid after this.
 
     Views of it stay valid. The check for views comes with the reuse, because the transport has one
     until this read is over.
     """
-    if isinstance(frame, memoryview):
-        memory = frame.obj
-        frame.release()
-        if isinstance(memory, bytearray) and len(memory) <= SPARE_BYTES_MAX:
-            _spares.append(memory)
+    memory = frame.obj
+    frame.release()
+    if isinstance(memory, bytearray) and len(memory) <= SPARE_BYTES_MAX:
+        _spares.append(memory)
 
 
 def _memory_of(size: int) -> bytearray:
@@ -152,46 +151,35 @@ class FrameReceiver:
 
         The last, unfinished one moves into a buffer of its own.
         """
+        if self._prefix:
+            data = memoryview(self._prefix + data[:end])
+            end = len(data)
+            self._prefix = b""
         frames: list[bytearray | memoryview] = []
         position = 0
-        if self._prefix:
-            missing = _PREFIX_BYTES - len(self._prefix)
-            prefix = self._prefix + bytes(data[: min(missing, end)])
-            position = min(missing, end)
-            if len(prefix) < _PREFIX_BYTES:
-                self._prefix = prefix
-                return frames
-            self._prefix = b""
-            position = self._take_frame(data, position, end, _PREFIX.unpack(prefix)[0], frames)
-        while self._frame is None and end - position >= _PREFIX_BYTES:
+        while end - position >= _PREFIX_BYTES:
             (size,) = _PREFIX.unpack_from(data, position)
-            position = self._take_frame(data, position + _PREFIX_BYTES, end, size, frames)
+            position += _PREFIX_BYTES
+            if not 0 <= size <= self.max_frame_bytes:
+                raise MalformedFrame(size, self.max_frame_bytes)
+            if position + size > end:
+                self._begin_frame(data[position:end], size)
+                return frames
+            frames.append(bytearray(data[position : position + size]))
+            position += size
             if len(frames) >= FRAMES_AT_ONCE:
                 self.rest = bytes(data[position:end])
                 return frames
-        if self._frame is None and position < end:
+        if position < end:
             self._prefix = bytes(data[position:end])
         return frames
 
-    def _take_frame(
-        self,
-        data: memoryview,
-        position: int,
-        end: int,
-        size: int,
-        frames: "list[bytearray | memoryview]",
-    ) -> int:
-        """Move the frame that starts at `position` out of `data`; return where the next begins."""
-        if not 0 <= size <= self.max_frame_bytes:
-            raise MalformedFrame(size, self.max_frame_bytes)
-        if position + size <= end:
-            frames.append(bytearray(data[position : position + size]))
-            return position + size
-        available = end - position
+    def _begin_frame(self, data: memoryview, size: int) -> None:
+        """Move the beginning of a frame of `size` bytes into a buffer of its own."""
+        available = len(data)
         frame = _memory_of(min(size, max(self._trusted_bytes, 2 * available)))
-        frame[:available] = data[position:end]
+        frame[:available] = data
         self._frame = frame
         self._filled = available
         self._size = size
         self.held_bytes = len(frame)
-        return end

@@ -18,7 +18,7 @@ cost a task. A handler that raises loses only its own request.
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
@@ -77,8 +77,12 @@ _UNKNOWN = Session()
 """The session of requests that no connection sent: tests and the broker's own."""
 
 
-class RequestContext(NamedTuple):
-    """The facts about one request that are not in its body; a tuple, as one is made per request."""
+@dataclass(slots=True)
+class RequestContext:
+    """The facts about one request that are not in its body.
+
+    Never changed. It is not frozen, as one is made for each request and a frozen one costs more.
+    """
 
     api_key: int
     api_version: int

@@ -107,12 +107,12 @@ class FetchReader:
     def __init__(
         self,
         context: Context,
-        *,
         version: int,
         isolation_level: int,
         max_bytes: int,
         partition_max_bytes: int = PARTITION_BYTES_MAX,
         replica_id: int = _CONSUMER_ID,
+        *,
         needs_one: bool = True,
         check: Check | None = None,
     ) -> None:
@@ -162,8 +162,8 @@ class FetchReader:
             name = topic.name
         if self._check is not None:
             self._authorize(self._check, name)
-        epoch = max(NO_LEADER_EPOCH, target.asked.current_leader_epoch)
-        log = topics.led_log(name, target.partition, epoch)
+        epoch = target.asked.current_leader_epoch
+        log = topics.led_log(name, target.partition, epoch if epoch >= 0 else NO_LEADER_EPOCH)
         if self._replica_id > _CONSUMER_ID:
             raise NotReplica(name, target.partition, self._replica_id)
         return log
@@ -222,14 +222,16 @@ class FetchReader:
         asked = target.asked
         if asked.last_fetched_epoch >= 0 and self._diverges(log, target, data):
             return None
-        max_bytes = min(asked.partition_max_bytes, self.bytes_left)
-        is_negative = asked.partition_max_bytes < 0 or self._max_bytes < 0
+        wanted = asked.partition_max_bytes
+        max_bytes = wanted if wanted < self.bytes_left else self.bytes_left
+        is_negative = wanted < 0 or self._max_bytes < 0
         if is_negative and asked.fetch_offset < log.end_offset(self._isolation):
             raise SenselessRequest("The most bytes to return are a negative number.")
-        portion = min(max_bytes, self._partition_max_bytes)
+        most = self._partition_max_bytes
+        portion = max_bytes if max_bytes < most else most
         result = log.read(
             asked.fetch_offset,
-            max_bytes=max(0, portion),
+            max_bytes=portion if portion > 0 else 0,
             isolation=self._isolation,
             min_one=self._needs_one,
         )
@@ -314,9 +316,9 @@ class FetchReader:
 
 
 def _nothing_of(target: FetchTarget) -> PartitionData:
-    return PartitionData(
-        partition_index=target.partition,
-        high_watermark=_UNKNOWN_OFFSET,
-        aborted_transactions=None,
-        records=b"",
-    )
+    data = PartitionData()
+    data.partition_index = target.partition
+    data.high_watermark = _UNKNOWN_OFFSET
+    data.aborted_transactions = None
+    data.records = b""
+    return data

@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Pending(Generic[T]):
     """One value or error that arrives later, delivered to one subscriber."""
 
-    __slots__ = ("_error", "_subscriber", "_value", "on_abandon", "settled")
+    __slots__ = ("_subscriber", "_value", "error", "on_abandon", "settled")
 
     is_begun = True
     """Whether every change of the request is made, so that only the wait is left."""
@@ -29,7 +29,8 @@ class Pending(Generic[T]):
         self.settled = False
         self.on_abandon = on_abandon
         self._value: T | None = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
+        """The error it failed with, or None."""
         self._subscriber: Callable[[Pending[T]], object] | None = None
 
     def resolve(self, value: T) -> None:
@@ -45,7 +46,7 @@ class Pending(Generic[T]):
         if self.settled:
             return
         self.settled = True
-        self._error = error
+        self.error = error
         self._deliver()
 
     def abandon(self) -> None:
@@ -65,11 +66,6 @@ class Pending(Generic[T]):
         if self.settled:
             self._deliver()
 
-    @property
-    def error(self) -> BaseException | None:
-        """The error it failed with, or None."""
-        return self._error
-
     def result(self) -> T:
         """The delivered value.
 
@@ -77,8 +73,8 @@ class Pending(Generic[T]):
             BaseException: the error handed to `fail`.
         """
         assert self.settled, "result() before the pending response was settled"
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._value  # type: ignore[return-value]
 
     def _deliver(self) -> None:

@@ -1,11 +1,12 @@
 """Straight-line code for a layout: the work of ``schema``'s tree, without the tree.
 
 For one (class, version) and one direction this module writes a function as text, compiles it and
-keeps it. Three choices make it fast. Neighbours of fixed size, length prefixes and counts included,
+keeps it. Four choices make it fast. Neighbours of fixed size, length prefixes and counts included,
 travel through one ``struct`` call. Everything nested is inlined, so that an array of structs is a
-loop and not a call per element. And no fault is explained: each surfaces as one of the
-``DECODE_FAULTS`` or ``ENCODE_FAULTS`` of ``protocol.declare.primitives``, and the registry then
-gets the reason from the tree.
+loop and not a call per element. Decoders fill the fields of an object one by one: a dataclass that
+is called with keywords costs four times as much, because they travel through a dictionary. And no
+fault is explained: each surfaces as one of the ``DECODE_FAULTS`` or ``ENCODE_FAULTS`` of
+``protocol.declare.primitives``, and the registry then gets the reason from the tree.
 
 Decoders have the signature ``decode(buf, pos, limit) -> (message, pos)`` over a memoryview of
 ``limit`` bytes. A records field becomes a view of ``buf``, everything else is copied. Bounds are
@@ -21,18 +22,20 @@ records field is put as it is, so that the caller may scatter instead of copy.
 This is the code that decodes SaslHandshakeResponse v1, an int16 and an array of strings::
 
     def decode(buf, pos, limit):
-     v1, n2, = unpack3(buf, pos)
+     o1 = new(C2)
+     o1.error_code, n3, = unpack4(buf, pos)
      pos += 6
-     if n2 < 0 or n2 * 2 > limit - pos: raise LayoutError
-     v4 = []
-     for _ in range(n2):
-      n5, = unpack6(buf, pos)
+     if n3 < 0 or n3 * 2 > limit - pos: raise LayoutError
+     v5 = []
+     for _ in range(n3):
+      n6, = unpack7(buf, pos)
       pos += 2
-      if n5 < 0 or n5 > 32767 or (e8 := pos + n5) > limit: raise LayoutError
-      v7 = str(buf[pos:e8], 'utf-8')
-      pos = e8
-      v4.append(v7)
-     return C9(error_code=v1, mechanisms=v4), pos
+      if n6 < 0 or n6 > 32767 or (e9 := pos + n6) > limit: raise LayoutError
+      v8 = str(buf[pos:e9], 'utf-8')
+      pos = e9
+      v5.append(v8)
+     o1.mechanisms = v5
+     return o1, pos
 
 construct has a compiler too. It was measured and rejected: see ``docs/adr``. The equality of both
 codecs is a property test over every message, version and value.
@@ -40,6 +43,7 @@ codecs is a property test over every message, version and value.
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import struct
 from collections.abc import Callable
@@ -64,10 +68,12 @@ _SMALL_ARRAY: Final = 8
 def compact_text(text: str) -> bytes:
     """``text`` with its compact length; the caller has dealt with null."""
     data = text.encode()
-    size = len(data)
-    if size > schema.MAX_STRING_BYTES:
+    count = len(data) + 1
+    if count < varint.ONE_BYTE_END:
+        return varint.ONE_BYTE[count] + data
+    if count > schema.MAX_STRING_BYTES + 1:
         raise LayoutError
-    return varint.encode_unsigned(size + 1) + data
+    return varint.encode_unsigned(count) + data
 
 
 def _array_unpackers(letter: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
@@ -94,6 +100,8 @@ class _Writer:
             "LayoutError": LayoutError,
             "TooManyElements": TooManyElements,
             "compact_text": compact_text,
+            "new": object.__new__,
+            "ONE_BYTE": varint.ONE_BYTE,
             "skip_tags": varint.skip_tags,
             "unsigned": varint.encode_unsigned,
             "varint": varint.decode_unsigned,
@@ -167,11 +175,14 @@ class _DecodeWriter(_Writer):
         self.line(depth, f"if {target} < 128: pos += 1")
         self.line(depth, f"else: {target}, pos = varint(buf, pos)")
 
-    def value(self, node: Any, depth: int) -> str:
-        """Emit the reading of one value; returns the expression that holds it afterwards."""
+    def value(self, node: Any, depth: int, target: str = "") -> str:
+        """Emit the reading of one value; returns the expression that holds it afterwards.
+
+        A value that needs no variable of its own goes to ``target``, an attribute, if it is given.
+        """
         letters = fixed_format(node)
         if letters is not None:
-            target = self.fresh("v")
+            target = target or self.fresh("v")
             self.run.append((letters, target))
             return target
         if isinstance(node, Structure):
@@ -181,12 +192,12 @@ class _DecodeWriter(_Writer):
         if isinstance(node, Sequence):
             return self.sequence(node, depth)
         assert isinstance(node, Blob)
-        return self.blob(node, depth)
+        return self.blob(node, depth, target)
 
-    def blob(self, node: Blob, depth: int) -> str:
+    def blob(self, node: Blob, depth: int, target: str) -> str:
         """Emit a string, bytes or records; only records are not copied."""
         size = self.prefix(node.prefix, depth)
-        target = self.fresh("v")
+        target = target or self.fresh("v")
         end = self.fresh("e")
         excess = f"({end} := pos + {size}) > limit"
         taken = f"buf[pos:{end}]"
@@ -253,31 +264,56 @@ class _DecodeWriter(_Writer):
         return target
 
     def structure(self, node: Structure, depth: int) -> str:
-        """Emit the members and tags; returns the constructor call, with the run flushed."""
-        arguments = [f"{name}={self.value(member, depth)}" for name, member in node.members]
-        if node.flexible:
-            arguments += self.tags(node, depth)
+        """Emit the object, its members and its tags; returns its name, with the run flushed."""
+        built = self.fresh("o")
         self.flush(depth)
-        cls = self.bind("C", node.cls, lambda: node.cls)
-        return f"{cls}({', '.join(arguments)})"
+        self.line(depth, f"{built} = new({self.bound(node.cls)})")
+        self.defaults(node, built, depth)
+        for name, member in node.members:
+            self.member(member, f"{built}.{name}", depth)
+        if node.flexible:
+            self.tags(node, built, depth)
+        self.flush(depth)
+        return built
 
-    def tags(self, node: Structure, depth: int) -> list[str]:
-        """Emit the tag section; returns the arguments for the tags this version knows."""
+    def bound(self, maker: Any) -> str:
+        """The global name of a class or of another maker of defaults."""
+        return self.bind("C", maker, lambda: maker)
+
+    def defaults(self, node: Structure, built: str, depth: int) -> None:
+        """Emit the values of the fields that this version does not have, or that are tagged."""
+        read = {name for name, _ in node.members}
+        for declared in dataclasses.fields(node.cls):
+            if declared.name in read:
+                continue
+            make = declared.default_factory
+            if make is dataclasses.MISSING:
+                value = repr(declared.default)
+            elif make is list:
+                value = "[]"
+            else:
+                value = f"{self.bound(make)}()"
+            self.line(depth, f"{built}.{declared.name} = {value}")
+
+    def member(self, node: Any, attribute: str, depth: int) -> None:
+        """Emit the reading of one field into its attribute."""
+        value = self.value(node, depth, attribute)
+        if value != attribute:
+            self.line(depth, f"{attribute} = {value}")
+
+    def tags(self, node: Structure, built: str, depth: int) -> None:
+        """Emit the tag section; the tags that this version knows become attributes."""
+        self.flush(depth)
+        # Nearly always there are none.
+        self.line(depth, "if not buf[pos]: pos += 1")
+        self.line(depth, "else:")
+        depth += 1
         count = self.fresh("n")
-        self.varint(count, depth)
-        if not node.tags:
-            self.line(depth, f"if {count}:")
-            self.count(count, depth + 1)
-            self.line(depth + 1, f"pos = skip_tags(buf, pos, {count})")
-            return []
+        self.line(depth, f"{count}, pos = varint(buf, pos)")
         self.count(count, depth)
-        arguments = []
-        targets = {}
-        for tagged in node.tags:
-            targets[tagged.tag] = target = self.fresh("v")
-            empty = "[]" if tagged.default == [] else repr(tagged.default)
-            self.line(depth, f"{target} = {empty}")
-            arguments.append(f"{tagged.name}={target}")
+        if not node.tags:
+            self.line(depth, f"pos = skip_tags(buf, pos, {count})")
+            return
         self.line(depth, f"for _ in range({count}):")
         depth += 1
         tag, size, end = self.fresh("t"), self.fresh("n"), self.fresh("e")
@@ -287,12 +323,10 @@ class _DecodeWriter(_Writer):
         self.line(depth, f"if {end} > limit: raise LayoutError")
         for tagged in node.tags:
             self.line(depth, f"if {tag} == {tagged.tag}:")
-            value = self.value(tagged.node, depth + 1)
+            self.member(tagged.node, f"{built}.{tagged.name}", depth + 1)
             self.flush(depth + 1)
-            self.line(depth + 1, f"{targets[tagged.tag]} = {value}")
             self.line(depth + 1, f"if pos != {end}: raise LayoutError")
         self.line(depth, f"pos = {end}")
-        return arguments
 
 
 def write_decoder(cls: type, version: int) -> Decoder:
@@ -402,7 +436,8 @@ class _EncodeWriter(_Writer):
             self.run.append((letters, size))
             self.flush(depth)
         else:
-            self.joined(f"unsigned({size} + 1)", depth)
+            one_byte = f"{size} < {varint.ONE_BYTE_END - 1}"
+            self.joined(f"(ONE_BYTE[{size} + 1] if {one_byte} else unsigned({size} + 1))", depth)
         element = fixed_format(node.element)
         if element is not None and len(element) == 1:
             arrays = self.bind("pack", element * 2, lambda: _array_packers(element))

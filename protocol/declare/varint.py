@@ -18,7 +18,11 @@ MAX_UNSIGNED: Final = 0xFFFFFFFF
 """The largest value; Kafka uses this form for 32-bit numbers only."""
 
 _BYTES_MAX: Final = 5
-_ONE_BYTE: Final = tuple(bytes([value]) for value in range(128))
+ONE_BYTE_END: Final = 0x80
+"""The first value that takes more than one byte."""
+
+ONE_BYTE: Final = tuple(bytes([value]) for value in range(ONE_BYTE_END))
+"""The encoding of each value below `ONE_BYTE_END`, for callers that spare themselves a call."""
 
 
 def encode_unsigned(value: int) -> bytes:
@@ -30,8 +34,8 @@ def encode_unsigned(value: int) -> bytes:
     Raises:
         ValueError: negative, or more than 32 bits.
     """
-    if 0 <= value < 0x80:
-        return _ONE_BYTE[value]
+    if 0 <= value < ONE_BYTE_END:
+        return ONE_BYTE[value]
     # Lengths of record batches take two to four bytes; spelled out they cost a third of the loop.
     if 0 <= value < 0x4000:
         return bytes((value & 127 | 128, value >> 7))

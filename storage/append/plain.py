@@ -50,10 +50,11 @@ def plan_plain(
     next_offset: int,
     leader_epoch: int,
     opening: Opening,
+    codecs_end: int = len(Codec),
 ) -> AppendPlan | None:
     """The plan for `view` (writable, stamped in place), or None when it is anything but plain.
 
-    Raises the errors of `opening`.
+    The request's version knows the codecs below `codecs_end`. Raises the errors of `opening`.
     """
     size = len(view)
     if (
@@ -79,7 +80,7 @@ def plan_plain(
     ):
         return None
     codec = attributes & CODEC_MASK
-    if codec >= len(_CODECS) or (rules.codec is not None and rules.codec != codec):
+    if codec >= codecs_end or (rules.codec is not None and rules.codec != codec):
         return None
     try:
         clear, start, end = view, RECORDS_AT, size
@@ -93,10 +94,12 @@ def plan_plain(
             clear, start, end = memoryview(payload), 0, len(payload)
         if count * MIN_RECORD_BYTES > end - start:
             return None
+        oldest_ms = now_ms - rules.timestamp_before_max_ms
+        newest_ms = now_ms + rules.timestamp_after_max_ms
         true_max, _, is_sequential, faults, true_min = record_loops.check_records(
             clear, start, end, count, base_timestamp,
-            max(now_ms - rules.timestamp_before_max_ms, INT64_MIN),
-            min(now_ms + rules.timestamp_after_max_ms, INT64_MAX),
+            oldest_ms if oldest_ms > INT64_MIN else INT64_MIN,
+            newest_ms if newest_ms < INT64_MAX else INT64_MAX,
             record_loops.TYPE_IGNORED, rules.compacted,
         )  # fmt: skip
     except RecordsError:
@@ -105,10 +108,11 @@ def plan_plain(
         return None
     ENTRY_PREFIX.pack_into(view, 0, next_offset, size_field, leader_epoch, MAGIC_V2)
     last_offset = next_offset + last_offset_delta
-    batch = Entry(
+    # The tuple itself: the constructor of a named tuple is another call.
+    batch = tuple.__new__(Entry, (
         0, size, MAGIC_V2, next_offset, last_offset, true_max, attributes, leader_epoch,
         base_timestamp, producer_id, producer_epoch, base_sequence, count,
-    )  # fmt: skip
+    ))  # fmt: skip
     return AppendPlan(
         view, (batch,), next_offset, last_offset, true_max, NO_TIMESTAMP, count, true_min
     )

@@ -168,8 +168,10 @@ def plan_append(
     if view.readonly:
         view = memoryview(bytearray(view))
     opening = opening or Opening(INT64_MAX, at_once=False)
-    if produce_version is None or produce_version >= _FIRST_VERSION_OF_ZSTD:
-        plan = plan_plain(view, rules, now_ms, next_offset, leader_epoch, opening)
+    if produce_version is None or produce_version >= _FIRST_VERSION_OF_MAGIC_2:
+        knows_zstd = produce_version is None or produce_version >= _FIRST_VERSION_OF_ZSTD
+        codecs_end = len(Codec) if knows_zstd else Codec.ZSTD
+        plan = plan_plain(view, rules, now_ms, next_offset, leader_epoch, opening, codecs_end)
         if plan is not None:
             return plan
     place = _Place(

@@ -32,6 +32,7 @@ Source: Kafka `UnifiedLog`.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Final, NoReturn
 
@@ -157,7 +158,7 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = max(self.segments.active.next_offset, log_start_offset)
         self.durable_offset = self.high_watermark = self.log_end_offset
-        self._high_watermark_position = self._end_position()._replace(position=end_position)
+        self._high_watermark_position = replace(self._end_position(), position=end_position)
         self._random = random
         self._last_stamp_ms = last_stamp_ms
         self._offline: LogOffline | None = quarantine
@@ -329,7 +330,7 @@ class Log:
 
     def _stamp_ms(self, now_ms: int, slack_ms: int) -> int:
         """The clock reading by which an append at `now_ms` is judged and stamped."""
-        if self.append_rules.stamps and 0 < self._last_stamp_ms - now_ms <= slack_ms:
+        if 0 < self._last_stamp_ms - now_ms <= slack_ms and self.append_rules.stamps:
             return self._last_stamp_ms
         return now_ms
 

@@ -10,8 +10,9 @@ through the offset index. Batches are never split, converted or copied record by
 Source: Kafka `LocalLog.read`, `LogSegment.read`; KIP-98 for aborted transactions.
 """
 
+from dataclasses import dataclass
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.records.entry_loops import whole_entries
 from protocol.records.layout import LOG_OVERHEAD
@@ -27,19 +28,13 @@ HINTS_MAX: Final = 64
 _FRAME: Final = Struct(">qi")
 
 
-class LogPosition(NamedTuple):
+@dataclass(slots=True)
+class LogPosition:
     """A boundary between batches: the offset of what follows it, and its position."""
 
     offset: int
     base_offset: int
     position: int
-
-
-class Slice(NamedTuple):
-    """Whole batches as they are in the log, and the offset after the last of them."""
-
-    records: memoryview
-    next_offset: int
 
 
 NOTHING: Final = memoryview(b"")
@@ -60,8 +55,12 @@ class LogReader:
         """Drop the noted positions, because segments were removed or replaced."""
         self._hints.clear()
 
-    def read(self, offset: int, *, max_bytes: int, end: LogPosition, min_one: bool) -> Slice:
+    def read(
+        self, offset: int, *, max_bytes: int, end: LogPosition, min_one: bool
+    ) -> tuple[memoryview, int]:
         """The batches from the one that holds `offset` on, up to `max_bytes` and up to `end`.
+
+        The other value is the offset after the last of them.
 
         `offset` is below `end.offset`. The first batch may begin below `offset`. With `min_one` it
         is returned even if it is larger than `max_bytes`. A read stays within one segment.
@@ -78,7 +77,9 @@ class LogReader:
             segment, position = following, 0
             limit = self._limit(segment, end)
         assert 0 <= position <= limit, f"read at byte {position} of {limit}"
-        size = min(max_bytes, limit - position)
+        size = limit - position
+        if size > max_bytes:
+            size = max_bytes
         data = memoryview(segment.log.pread(size, position))
         if len(data) != size:
             raise _cut_off(segment, position, size, len(data))
@@ -89,13 +90,13 @@ class LogReader:
             taken, last_offset, count = whole_entries(data, 0, size, size, False)
             if count == 0:
                 if not min_one:
-                    return Slice(NOTHING, offset)
+                    return NOTHING, offset
                 data, last_offset = self._first_entry(segment, position, limit)
                 taken = len(data)
             data, next_offset = data[:taken], last_offset + 1
         assert offset <= next_offset <= end.offset, f"read to {next_offset}, beyond {end.offset}"
         self._remember(next_offset, segment, position + len(data))
-        return Slice(data, next_offset)
+        return data, next_offset
 
     def locate(self, offset: int) -> tuple[Segment, int]:
         """Where the first batch that ends at `offset` or later starts: segment and position.

@@ -1,11 +1,10 @@
-"""The argument and result types of a `Log`: small, immutable, without behaviour.
+"""The argument and result types of a `Log`: small, without behaviour, never changed.
 
 Read next: `storage.log.log`.
 """
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
 from storage.append.values import AppendPlan
 from storage.producers.state import CachedBatch
@@ -20,7 +19,8 @@ class Isolation(Enum):
     LOG_END = "log end offset"
 
 
-class AppendResult(NamedTuple):
+@dataclass(slots=True)
+class AppendResult:
     """The result of an append.
 
     For a duplicate, offsets are those of the first appearance. They are NO_OFFSET when there was
@@ -67,7 +67,8 @@ def appended_before(first: CachedBatch, log_start_offset: int) -> AppendResult:
     )
 
 
-class ReadResult(NamedTuple):
+@dataclass(slots=True)
+class ReadResult:
     """Whole batches, owned by the caller, and the log's offsets at that moment.
 
     `next_offset` is where a reader continues. `aborted_transactions` is None unless the reader

@@ -132,6 +132,13 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
+    def next_sequence(self) -> int:
+        """The sequence that the next batch of this epoch begins with."""
+        # NO_SEQUENCE + 1 is 0: the first batch of an epoch begins at 0 by the same rule.
+        last = self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+        return (last + 1) & SEQUENCE_MAX
+
+    @property
     def last_offset(self) -> int:
         """Offset of the last data record written in this epoch, or NO_OFFSET."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
@@ -223,12 +230,17 @@ class ProducerState:
             if batch.producer_epoch < NO_PRODUCER_EPOCH:
                 raise InvalidProducerEpoch(f"{batch.producer_epoch} is no producer epoch")
             return None
-        if from_client:
+        if not from_client:
+            _check_epoch(entry, batch.producer_epoch)
+        elif (
+            batch.producer_epoch != entry.producer_epoch
+            or batch.base_sequence != entry.next_sequence
+        ):
+            # Only what does not follow the last batch can be a duplicate.
             duplicate = entry.find_duplicate(batch)
             if duplicate is not None:
                 return duplicate
-        _check_epoch(entry, batch.producer_epoch)
-        if from_client:
+            _check_epoch(entry, batch.producer_epoch)
             _check_sequence(entry, batch)
         if entry.txn_first_offset != NO_OFFSET and not batch.is_transactional:
             raise InvalidTxnState(
@@ -400,11 +412,7 @@ def _check_sequence(entry: ProducerEntry, batch: Entry) -> None:
     if entry.producer_epoch == NO_PRODUCER_EPOCH:
         return
     first = batch.base_sequence
-    last_known = NO_SEQUENCE
-    if batch.producer_epoch == entry.producer_epoch:
-        last_known = entry.last_sequence
-    # NO_SEQUENCE + 1 is 0: the first batch of an epoch starts at 0 by the same rule.
-    expected = (last_known + 1) & SEQUENCE_MAX
+    expected = entry.next_sequence if batch.producer_epoch == entry.producer_epoch else 0
     if first != expected:
         raise OutOfOrderSequence(
             f"producer {entry.producer_id} epoch {batch.producer_epoch} sent sequence {first}, "

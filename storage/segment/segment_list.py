@@ -20,22 +20,22 @@ from storage.segment.segment import Segment
 
 
 class SegmentList:
-    """The ordered segments of a log, never empty. One writer, which also reads."""
+    """The ordered segments of a log, never empty. One writer, which also reads.
 
-    __slots__ = ("_bases", "_prefix_maxima", "_segments")
+    Attributes:
+        active: the segment that is appended to, the last one.
+    """
+
+    __slots__ = ("_bases", "_prefix_maxima", "_segments", "active")
 
     def __init__(self, segments: list[Segment]) -> None:
         """Take the segments, in order of their bases; the last one is active."""
         assert segments, "a log has an active segment at least"
         self._segments = segments
+        self.active = segments[-1]
         self._bases = [segment.base_offset for segment in segments]
         self._prefix_maxima: list[int] = []
         self._recount()
-
-    @property
-    def active(self) -> Segment:
-        """The segment that is appended to."""
-        return self._segments[-1]
 
     @property
     def first(self) -> Segment:
@@ -102,6 +102,7 @@ class SegmentList:
         self._prefix_maxima.append(max(last, closed.max_timestamp))
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
+        self.active = segment
 
     def remove_first(self, count: int) -> list[Segment]:
         """Remove the oldest `count` segments; the active one has to stay."""

@@ -120,7 +120,7 @@ def test_two_halves_plan_what_one_call_plans(
     examined = examine(memoryview(bytearray(SENT[sent])), Opening(INT64_MAX), rules)
     halves = place_append(examined, now_ms=NOW + 9, next_offset=1_000, leader_epoch=3)
     assert bytes(halves.buffer) == bytes(whole.buffer)
-    assert halves._replace(buffer=whole.buffer) == whole
+    assert replace(halves, buffer=whole.buffer) == whole
 
 
 def test_first_half_refuses_what_one_call_refuses() -> None:

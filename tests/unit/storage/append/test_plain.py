@@ -31,7 +31,7 @@ from storage.append import plan as append
 from storage.append.opening import AT_ONCE_PIECES, Opening
 from storage.append.plain import plan_plain
 from storage.append.plan import AppendPlan, AppendRules, plan_append
-from storage.errors import AppendRejected, TooMuchAtOnce
+from storage.errors import AppendRejected, TooMuchAtOnce, UnsupportedCompressionType
 
 NOW_MS = 1_700_000_000_000
 RULES = AppendRules(decompressed_bytes_max=1 << 20)
@@ -42,10 +42,23 @@ def plain(data: bytes, rules: AppendRules = RULES) -> AppendPlan | None:
     return plan_plain(memoryview(bytearray(data)), rules, NOW_MS, 1_000, 3, Opening(INT64_MAX))
 
 
-def general(data: bytes, rules: AppendRules, monkeypatch: pytest.MonkeyPatch) -> AppendPlan:
+def planned(data: bytes, rules: AppendRules, version: int | None = None) -> AppendPlan:
+    return plan_append(
+        data,
+        rules=rules,
+        now_ms=NOW_MS,
+        next_offset=1_000,
+        leader_epoch=3,
+        produce_version=version,
+    )
+
+
+def general(
+    data: bytes, rules: AppendRules, monkeypatch: pytest.MonkeyPatch, version: int | None = None
+) -> AppendPlan:
     with monkeypatch.context() as patch:
-        patch.setattr(append, "plan_plain", lambda *_: None)
-        return plan_append(data, rules=rules, now_ms=NOW_MS, next_offset=1_000, leader_epoch=3)
+        patch.setattr(append, "plan_plain", lambda *_, **__: None)
+        return planned(data, rules, version)
 
 
 def with_right_crc(data: bytearray) -> bytes:
@@ -72,6 +85,25 @@ def test_a_usual_batch_takes_the_shortcut_to_the_same_plan(
     assert found == expected
     assert found is not None
     assert bytes(found.buffer) == bytes(expected.buffer)
+
+
+@pytest.mark.parametrize("version", [3, 4, 5, 6, 7, 13])
+@pytest.mark.parametrize("codec", Codec)
+def test_each_version_with_record_batches_takes_the_shortcut(
+    version: int, codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = build_batch(RECORDS, codec=codec)
+    if codec is Codec.ZSTD and version < 7:
+        with pytest.raises(UnsupportedCompressionType):
+            planned(data, RULES, version)
+        return
+    expected = general(data, RULES, monkeypatch, version)
+    monkeypatch.setattr(append, "_examine", _fail)
+    assert planned(data, RULES, version) == expected
+
+
+def _fail(*_: object) -> None:
+    raise AssertionError("the general way was taken")
 
 
 @pytest.mark.parametrize("codec", Codec)
