@@ -427,7 +427,7 @@ def _stamp_in_place(
 def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> bytes:
     """Rebuild: every record decoded into one batch, or into a message set of an older magic.
 
-    The times of arrival are stamped later, as in place.
+    Offset, epoch and time of arrival are stamped later, as in place.
     """
     rules = place.rules
     count = sum(entry.records_count for entry in entries)
@@ -445,17 +445,8 @@ def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> 
     if rules.target_magic == MAGIC_V2:
         return build_batch(
             records,
-            base_offset=place.next_offset,
             codec=target,
             level=rules.compression_level,
-            timestamp_type=rules.timestamp_type,
-            leader_epoch=place.leader_epoch,
             **append_entries.producer_fields(entries[0]),
         )
-    return build_message_set(
-        records,
-        rules.target_magic,
-        target,
-        level=rules.compression_level,
-        timestamp_type=rules.timestamp_type,
-    )
+    return build_message_set(records, rules.target_magic, target, level=rules.compression_level)

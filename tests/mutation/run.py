@@ -90,7 +90,7 @@ def run(mutants: list[Mutant], only_tests: list[str], **limits: Any) -> ForkRunn
     runner = ForkRunner(mutants, **limits)
     with tempfile.TemporaryDirectory(prefix="mutants") as directory:
         arguments = [
-            *("-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures"),
+            *("-q", "--tb=native", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:rerunfailures"),
             *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
             *("--timeout=0", "--hypothesis-seed=0", "-o", "tmp_path_retention_policy=failed"),
             *("--rootdir", str(ROOT), "--basetemp", f"{directory}/tests"),
