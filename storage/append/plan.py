@@ -194,10 +194,9 @@ def examine_append(
     rules: AppendRules,
     now_ms: int,
     opening: Opening,
-    origin: Origin = Origin.CLIENT,
     produce_version: int | None = None,
 ) -> Examined:
-    """The first half of `plan_append` into a log of magic 2: all but the offsets and the stamps.
+    """The first half of a client's `plan_append` into magic 2: all but the offsets and the stamps.
 
     Raises AppendRejected as `plan_append` does.
     """
@@ -208,7 +207,7 @@ def examine_append(
         now_ms=now_ms,
         next_offset=0,
         leader_epoch=0,
-        origin=origin,
+        origin=Origin.CLIENT,
         opening=opening,
     )
     return _examine(view, place, produce_version)

@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,9 @@ from protocol.records.record import Record, record_bytes
 from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.append.plan import Origin
 from storage.audit.partition import PartitionAudit
+from storage.disk.files import RealFiles
 from storage.disk.steps import SLICE_BYTES, run_steps
-from storage.errors import CorruptLog, InvalidProducerEpoch, LogOffline
+from storage.errors import CorruptLog, InvalidProducerEpoch, LogOffline, StorageFailed
 from storage.log import compaction_filter
 from storage.log.compaction import CompactionResult, compact, find_cleanable
 from storage.log.flush import FlushTicket
@@ -99,6 +101,19 @@ def test_a_round_reports_what_it_read_and_what_that_became() -> None:
         records_dropped=2,
     )
     assert result.bytes_after < result.bytes_before
+
+
+def test_a_round_adds_up_what_all_its_segments_became() -> None:
+    log = opened()
+    for value in "123":
+        put(log, ("a", value), (value, "v" * 600))
+        log.log.roll(log.now_ms)
+    log.configure(segment_bytes=1000)
+    result = compact_now(log)
+    assert result is not None
+    sizes = [segment.size for segment in log.log.segments]
+    assert len(sizes) == 4
+    assert result.bytes_after == sum(sizes)
 
 
 def test_a_segment_that_keeps_all_its_records_is_not_replaced() -> None:
@@ -360,11 +375,35 @@ def test_the_dirty_share_counts_every_clean_segment() -> None:
     compact_now(log)
     put(log, ("d", "v" * 100))
     log.log.roll(log.now_ms)
+    put(log, ("e", "v" * 50))
+    log.log.roll(log.now_ms)
     sizes = [segment.size for segment in log.log.segments]
-    assert len(sizes) == 5
+    assert len(sizes) == 6
     plan = find_cleanable(log.log, log.now_ms)
     assert plan is not None
-    assert plan.ratio == pytest.approx(sizes[3] / sum(sizes[:4]))
+    assert (plan.clean_bytes, plan.dirty_bytes) == (sum(sizes[:3]), sum(sizes[3:5]))
+    assert plan.ratio == pytest.approx(sum(sizes[3:5]) / sum(sizes[:5]))
+
+
+def test_segments_below_the_start_of_the_log_are_left_to_retention() -> None:
+    log = opened(cleanup_policy="compact,delete")
+    for value in "123":
+        put(log, ("a", value), (value, "own"))
+        log.log.roll(log.now_ms)
+    log.log.delete_before(2)
+    result = compact_now(log)
+    assert result is not None
+    assert (result.segments_before, result.records_dropped) == (2, 1)
+    assert log.bases()[0] == 0
+
+
+def test_the_next_flush_makes_durable_how_far_the_log_is_clean() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("b", "1"))
+    roll_and_compact(log)
+    log.log.flush()
+    again = LogHarness.after_power_cut(log, 1, Survival.LOST)
+    assert again.log.cleaned_offset == 2
 
 
 def test_clean_segments_make_no_log_overdue() -> None:
@@ -434,9 +473,10 @@ def start_with(log: LogHarness, data: bytes) -> None:
     log.open(is_clean=False)
 
 
-def test_old_tombstones_go_by_the_age_of_their_segment() -> None:
+@pytest.mark.parametrize(("retention_ms", "rounds"), [(100, 1), (500, 1), (501, 2)])
+def test_old_tombstones_go_by_the_age_of_their_segment(retention_ms: int, rounds: int) -> None:
     """Kept until the newest clean segment is younger than theirs by delete.retention.ms."""
-    log = opened(delete_retention_ms=100, segment_bytes=160)
+    log = opened(delete_retention_ms=retention_ms, segment_bytes=160)
     old = [Record(0, 100, b"a", b"1"), Record(1, 100, b"b", b"1"), Record(2, 100, b"a", None)]
     log.now_ms = log.files.now_ms
     start_with(log, build_message_set(old, MAGIC_V1))
@@ -446,7 +486,7 @@ def test_old_tombstones_go_by_the_age_of_their_segment() -> None:
         put(log, (f"own-{number}", "v" * 80))
         roll_and_compact(log)
         keys.append([key for _, key, _ in content(log) if key in (b"a", b"b")])
-    assert keys == [[b"b", b"a"], [b"b"], [b"b"]]
+    assert keys == [[b"b", b"a"]] * rounds + [[b"b"]] * (3 - rounds)
 
 
 @pytest.mark.parametrize("magic", [MAGIC_V0, MAGIC_V1])
@@ -791,6 +831,23 @@ def test_a_rewrite_that_grows_a_segment_cuts_no_batch_in_two(
     assert content(log) == [(1, b"b", b"b" * 900), (2, b"a", b"new")]
 
 
+def test_the_files_of_a_round_may_be_closed_for_room(tmp_path: Path) -> None:
+    """A file that counts as unsynced would keep its descriptor for ever."""
+    files = RealFiles(max_open_files=16)
+    log = LogHarness.on_real_files(str(tmp_path), files, **LAG)
+    for number in range(30):
+        put(log, (f"{number}", "v" * 100), (f"{number}", "w" * 100))
+        log.log.roll(log.now_ms)
+    log.configure(segment_bytes=200)
+    result = compact_now(log)
+    assert result is not None
+    assert result.records_dropped == 30
+    log.log.flush()
+    assert len(content(log)) == 30
+    assert files.open_files <= 20
+    log.log.close(log.now_ms)
+
+
 def test_damage_is_not_rewritten() -> None:
     log = opened()
     put(log, ("a", "1"))
@@ -798,11 +855,33 @@ def test_damage_is_not_rewritten() -> None:
     log.log.roll(log.now_ms)
     path = log.log.segments.first.log.path
     log.files.damage(path, 65, b"\xff")
-    with pytest.raises(CorruptLog, match="at byte 0 expected a whole batch, found") as caught:
+    with pytest.raises(
+        CorruptLog, match="at byte 0 expected a whole batch, found an impossible entry"
+    ) as caught:
         compact_now(log)
     assert path in str(caught.value)
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
     assert log.log.offline_reason is None
+
+
+def test_damage_is_named_even_when_the_rewritten_files_cannot_be_removed() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("a", "2"))
+    log.log.roll(log.now_ms)
+    path = log.log.segments.first.log.path
+
+    def damage_while_rewriting(kind: Operation, touched: str) -> None:
+        if kind is Operation.CREATE and touched.endswith(".log.cleaned"):
+            log.files.damage(path, 65, b"\xff")
+
+    log.files.before_operation = damage_while_rewriting
+    log.files.fault = Fault(at=0, errno=5, kinds=frozenset({Operation.UNLINK}), for_ever=True)
+    with pytest.raises(CorruptLog, match="a whole batch"):
+        compact_now(log)
+    assert any(name.endswith(".cleaned") for name in log.names())
+    log.files.before_operation = log.files.fault = None
+    log.reopen()
+    assert not any(name.endswith(".cleaned") for name in log.names())
 
 
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:
@@ -810,7 +889,7 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     put(log, ("a", "1"), ("a", "2"))
     log.log.roll(log.now_ms)
     log.files.fault = Fault(at=0, errno=28, kinds=frozenset({Operation.CREATE}))
-    with pytest.raises(Exception, match="compact failed"):
+    with pytest.raises(StorageFailed, match=f"compact failed.*{log.path}"):
         compact_now(log)
     log.files.fault = None
     assert len(content(log)) == 2
@@ -825,6 +904,7 @@ def test_a_failed_swap_stops_the_log_until_a_restart() -> None:
     log.files.fault = Fault(at=1, errno=5, kinds=frozenset({Operation.SYNC_DIRECTORY}))
     with pytest.raises(LogOffline):
         compact_now(log)
+    assert log.log.offline_reason == f"[Errno 5] Input/output error: '{log.path}'"
     log.files.fault = None
     log.crash()
     assert log.log.offline_reason is None

@@ -568,14 +568,26 @@ def test_the_largest_timestamp_in_a_large_entry_is_searched_when_the_caller_says
     assert log.log.offset_for_max_timestamp(large=large) == TimestampOffset(20, 2, 0)
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_a_large_old_message_is_searched_when_the_caller_says_so(codec: Codec) -> None:
+def log_of_one_old_message(value_bytes: int, codec: Codec) -> LogHarness:
     log = LogHarness()
     log.log.abandon()
     log.files.unlink(f"{log.path}/{0:020d}.log")
-    record = Record(0, 20, None, b"v" * RECORDS_AT_ONCE_BYTES)
-    log.place(0, build_message_set([record], 1, codec))
+    log.place(0, build_message_set([Record(0, 20, None, bytes(value_bytes))], 1, codec))
     log.open(is_clean=False)
+    return log
+
+
+def test_an_old_message_is_searched_at_once_up_to_the_very_limit() -> None:
+    overhead = len(build_message_set([Record(0, 20, None, b"")], 1))
+    log = log_of_one_old_message(RECORDS_AT_ONCE_BYTES - overhead, Codec.NONE)
+    assert log.log.segments.active.size == RECORDS_AT_ONCE_BYTES
+    found = log.log.offset_for_timestamp(15, large=LargeEntries())
+    assert found == TimestampOffset(20, 0)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_large_old_message_is_searched_when_the_caller_says_so(codec: Codec) -> None:
+    log = log_of_one_old_message(RECORDS_AT_ONCE_BYTES, codec)
     large = LargeEntries()
     with pytest.raises(TooMuchAtOnce):
         log.log.offset_for_timestamp(15, large=large)
