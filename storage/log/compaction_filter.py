@@ -86,10 +86,10 @@ class KeyMap:
 
     Attributes:
         end: exclusive end of the stretch that is known completely.
-        is_full: whether the memory was not sufficient for all of it.
+        newest: the newest offset of each key in it.
     """
 
-    __slots__ = ("_left", "_start", "end", "is_full", "newest")
+    __slots__ = ("_left", "_start", "end", "newest")
 
     def __init__(self, start: int, max_bytes: int) -> None:
         """An empty map of the log from `start` on, which may grow to about `max_bytes`.
@@ -99,7 +99,6 @@ class KeyMap:
         """
         self.newest: dict[bytes, int] = {}
         self.end = start
-        self.is_full = False
         self._start = start
         self._left = max_bytes
 
@@ -108,7 +107,6 @@ class KeyMap:
         if key not in self.newest:
             cost = len(key) + KEY_OVERHEAD_BYTES
             if cost > self._left and self.end > self._start:
-                self.is_full = True
                 return False
             self._left -= cost
         self.newest[key] = offset
@@ -147,7 +145,7 @@ class TransactionFates:
                 return True
             self._committed.add(producer_id)
             return False
-        marker = decode_marker(data) if entry.records_count else None
+        marker = decode_marker(data)
         if marker is None:
             return entry.records_count == 0
         if marker.is_commit:
@@ -205,7 +203,7 @@ class Round:
     def is_last_of_producer(self, entry: Entry) -> bool:
         """Whether the producer's state could not be rebuilt without this batch."""
         last = self.producers.get(entry.producer_id)
-        if last is None or entry.producer_id == NO_PRODUCER_ID:
+        if last is None:
             return False
         if last.last_offset != NO_OFFSET:
             return entry.last_offset == last.last_offset
@@ -231,16 +229,14 @@ class Round:
                 return self._bare(entry, data) if stays_bare else None
             self.kept += 1
             return self._with_horizon(data) if is_dead and horizon_ms < 0 else bytes(data)
-        kept: list[Outline] = []
         if is_dead:
             self.dropped += entry.records_count
         elif entry.records_count:
-            result = yield from self._select(entry, data, tombstones_stay=not is_past)
-            if isinstance(result, bytes):
-                return result
-            kept = result
+            kept = yield from self._select(entry, data, tombstones_stay=not is_past)
+            if isinstance(kept, bytes):
+                return kept
             if kept:
-                rewritten: bytes = yield from self._rewrite(entry, data, kept, horizon_ms)
+                rewritten: bytes = yield from self._rewrite(data, kept, horizon_ms)
                 return rewritten
         return self._bare(entry, data) if stays_bare else None
 
@@ -277,9 +273,7 @@ class Round:
             return bytes(data)
         return kept
 
-    def _rewrite(
-        self, entry: Entry, data: memoryview, kept: list[Outline], horizon_ms: int
-    ) -> Steps[bytes]:
+    def _rewrite(self, data: memoryview, kept: list[Outline], horizon_ms: int) -> Steps[bytes]:
         """The batch with these records only, under a delete horizon if there are tombstones."""
         batch = RecordBatch(data)
         base_timestamp, flags = batch.base_timestamp, batch.attributes & (_FLAGS | CODEC_MASK)

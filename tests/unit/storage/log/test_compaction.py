@@ -14,10 +14,11 @@ from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.append.plan import Origin
 from storage.audit.partition import PartitionAudit
 from storage.disk.files import RealFiles
-from storage.disk.steps import SLICE_BYTES, run_steps
+from storage.disk.steps import SLICE_BYTES, SLICE_RECORDS, run_steps
 from storage.errors import CorruptLog, InvalidProducerEpoch, LogOffline, StorageFailed
 from storage.log import compaction_filter
 from storage.log.compaction import CompactionResult, compact, find_cleanable
+from storage.log.compaction_filter import KEY_OVERHEAD_BYTES
 from storage.log.flush import FlushTicket
 from storage.log.retention import delete_expired
 from storage.log.values import Isolation
@@ -465,6 +466,23 @@ def test_a_tombstone_is_given_its_horizon_though_nothing_else_changes(at: int) -
     assert batch.base_timestamp == log.now_ms + 100
 
 
+def with_records(batch: bytes | bytearray, records: list[Record]) -> bytes:
+    """The header of `batch` over other records."""
+    header = RecordBatch(batch)
+    clear, start, end = record_bytes(RecordBatch(build_batch(records)))
+    return assemble_batch(
+        clear[start:end],
+        base_offset=header.base_offset,
+        leader_epoch=0,
+        attributes=header.attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=records[0].timestamp,
+        max_timestamp=header.max_timestamp,
+        producer=(header.producer_id, header.producer_epoch, header.base_sequence),
+        records_count=len(records),
+    )
+
+
 def start_with(log: LogHarness, data: bytes) -> None:
     """Let the log begin with entries that this broker would not write any more."""
     log.log.abandon()
@@ -505,6 +523,34 @@ def test_old_formats_are_compacted_in_their_own_format(magic: int, codec: Codec)
     put(log, ("a", "3"), ("b", "3"))
     roll_and_compact(log)
     assert content(log) == [(5, b"a", b"3"), (6, b"b", b"3")]
+
+
+@pytest.mark.parametrize("magic", [MAGIC_V0, MAGIC_V1])
+def test_a_segment_that_lost_its_last_old_message_ends_where_it_did(magic: int) -> None:
+    log = opened()
+    old = [Record(i, 100, key, b"v") for i, key in enumerate((b"a", b"b"))]
+    start_with(log, build_message_set(old, magic))
+    log.log.roll(log.now_ms)
+    put(log, ("b", "2"))
+    log.configure(segment_bytes=100)
+    roll_and_compact(log)
+    assert log.bases() == [0, 2, 3]
+    assert log.log.segments.first.next_offset == 2
+    assert content(log) == [(0, b"a", b"v"), (2, b"b", b"2")]
+    assert findings(log) == []
+
+
+def test_old_messages_beyond_a_small_map_stay() -> None:
+    log = opened()
+    single = [Record(i, 100, b"a", b"v") for i in range(2)]
+    together = [Record(2, 100, None, b"no key"), Record(3, 100, b"c", b"v")]
+    start_with(
+        log, build_message_set(single, MAGIC_V1) + build_message_set(together, MAGIC_V1, Codec.GZIP)
+    )
+    result = roll_and_compact(log, map_bytes=1)
+    assert result is not None
+    assert (result.end, result.records_dropped) == (2, 1)
+    assert [offset for offset, _, _ in content(log)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
@@ -617,6 +663,60 @@ def test_markers_go_after_their_transaction_is_empty_and_the_horizon_past() -> N
     assert markers == [2, 2, 2, 0]
 
 
+def test_each_marker_goes_with_its_own_transaction() -> None:
+    log = opened(delete_retention_ms=100)
+    transaction(log, ("own", "1"), commit=True)
+    transaction(log, ("a", "1"), commit=True)
+    put(log, ("a", "2"))
+    put(log, ("p", "x"), producer_id=5, producer_epoch=1, base_sequence=0)
+    for _ in range(4):
+        put(log, ("z", "1"))
+        roll_and_compact(log)
+        log.now_ms += 60
+    markers = [entry.base_offset for entry in entries(log) if entry.is_control]
+    assert markers == [1], "the first transaction still has its record"
+
+
+def test_a_control_record_of_an_unknown_kind_stays() -> None:
+    log = opened(delete_retention_ms=100)
+    unknown = bytearray(marker(commit=True, producer_id=5, timestamp_ms=100))
+    record = Record(0, 100, b"\x00\x00\x00\x07", b"\x00\x00")
+    start_with(log, with_records(unknown, [record]))
+    for _ in range(4):
+        put(log, ("z", "1"))
+        roll_and_compact(log)
+        log.now_ms += 60
+    first = entries(log)[0]
+    assert (first.base_offset, first.is_control, first.records_count) == (0, True, 1)
+    assert not first.attributes & DELETE_HORIZON_BIT
+
+
+def test_only_the_last_marker_of_a_producer_stays_as_a_header() -> None:
+    log = opened(delete_retention_ms=100)
+    transaction(log, ("a", "1"), commit=True)
+    put(log, ("a", "2"), producer_id=5, producer_epoch=0, base_sequence=1, is_transactional=True)
+    log.write(
+        marker(commit=False, producer_id=5, timestamp_ms=200, producer_epoch=1),
+        origin=Origin.COORDINATOR,
+    )
+    put(log, ("a", "3"))
+    for number in range(4):
+        put(log, ("z", f"{number}"))
+        roll_and_compact(log)
+        log.now_ms += 1000
+    mine = [entry for entry in entries(log) if entry.producer_id == 5]
+    assert [(e.base_offset, e.producer_epoch, e.records_count) for e in mine] == [(3, 1, 0)]
+
+
+def test_the_batches_of_a_forgotten_producer_go() -> None:
+    log = opened()
+    put(log, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0)
+    put(log, ("a", "2"))
+    log.log.producers.state.clear(log.log.log_end_offset)
+    roll_and_compact(log)
+    assert [entry.producer_id for entry in entries(log)] == [-1]
+
+
 def test_the_marker_that_gave_a_producer_its_epoch_stays_as_a_header() -> None:
     """Without it a start that lacks snapshots would accept the epoch that was fenced off."""
     log = opened(delete_retention_ms=100)
@@ -653,20 +753,22 @@ def test_a_marker_at_the_end_of_a_segment_stays_as_a_header() -> None:
     assert findings(log) == []
 
 
-@pytest.mark.parametrize(("last", "merged"), [(2**31 - 1, 1), (2**31, 2)])
+@pytest.mark.parametrize(("span", "merged"), [(2**31 - 1, 1), (2**31, 2)])
+@pytest.mark.parametrize("first", [0, 2**33])
 def test_a_merged_segment_spans_no_more_offsets_than_its_index_can_store(
-    last: int, merged: int
+    first: int, span: int, merged: int
 ) -> None:
+    last = first + span
     log = opened()
     log.log.abandon()
     log.files.unlink(f"{log.path}/{0:020d}.log")
-    for offset in (0, last, last + 1):
+    for offset in (first, last, last + 1):
         record = Record(0, 100, b"%d" % offset, b"v")
         log.place(offset, build_batch([record], base_offset=offset))
     log.open(is_clean=False)
     compact_now(log)
     assert len(log.log.segments) == merged + 1
-    assert [offset for offset, _, _ in content(log)] == [0, last, last + 1]
+    assert [offset for offset, _, _ in content(log)] == [first, last, last + 1]
     assert findings(log) == []
 
 
@@ -717,6 +819,44 @@ def test_what_lies_beyond_a_small_map_stays_and_is_counted() -> None:
     assert (result.end, result.records_dropped) == (2, 1)
     assert log.log.segments.first.records == 4
     assert [offset for offset, _, _ in content(log)] == [1, 2, 3, 4]
+
+
+def test_a_map_is_full_when_the_next_key_does_not_fit() -> None:
+    two_keys = 2 * (KEY_OVERHEAD_BYTES + 1)
+    for map_bytes, end in ((two_keys, 3), (two_keys - 1, 2)):
+        log = opened()
+        for key in "aabc":
+            put(log, (key, "v"))
+        result = roll_and_compact(log, map_bytes=map_bytes)
+        assert result is not None
+        assert result.end == end
+
+
+def test_what_begins_right_at_the_end_of_a_small_map_is_not_rewritten() -> None:
+    log = opened()
+    for key, value in (("a", "1"), ("a", "2"), ("b", None)):
+        put(log, (key, value))
+    transaction(log, ("c", "aborted"), commit=False)
+    result = roll_and_compact(log, map_bytes=1)
+    assert result is not None
+    assert (result.end, result.records_dropped) == (2, 2)
+    tombstone, *_ = [entry for entry in entries(log) if entry.base_offset == 2]
+    assert not tombstone.attributes & DELETE_HORIZON_BIT, "its round is another one"
+    assert [key for _, key, _ in content(log)][:2] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_batches_of_many_records_are_filtered_in_slices(codec: Codec) -> None:
+    log = opened()
+    count = 2 * SLICE_RECORDS + 1
+    put(log, *((f"k{number}", "v") for number in range(count)), codec=codec)
+    gone = (0, SLICE_RECORDS - 1, SLICE_RECORDS, count - 1)
+    put(log, *((f"k{number}", "w") for number in gone))
+    result = roll_and_compact(log)
+    assert result is not None
+    assert result.records_dropped == len(gone)
+    offsets = [offset for offset, _, _ in content(log)]
+    assert offsets == sorted({*range(count + len(gone))} - {*gone})
 
 
 def test_segments_beyond_a_small_map_are_not_read_again() -> None:
@@ -855,9 +995,7 @@ def test_damage_is_not_rewritten() -> None:
     log.log.roll(log.now_ms)
     path = log.log.segments.first.log.path
     log.files.damage(path, 65, b"\xff")
-    with pytest.raises(
-        CorruptLog, match="at byte 0 expected a whole batch, found an impossible entry"
-    ) as caught:
+    with pytest.raises(CorruptLog, match="a whole batch, found an impossible entry") as caught:
         compact_now(log)
     assert path in str(caught.value)
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
