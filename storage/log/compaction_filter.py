@@ -46,9 +46,6 @@ from protocol.records.layout import (
     INT64_MIN,
     MAGIC_V2,
     NO_OFFSET,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -375,14 +372,7 @@ class Round:
         if not ends_segment or (kept and kept[-1].offset == entry.last_offset):
             return rest or None
         # These formats have no empty entries; a magic 2 batch marks where the segment ends.
-        bare = entry._replace(
-            base_offset=entry.last_offset,
-            attributes=0,
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            base_sequence=NO_SEQUENCE,
-            max_timestamp=NO_TIMESTAMP,
-        )
+        bare = entry._replace(base_offset=entry.last_offset)
         return rest + self._bare(bare, data)
 
 

@@ -8,7 +8,15 @@ import pytest
 
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import assemble_batch, build_batch, build_message_set
-from protocol.records.layout import DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V1, Codec, TimestampType
+from protocol.records.layout import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    MAGIC_V0,
+    MAGIC_V1,
+    TRANSACTIONAL_BIT,
+    Codec,
+    TimestampType,
+)
 from protocol.records.record import Record, record_bytes
 from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.append.plan import Origin
@@ -466,6 +474,41 @@ def test_a_tombstone_is_given_its_horizon_though_nothing_else_changes(at: int) -
     assert batch.base_timestamp == log.now_ms + 100
 
 
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_under_a_horizon_may_lose_more_records(codec: Codec) -> None:
+    log = opened(delete_retention_ms=100)
+    put(log, ("a", "1"), ("b", None), ("c", "1"), codec=codec, at=150)
+    roll_and_compact(log)
+    put(log, ("a", "2"))
+    roll_and_compact(log)
+    first = entries(log)[0]
+    assert (first.codec, first.records_count) == (codec, 2)
+    assert first.attributes == codec | DELETE_HORIZON_BIT
+    assert first.base_timestamp == log.now_ms + 100, "the horizon of the first round"
+    assert content(log) == [(1, b"b", None), (2, b"c", b"1"), (3, b"a", b"2")]
+    assert {record.timestamp for record in log.records()} == {150, 100}
+
+
+def test_the_emptied_batch_of_a_producer_stays_byte_for_byte() -> None:
+    log = opened()
+    emptied = assemble_batch(
+        b"",
+        base_offset=0,
+        leader_epoch=0,
+        attributes=0,
+        last_offset_delta=1,
+        base_timestamp=70,
+        max_timestamp=90,
+        producer=(7, 0, 3),
+        records_count=0,
+    )
+    start_with(log, emptied)
+    put(log, ("a", "1"), ("a", "2"))
+    roll_and_compact(log)
+    first = log.log.segments.first
+    assert first.log.pread(len(emptied), 0) == emptied
+
+
 def with_records(batch: bytes | bytearray, records: list[Record]) -> bytes:
     """The header of `batch` over other records."""
     header = RecordBatch(batch)
@@ -519,23 +562,29 @@ def test_old_formats_are_compacted_in_their_own_format(magic: int, codec: Codec)
     assert result.records_dropped == 3
     assert log.log.segments.first.records == 2
     assert content(log) == [(2, b"a", b"2"), (4, b"b", b"2")]
-    assert {entry.magic for entry in entries(log)} == {magic}
+    assert {(entry.magic, entry.codec) for entry in entries(log)} == {(magic, codec)}
     put(log, ("a", "3"), ("b", "3"))
     roll_and_compact(log)
     assert content(log) == [(5, b"a", b"3"), (6, b"b", b"3")]
 
 
 @pytest.mark.parametrize("magic", [MAGIC_V0, MAGIC_V1])
-def test_a_segment_that_lost_its_last_old_message_ends_where_it_did(magic: int) -> None:
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_segment_that_lost_its_last_old_message_ends_where_it_did(
+    magic: int, codec: Codec
+) -> None:
     log = opened()
     old = [Record(i, 100, key, b"v") for i, key in enumerate((b"a", b"b"))]
-    start_with(log, build_message_set(old, magic))
+    start_with(log, build_message_set(old, magic, codec))
     log.log.roll(log.now_ms)
     put(log, ("b", "2"))
     log.configure(segment_bytes=100)
     roll_and_compact(log)
     assert log.bases() == [0, 2, 3]
     assert log.log.segments.first.next_offset == 2
+    message, bare, _ = entries(log)
+    assert (message.codec, message.magic) == (codec, magic)
+    assert (bare.base_offset, bare.last_offset, bare.records_count) == (1, 1, 0)
     assert content(log) == [(0, b"a", b"v"), (2, b"b", b"2")]
     assert findings(log) == []
 
@@ -545,12 +594,15 @@ def test_old_messages_beyond_a_small_map_stay() -> None:
     single = [Record(i, 100, b"a", b"v") for i in range(2)]
     together = [Record(2, 100, None, b"no key"), Record(3, 100, b"c", b"v")]
     start_with(
-        log, build_message_set(single, MAGIC_V1) + build_message_set(together, MAGIC_V1, Codec.GZIP)
+        log,
+        build_message_set(single, MAGIC_V1)
+        + build_message_set(together, MAGIC_V1, Codec.GZIP)
+        + build_message_set([Record(4, 100, b"a", b"v")], MAGIC_V1),
     )
     result = roll_and_compact(log, map_bytes=1)
     assert result is not None
     assert (result.end, result.records_dropped) == (2, 1)
-    assert [offset for offset, _, _ in content(log)] == [1, 2, 3]
+    assert [offset for offset, _, _ in content(log)] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
@@ -659,6 +711,9 @@ def test_markers_go_after_their_transaction_is_empty_and_the_horizon_past() -> N
         log.now_ms += 60
         assert committed(log)[0] == (4, b"a")
         assert findings(log) == []
+        if len(markers) == 2:
+            (attributes,) = {entry.attributes for entry in entries(log) if entry.is_control}
+            assert attributes == CONTROL_BIT | TRANSACTIONAL_BIT | DELETE_HORIZON_BIT
     # Emptied in the first round, given a horizon in the second, gone when that is past.
     assert markers == [2, 2, 2, 0]
 
