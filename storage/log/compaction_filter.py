@@ -397,8 +397,8 @@ def index_entry(entry: Entry, data: memoryview, keys: KeyMap, first_dirty: int) 
                 yield None
     else:
         for record in iter_records(data):
-            is_dirty = record.offset >= first_dirty and record.key is not None
-            if is_dirty and not keys.put(record.key or b"", record.offset):
+            key, offset = record.key, record.offset
+            if key is not None and offset >= first_dirty and not keys.put(key, offset):
                 return False
     keys.end = max(keys.end, entry.next_offset)
     return True
@@ -429,6 +429,7 @@ def _cut_out(batch: RecordBatch, kept: list[Outline]) -> Steps[bytes | bytearray
 
 def _rebase(batch: RecordBatch, offsets: set[int], base_timestamp: int) -> bytes:
     """The records at `offsets` with their own times, encoded against another base timestamp."""
+    assert base_timestamp >= 0, "a horizon is a time of the broker"
     out = bytearray()
     clear = RecordBatch(batch.bytes)
     # Under LogAppendTime a record reads as the batch's time; its own time is kept here.
@@ -437,8 +438,9 @@ def _rebase(batch: RecordBatch, offsets: set[int], base_timestamp: int) -> bytes
         if record.offset not in offsets:
             continue
         delta = record.timestamp - base_timestamp
-        if not INT64_MIN <= delta <= INT64_MAX:
-            delta += -(2**64) if delta > 0 else 2**64
+        if delta < INT64_MIN:
+            # Readers add in 64 bits. The base is a time of the broker, so it is never negative.
+            delta += 2**64
         headers = [
             (name.encode("utf-8", "surrogateescape"), value) for name, value in record.headers
         ]

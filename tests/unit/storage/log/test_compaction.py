@@ -11,6 +11,8 @@ from protocol.records.builder import assemble_batch, build_batch, build_message_
 from protocol.records.layout import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    INT64_MAX,
+    INT64_MIN,
     MAGIC_V0,
     MAGIC_V1,
     TRANSACTIONAL_BIT,
@@ -489,6 +491,20 @@ def test_a_batch_under_a_horizon_may_lose_more_records(codec: Codec) -> None:
     assert {record.timestamp for record in log.records()} == {150, 100}
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("headers", [(), (("name", b"1"), ("\u00fc", None), ("\udcff", b"2"))])
+@pytest.mark.parametrize("at", [-1, 0, 150, INT64_MAX, 1_100 + INT64_MIN, 1_099 + INT64_MIN])
+def test_a_horizon_changes_neither_times_nor_headers(
+    codec: Codec, headers: tuple[tuple[str, bytes | None], ...], at: int
+) -> None:
+    log = opened(delete_retention_ms=100, message_timestamp_after_max_ms=INT64_MAX)
+    sent = [Record(0, at, b"a", None, headers), Record(1, 7, b"b", b"1", headers)]
+    log.write(build_batch(sent, codec=codec))
+    roll_and_compact(log)
+    assert entries(log)[0].base_timestamp == log.now_ms + 100 == 1_100
+    assert log.records() == sent
+
+
 def test_the_emptied_batch_of_a_producer_stays_byte_for_byte() -> None:
     log = opened()
     emptied = assemble_batch(
@@ -587,6 +603,25 @@ def test_a_segment_that_lost_its_last_old_message_ends_where_it_did(
     assert (bare.base_offset, bare.last_offset, bare.records_count) == (1, 1, 0)
     assert content(log) == [(0, b"a", b"v"), (2, b"b", b"2")]
     assert findings(log) == []
+
+
+def test_an_empty_key_of_old_messages_is_a_key() -> None:
+    log = opened()
+    keys = (b"", None, b"", None, b"a")
+    old = [Record(i, 100, key, b"%d" % i) for i, key in enumerate(keys)]
+    start_with(log, build_message_set(old, MAGIC_V1))
+    roll_and_compact(log)
+    assert content(log) == [(2, b"", b"2"), (4, b"a", b"4")]
+
+
+def test_the_first_dirty_message_supersedes_clean_ones() -> None:
+    log = opened()
+    old = [Record(i, 100, b"a", b"%d" % i) for i in range(2)]
+    start_with(log, build_message_set(old, MAGIC_V1))
+    log.log.roll(log.now_ms)
+    log.log.manifest.remember_cleaned(1)
+    compact_now(log)
+    assert content(log) == [(1, b"a", b"1")]
 
 
 def test_old_messages_beyond_a_small_map_stay() -> None:
