@@ -3,9 +3,10 @@
 import pytest
 
 from storage.disk.steps import run_steps
-from storage.errors import OffsetOutOfRange, PolicyViolation
+from storage.errors import OffsetOutOfRange, PolicyViolation, StorageFailed
 from storage.log.retention import (
     UNLIMITED,
+    DeletedSegment,
     DeletionReason,
     RetentionPlan,
     RetentionRules,
@@ -15,6 +16,7 @@ from storage.log.retention import (
 )
 from tests.support.clock import DAY_MS
 from tests.support.logs import LogHarness, messages
+from tests.support.simulated_disk import Fault, Operation
 
 NOW = 1_000_000
 
@@ -253,6 +255,51 @@ def test_rules_are_tried_in_order_and_add_up() -> None:
 
 def test_active_segment_is_not_below_the_start() -> None:
     assert plan(1, start=10).reasons == ()
+
+
+def test_what_went_is_reported_with_its_size_and_time() -> None:
+    log = LogHarness(retention_ms=1_000)
+    log.append(10, 30, 20)
+    size = log.log.segments.first.size
+    log.log.roll(log.now_ms)
+    log.append(5_000)
+    deleted = delete_expired(log.log, 2_000)
+    assert deleted == [DeletedSegment(0, size, 30, DeletionReason.TIME)]
+
+
+def test_snapshots_of_producers_go_with_their_segments() -> None:
+    log = LogHarness(retention_ms=1_000)
+    for timestamp in (1, 2, 5_000):
+        log.append(timestamp)
+        log.log.roll(log.now_ms)
+    delete_expired(log.log, 2_000)
+    snapshots = [name for name in log.names() if name.endswith(".snapshot")]
+    assert snapshots == [f"{offset:020d}.snapshot" for offset in (2, 3)]
+
+
+def test_a_start_that_cannot_be_stored_keeps_the_files() -> None:
+    log = LogHarness(retention_ms=1_000)
+    log.append(1)
+    log.log.roll(log.now_ms)
+    log.append(5_000)
+    log.files.fault = Fault(at=0, errno=5, kinds=frozenset({Operation.SYNC}))
+    with pytest.raises(StorageFailed, match=f"delete failed on {log.path}: "):
+        delete_expired(log.log, 2_000)
+    log.files.fault = None
+    assert (log.log.log_start_offset, log.bases()) == (0, [0, 1])
+    assert len(delete_expired(log.log, 2_000)) == 1
+
+
+def test_files_that_cannot_be_renamed_are_named() -> None:
+    log = LogHarness(retention_ms=1_000)
+    log.append(1)
+    log.log.roll(log.now_ms)
+    log.append(5_000)
+    log.files.fault = Fault(at=0, errno=5, kinds=frozenset({Operation.RENAME}), for_ever=True)
+    with pytest.raises(StorageFailed, match=f"delete failed on {log.path}: "):
+        delete_expired(log.log, 2_000)
+    log.files.fault = None
+    assert log.log.log_start_offset == 1
 
 
 def test_empty_active_segment_stays() -> None:

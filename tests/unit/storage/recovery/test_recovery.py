@@ -793,7 +793,7 @@ def test_damage_found_while_rebuilding_an_index_keeps_the_aborts_before_it() -> 
 def test_open_of_a_missing_directory_is_a_storage_error() -> None:
     log = LogHarness()
     log.path = "/nowhere"
-    with pytest.raises(StorageFailed, match="open failed on /nowhere: .*No such file"):
+    with pytest.raises(StorageFailed, match=r"open failed on /nowhere: .*No such file"):
         log.open(is_clean=True)
 
 
