@@ -130,6 +130,7 @@ def unusual_batches() -> dict[str, bytes]:
     INT32.pack_into(bare, SIZE_AT, len(bare) - LOG_OVERHEAD)
     INT32.pack_into(bare, 23, -1)
     INT32.pack_into(bare, 57, 0)
+    bare[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8] = b"\xff" * 8
     made["a header that counts no records"] = with_right_crc(bare)
     return made
 
