@@ -51,7 +51,7 @@ from protocol.records.layout import (
     TRANSACTIONAL_BIT,
     TimestampType,
 )
-from protocol.records.record import decode_batch, record_bytes
+from protocol.records.record import Record, decode_batch, record_bytes
 from protocol.records.record_loops import outline_records
 from protocol.records.scan import Entry, iter_records
 from storage.disk.steps import SLICE_RECORDS, Steps, off_loop
@@ -346,10 +346,7 @@ class Round:
         self, entry: Entry, data: memoryview, ends_segment: bool
     ) -> Steps[bytes | None]:
         """The part that stays of a message, or of a wrapper, which may lose some inner messages."""
-        if entry.codec and len(data) >= OFF_LOOP_BYTES:
-            records = yield from off_loop(lambda: list(iter_records(data)))
-        else:
-            records = list(iter_records(data))
+        records = yield from _old_records(entry, data)
         kept = [
             record
             for record in records
@@ -396,7 +393,7 @@ def index_entry(entry: Entry, data: memoryview, keys: KeyMap, first_dirty: int) 
             if left:
                 yield None
     else:
-        for record in iter_records(data):
+        for record in (yield from _old_records(entry, data)):
             key, offset = record.key, record.offset
             if key is not None and offset >= first_dirty and not keys.put(key, offset):
                 return False
@@ -410,6 +407,14 @@ def _clear_records(batch: RecordBatch) -> Steps[tuple[bytes | bytearray | memory
         result = yield from off_loop(lambda: record_bytes(batch))
         return result
     return record_bytes(batch)
+
+
+def _old_records(entry: Entry, data: memoryview) -> Steps[list[Record]]:
+    """The records of a message or wrapper, opened in another thread when that takes long."""
+    if entry.codec and len(data) >= OFF_LOOP_BYTES:
+        records = yield from off_loop(lambda: list(iter_records(data)))
+        return records
+    return list(iter_records(data))
 
 
 def _cut_out(batch: RecordBatch, kept: list[Outline]) -> Steps[bytes | bytearray]:

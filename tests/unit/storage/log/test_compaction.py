@@ -3,9 +3,11 @@
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from protocol.errors import ProtocolError
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import assemble_batch, build_batch, build_message_set
 from protocol.records.layout import (
@@ -28,7 +30,7 @@ from storage.disk.steps import SLICE_BYTES, SLICE_RECORDS, run_steps
 from storage.errors import CorruptLog, InvalidProducerEpoch, LogOffline, StorageFailed
 from storage.log import compaction_filter
 from storage.log.compaction import CompactionResult, compact, find_cleanable
-from storage.log.compaction_filter import KEY_OVERHEAD_BYTES
+from storage.log.compaction_filter import KEY_OVERHEAD_BYTES, OFF_LOOP_BYTES
 from storage.log.flush import FlushTicket
 from storage.log.retention import delete_expired
 from storage.log.values import Isolation
@@ -505,6 +507,28 @@ def test_a_horizon_changes_neither_times_nor_headers(
     roll_and_compact(log)
     assert entries(log)[0].base_timestamp == log.now_ms + 100 == 1_100
     assert log.records() == sent
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_large_compressed_entries_are_filtered_in_another_thread(magic: int, codec: Codec) -> None:
+    log = opened()
+    value = Random(0).randbytes(2 * OFF_LOOP_BYTES)
+    records = [Record(i, 100, key, value) for i, key in enumerate((b"a", b"b", b"c"))]
+    if magic == 2:
+        log.write(build_batch(records, codec=codec))
+    else:
+        start_with(log, build_message_set(records, magic, codec))
+    put(log, ("a", "2"))
+    log.log.roll(log.now_ms)
+    phases = []
+    for call in compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB):
+        if call is not None:
+            phases.append(any(".cleaned" in name for name in log.names()))
+            call.run()
+    assert phases[:2] == [False, True], "once for the map, and again for the rewrite"
+    assert content(log) == [(1, b"b", value), (2, b"c", value), (3, b"a", b"2")]
+    assert {entry.codec for entry in entries(log)} == {codec, Codec.NONE}
 
 
 def test_the_emptied_batch_of_a_producer_stays_byte_for_byte() -> None:
@@ -1094,6 +1118,30 @@ def test_damage_is_not_rewritten() -> None:
     assert log.log.offline_reason is None
 
 
+def test_records_that_cannot_be_opened_end_the_round_with_the_reason() -> None:
+    """Their checksum is right, so another broker took them."""
+    log = opened()
+    rubbish = assemble_batch(
+        b"rubbish",
+        base_offset=0,
+        leader_epoch=0,
+        attributes=Codec.GZIP,
+        last_offset_delta=0,
+        base_timestamp=100,
+        max_timestamp=100,
+        producer=(-1, -1, -1),
+        records_count=1,
+    )
+    start_with(log, rubbish)
+    put(log, ("a", "1"), ("a", "2"))
+    log.log.roll(log.now_ms)
+    with pytest.raises(StorageFailed) as caught:
+        compact_now(log)
+    assert str(caught.value) == f"compact failed on {log.path}: {caught.value.__cause__}"
+    assert isinstance(caught.value.__cause__, ProtocolError)
+    assert log.log.offline_reason is None
+
+
 def test_damage_is_named_even_when_the_rewritten_files_cannot_be_removed() -> None:
     log = opened()
     put(log, ("a", "1"), ("a", "2"))
@@ -1218,6 +1266,7 @@ def test_a_swap_that_retention_cannot_finish_stops_the_log_as_it_is(at: int) -> 
     log.files.fault = Fault(at=at, errno=5, kinds=frozenset({Operation.RENAME}))
     with pytest.raises(LogOffline):
         delete_expired(log.log, log.now_ms)
+    assert (log.log.offline_reason or "").startswith("[Errno 5] Input/output error: ")
     log.files.fault = None
     with pytest.raises(LogOffline):
         run_steps(steps)
