@@ -121,6 +121,8 @@ def report(module: Module, outcomes: dict[Mutant, Outcome], known: list[tuple[st
         print(mutant.diff(), "" if reached else "(no test reaches this)", "", sep="\n")
     for name in explained.keys() & {m.name for m in outcomes} - {m.name for m in lived}:
         print(f"tests/mutation/equivalent.toml explains a mutant that was killed: {name}")
+    for name in explained.keys() - {mutant.name for mutant in module.mutants()}:
+        print(f"tests/mutation/equivalent.toml explains a mutant that does not exist: {name}")
     count, equal = len(outcomes) + len(known), len(lived) - len(survivors)
     print(
         f"{module.path}: {count} mutants, {count - len(lived)} killed, {equal} explained, "
