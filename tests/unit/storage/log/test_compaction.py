@@ -27,7 +27,7 @@ from storage.append.plan import Origin
 from storage.audit.partition import PartitionAudit
 from storage.disk.files import RealFiles
 from storage.disk.steps import SLICE_BYTES, SLICE_RECORDS, run_steps
-from storage.errors import CorruptLog, InvalidProducerEpoch, LogOffline, StorageFailed
+from storage.errors import CorruptLog, DiskFull, InvalidProducerEpoch, LogOffline, StorageFailed
 from storage.log import compaction_filter
 from storage.log.compaction import CompactionResult, compact, find_cleanable
 from storage.log.compaction_filter import KEY_OVERHEAD_BYTES, OFF_LOOP_BYTES
@@ -1248,6 +1248,22 @@ def test_a_compaction_ends_with_its_log_and_touches_nothing_of_the_next_one() ->
         assert log.names() == names
         log.crash()
         assert content(log) == [(0, b"new", b"1")]
+
+
+def test_a_full_disk_at_the_end_of_a_swap_is_named_by_retention() -> None:
+    log = opened(cleanup_policy="compact,delete", retention_ms=10_000)
+    put(log, ("a", "1"), ("dup", "1"), ("dup", "2"))
+    log.log.roll(log.now_ms)
+    steps = compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB)
+    while log.log.changes.swap is None:
+        call = next(steps)
+        if call is not None:
+            call.run()
+    log.files.fault = Fault(
+        at=0, errno=28, kinds=frozenset({Operation.APPEND, Operation.CREATE}), for_ever=True
+    )
+    with pytest.raises(DiskFull, match=f"delete failed on {log.path}: "):
+        delete_expired(log.log, log.now_ms)
 
 
 @pytest.mark.parametrize("at", range(8))
