@@ -29,9 +29,6 @@ from protocol.records.layout import (
     MAGIC_V0,
     MAGIC_V1,
     MAGIC_V2,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -92,12 +89,12 @@ class _Examined:
 
     __slots__ = ("is_sequential", "max_timestamp", "min_timestamp", "records_count")
 
-    def __init__(self, records_count: int, *, is_sequential: bool) -> None:
+    def __init__(self, records_count: int) -> None:
         """Start with what the header claims."""
         self.records_count = records_count
         self.max_timestamp = NO_TIMESTAMP
         self.min_timestamp = NO_TIMESTAMP
-        self.is_sequential = is_sequential
+        self.is_sequential = True
 
 
 class BatchEntry(_Examined):
@@ -110,7 +107,7 @@ class BatchEntry(_Examined):
     def __init__(self, buffer: Buffer, position: int) -> None:
         """Read the header at `position`; raises CorruptRecords as `RecordBatch` does."""
         self.view = RecordBatch(buffer, position)
-        super().__init__(self.view.records_count, is_sequential=False)
+        super().__init__(self.view.records_count)
         self._clear: tuple[Buffer, int, int] | None = None
 
     @property
@@ -220,7 +217,7 @@ class MessageEntry(_Examined):
 
     def __init__(self, buffer: Buffer, position: int) -> None:
         """Read the header at `position`; raises CorruptRecords as `Message` does."""
-        super().__init__(1, is_sequential=True)
+        super().__init__(1)
         self.view = Message(buffer, position)
         self.magic = self.view.magic
 
@@ -327,33 +324,26 @@ def incoming(view: memoryview, header: Entry) -> IncomingEntry:
     return MessageEntry(view, header.position)
 
 
-class ProducerFields(TypedDict):
+class ProducerFields(TypedDict, total=False):
     """The producer's part of a batch header, as an argument of `build_batch`."""
 
     producer_id: int
     producer_epoch: int
     base_sequence: int
     is_transactional: bool
-    is_control: bool
 
 
 def producer_fields(entry: IncomingEntry) -> ProducerFields:
     """The producer fields that a rebuilt batch keeps; messages of magic 0 and 1 have none."""
     if isinstance(entry, MessageEntry):
-        return ProducerFields(
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            base_sequence=NO_SEQUENCE,
-            is_transactional=False,
-            is_control=False,
-        )
+        return ProducerFields()
     batch = entry.view
+    assert not batch.is_control, "a marker is one record and stays as it is"
     return ProducerFields(
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
         is_transactional=batch.is_transactional,
-        is_control=batch.is_control,
     )
 
 
@@ -366,7 +356,7 @@ def check_client_batch(batch: RecordBatch) -> None:
     """
     offsets = batch.last_offset_delta + 1
     count = batch.records_count
-    if offsets <= 0 or count <= 0 or offsets != count:
+    if not 0 < offsets == count:
         raise InvalidRecord(f"a batch spans {offsets} offsets and counts {count} records")
     if batch.is_control:
         raise InvalidRecord("clients may not write control batches")
@@ -386,7 +376,6 @@ def read_back(view: memoryview, records: int, min_timestamp: int) -> list[Incomi
         entry = incoming(view, header)
         if isinstance(entry, MessageEntry) and entry.view.is_wrapper:
             entry.records_count = records
-        entry.is_sequential = True
         # These records were built here, so their header is correct.
         entry.max_timestamp = header.max_timestamp
         entry.min_timestamp = min_timestamp

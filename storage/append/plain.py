@@ -27,7 +27,6 @@ from protocol.records.layout import (
     INT64_MIN,
     LOG_OVERHEAD,
     MAGIC_V2,
-    MIN_RECORD_BYTES,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     RECORDS_AT,
@@ -92,8 +91,6 @@ def plan_plain(
                 ),
             )
             clear, start, end = memoryview(payload), 0, len(payload)
-        if count * MIN_RECORD_BYTES > end - start:
-            return None
         oldest_ms = now_ms - rules.timestamp_before_max_ms
         newest_ms = now_ms + rules.timestamp_after_max_ms
         true_max, _, is_sequential, faults, true_min = record_loops.check_records(

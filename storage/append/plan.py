@@ -192,10 +192,9 @@ def examine_append(
     rules: AppendRules,
     now_ms: int,
     opening: Opening,
-    origin: Origin = Origin.CLIENT,
     produce_version: int | None = None,
 ) -> Examined:
-    """The first half of `plan_append` into a log of magic 2: all but the offsets and the stamps.
+    """The first half of a client's `plan_append` into magic 2: all but the offsets and the stamps.
 
     Raises AppendRejected as `plan_append` does.
     """
@@ -206,7 +205,7 @@ def examine_append(
         now_ms=now_ms,
         next_offset=0,
         leader_epoch=0,
-        origin=origin,
+        origin=Origin.CLIENT,
         opening=opening,
     )
     return _examine(view, place, produce_version)
@@ -425,7 +424,7 @@ def _stamp_in_place(
 def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> bytes:
     """Rebuild: every record decoded into one batch, or into a message set of an older magic.
 
-    The times of arrival are stamped later, as in place.
+    Offset, epoch and time of arrival are stamped later, as in place.
     """
     rules = place.rules
     count = sum(entry.records_count for entry in entries)
@@ -443,17 +442,8 @@ def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> 
     if rules.target_magic == MAGIC_V2:
         return build_batch(
             records,
-            base_offset=place.next_offset,
             codec=target,
             level=rules.compression_level,
-            timestamp_type=rules.timestamp_type,
-            leader_epoch=place.leader_epoch,
             **append_entries.producer_fields(entries[0]),
         )
-    return build_message_set(
-        records,
-        rules.target_magic,
-        target,
-        level=rules.compression_level,
-        timestamp_type=rules.timestamp_type,
-    )
+    return build_message_set(records, rules.target_magic, target, level=rules.compression_level)

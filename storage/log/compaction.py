@@ -325,7 +325,7 @@ class _Compaction:
                 self._check_open()
             self._log.changes.end_swap(swap)
         except OSError as error:
-            raise SwapFailed(error.errno, str(error)) from error
+            raise SwapFailed(error) from error
 
     # --- inputs of the round --------------------------------------------------------------------
 

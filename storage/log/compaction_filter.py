@@ -45,15 +45,12 @@ from protocol.records.layout import (
     INT64_MIN,
     MAGIC_V2,
     NO_OFFSET,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     TimestampType,
 )
-from protocol.records.record import decode_batch, record_bytes
+from protocol.records.record import Record, decode_batch, record_bytes
 from protocol.records.record_loops import outline_records
 from protocol.records.scan import Entry, iter_records
 from storage.disk.steps import SLICE_RECORDS, Steps, off_loop
@@ -85,10 +82,10 @@ class KeyMap:
 
     Attributes:
         end: exclusive end of the stretch that is known completely.
-        is_full: whether the memory was not sufficient for all of it.
+        newest: the newest offset of each key in it.
     """
 
-    __slots__ = ("_left", "_start", "end", "is_full", "newest")
+    __slots__ = ("_left", "_start", "end", "newest")
 
     def __init__(self, start: int, max_bytes: int) -> None:
         """An empty map of the log from `start` on, which may grow to about `max_bytes`.
@@ -98,7 +95,6 @@ class KeyMap:
         """
         self.newest: dict[bytes, int] = {}
         self.end = start
-        self.is_full = False
         self._start = start
         self._left = max_bytes
 
@@ -107,7 +103,6 @@ class KeyMap:
         if key not in self.newest:
             cost = len(key) + KEY_OVERHEAD_BYTES
             if cost > self._left and self.end > self._start:
-                self.is_full = True
                 return False
             self._left -= cost
         self.newest[key] = offset
@@ -146,7 +141,7 @@ class TransactionFates:
                 return True
             self._committed.add(producer_id)
             return False
-        marker = decode_marker(data) if entry.records_count else None
+        marker = decode_marker(data)
         if marker is None:
             return entry.records_count == 0
         if marker.is_commit:
@@ -204,7 +199,7 @@ class Round:
     def is_last_of_producer(self, entry: Entry) -> bool:
         """Whether the producer's state could not be rebuilt without this batch."""
         last = self.producers.get(entry.producer_id)
-        if last is None or entry.producer_id == NO_PRODUCER_ID:
+        if last is None:
             return False
         if last.last_offset != NO_OFFSET:
             return entry.last_offset == last.last_offset
@@ -230,16 +225,14 @@ class Round:
                 return self._bare(entry, data) if stays_bare else None
             self.kept += 1
             return self._with_horizon(data) if is_dead and horizon_ms < 0 else bytes(data)
-        kept: list[Outline] = []
         if is_dead:
             self.dropped += entry.records_count
         elif entry.records_count:
-            result = yield from self._select(entry, data, tombstones_stay=not is_past)
-            if isinstance(result, bytes):
-                return result
-            kept = result
+            kept = yield from self._select(entry, data, tombstones_stay=not is_past)
+            if isinstance(kept, bytes):
+                return kept
             if kept:
-                rewritten: bytes = yield from self._rewrite(entry, data, kept, horizon_ms)
+                rewritten: bytes = yield from self._rewrite(data, kept, horizon_ms)
                 return rewritten
         return self._bare(entry, data) if stays_bare else None
 
@@ -276,9 +269,7 @@ class Round:
             return bytes(data)
         return kept
 
-    def _rewrite(
-        self, entry: Entry, data: memoryview, kept: list[Outline], horizon_ms: int
-    ) -> Steps[bytes]:
+    def _rewrite(self, data: memoryview, kept: list[Outline], horizon_ms: int) -> Steps[bytes]:
         """The batch with these records only, under a delete horizon if there are tombstones."""
         batch = RecordBatch(data)
         base_timestamp, flags = batch.base_timestamp, batch.attributes & (_FLAGS | CODEC_MASK)
@@ -354,10 +345,7 @@ class Round:
         self, entry: Entry, data: memoryview, ends_segment: bool
     ) -> Steps[bytes | None]:
         """The part that stays of a message, or of a wrapper, which may lose some inner messages."""
-        if entry.codec and len(data) >= OFF_LOOP_BYTES:
-            records = yield from off_loop(lambda: list(iter_records(data)))
-        else:
-            records = list(iter_records(data))
+        records = yield from _old_records(entry, data)
         kept = [
             record
             for record in records
@@ -380,14 +368,7 @@ class Round:
         if not ends_segment or (kept and kept[-1].offset == entry.last_offset):
             return rest or None
         # These formats have no empty entries; a magic 2 batch marks where the segment ends.
-        bare = entry._replace(
-            base_offset=entry.last_offset,
-            attributes=0,
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            base_sequence=NO_SEQUENCE,
-            max_timestamp=NO_TIMESTAMP,
-        )
+        bare = entry._replace(base_offset=entry.last_offset)
         return rest + self._bare(bare, data)
 
 
@@ -411,9 +392,9 @@ def index_entry(entry: Entry, data: memoryview, keys: KeyMap, first_dirty: int) 
             if left:
                 yield None
     else:
-        for record in iter_records(data):
-            is_dirty = record.offset >= first_dirty and record.key is not None
-            if is_dirty and not keys.put(record.key or b"", record.offset):
+        for record in (yield from _old_records(entry, data)):
+            key, offset = record.key, record.offset
+            if key is not None and offset >= first_dirty and not keys.put(key, offset):
                 return False
     keys.end = max(keys.end, entry.next_offset)
     return True
@@ -425,6 +406,14 @@ def _clear_records(batch: RecordBatch) -> Steps[tuple[bytes | bytearray | memory
         result = yield from off_loop(lambda: record_bytes(batch))
         return result
     return record_bytes(batch)
+
+
+def _old_records(entry: Entry, data: memoryview) -> Steps[list[Record]]:
+    """The records of a message or wrapper, opened in another thread when that takes long."""
+    if entry.codec and len(data) >= OFF_LOOP_BYTES:
+        records = yield from off_loop(lambda: list(iter_records(data)))
+        return records
+    return list(iter_records(data))
 
 
 def _cut_out(batch: RecordBatch, kept: list[Outline]) -> Steps[bytes | bytearray]:
@@ -444,6 +433,7 @@ def _cut_out(batch: RecordBatch, kept: list[Outline]) -> Steps[bytes | bytearray
 
 def _rebase(batch: RecordBatch, offsets: set[int], base_timestamp: int) -> bytes:
     """The records at `offsets` with their own times, encoded against another base timestamp."""
+    assert base_timestamp >= 0, "a horizon is a time of the broker"
     out = bytearray()
     clear = RecordBatch(batch.bytes)
     # Under LogAppendTime a record reads as the batch's time; its own time is kept here.
@@ -452,8 +442,9 @@ def _rebase(batch: RecordBatch, offsets: set[int], base_timestamp: int) -> bytes
         if record.offset not in offsets:
             continue
         delta = record.timestamp - base_timestamp
-        if not INT64_MIN <= delta <= INT64_MAX:
-            delta += -(2**64) if delta > 0 else 2**64
+        if delta < INT64_MIN:
+            # Readers add in 64 bits. The base is a time of the broker, so it is never negative.
+            delta += 2**64
         headers = [
             (name.encode("utf-8", "surrogateescape"), value) for name, value in record.headers
         ]

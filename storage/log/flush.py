@@ -75,7 +75,6 @@ class FlushTicket:
         """Unpin the files; on the writer's thread, after `run`."""
         for file, mark in self._marks:
             file.end_sync(mark if self.is_done and self.error is None else None)
-        self._marks = []
 
 
 class Unsynced:

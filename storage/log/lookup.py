@@ -217,8 +217,10 @@ class TimeLookup:
         Raises as `find`.
         """
         largest = self._segments.max_timestamp
-        found = self.find(largest, log_start_offset, None, large) if largest >= 0 else None
-        if found is None and largest >= 0:
+        if largest < 0:
+            return None
+        found = self.find(largest, log_start_offset, None, large)
+        if found is None:
             # The maximum lies below the log's start, in a segment that is still there.
             largest = self._max_timestamp_from(log_start_offset, large)
             found = self.find(largest, log_start_offset, None, large) if largest >= 0 else None
@@ -265,21 +267,20 @@ class TimeLookup:
         newest = [segment.max_timestamp for segment in list(self._segments)[first + 1 :]]
         cut = self._verified(first)
         head = cut.find_entry(log_start_offset)
-        if head is None:
-            return max(newest, default=NO_TIMESTAMP)
-        # The maximum of the entry that the start cuts through may lie below the start.
-        rest = cut.walk()
-        entry = rest.entry(rest.head(head.position))
-        newest.append(_search(large, _largest_in_entry, entry, log_start_offset))
-        newest += [entry.max_timestamp for entry in rest.heads(head.position + head.size)]
+        if head is not None:
+            # The maximum of the entry that the start cuts through may lie below the start.
+            rest = cut.walk()
+            entry = rest.entry(rest.head(head.position))
+            newest.append(_search(large, _largest_in_entry, entry, log_start_offset))
+            newest += [entry.max_timestamp for entry in rest.heads(head.position + head.size)]
         return max(newest, default=NO_TIMESTAMP)
 
     def _before(self, offset: int, log_start_offset: int) -> TimestampOffset | None:
         """The record before the one at `offset`; after compaction it may be far away."""
-        for index in range(self._segments.index_of(offset), -1, -1):
+        for index in reversed(range(self._segments.index_of(offset) + 1)):
             segment = self._verified(index)
             walk, target = segment.walk(), offset
-            while target > log_start_offset:
+            while target >= log_start_offset:
                 start = segment.offset_index.floor(target)
                 before = None
                 for head in walk.heads(start.position):

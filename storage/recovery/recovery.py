@@ -440,7 +440,7 @@ def _finish(
         opening.epochs.truncate_from_start(start)
         bases = {segment.base_offset for segment in segments}
         opening.producers.snapshots.delete_stray(bases, end_offset)
-    if opening.is_clean or opening.producers.state.map_end_offset != end_offset:
+    if opening.producers.state.map_end_offset != end_offset:
         opening.producers.rebuild(
             segments,
             log_start_offset=start,

@@ -37,6 +37,10 @@ _ALL_KINDS: Final = (*INDEX_SUFFIXES, LOG_SUFFIX)
 class SwapFailed(OSError):
     """A swap was begun and cannot be finished: only a restart can repair the names."""
 
+    def __init__(self, error: OSError) -> None:
+        """The swap ended with `error`."""
+        super().__init__(error.errno, error.strerror, error.filename)
+
 
 class Swap:
     """One rewritten segment on its way into a log. Belongs to the log's thread.
@@ -71,7 +75,7 @@ class Swap:
         try:
             self._steps[-1]()
         except OSError as error:
-            self._failure = SwapFailed(error.errno, str(error))
+            self._failure = SwapFailed(error)
             raise self._failure from error
         self._steps.pop()
 
@@ -85,4 +89,4 @@ class Swap:
         except SwapFailed:
             raise
         except OSError as error:
-            raise SwapFailed(error.errno, str(error)) from error
+            raise SwapFailed(error) from error

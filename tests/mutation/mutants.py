@@ -13,10 +13,16 @@ import importlib
 import types
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, PositionProvider
+from libcst.metadata import (
+    CodeRange,
+    MetadataWrapper,
+    PositionProvider,
+    WhitespaceInclusivePositionProvider,
+)
 from mutmut.mutation.file_mutation import Mutation, MutationVisitor, deep_replace
 from mutmut.mutation.mutators import mutation_operators
 from mutmut.mutation.pragma_handling import IgnoredCode
@@ -35,6 +41,7 @@ class Module:
         self.path = path
         self.name = path.removesuffix(".py").replace("/", ".")
         self.source = (ROOT / path).read_text(encoding="utf-8")
+        self._line_starts = [0, *accumulate(map(len, self.source.splitlines(keepends=True)))]
         tree = ast.parse(self.source)
         self._statements = list(_statement_lines(tree))
         self._asserts = {
@@ -69,35 +76,55 @@ class Module:
         visitor = MutationVisitor(mutation_operators, _NOTHING_IGNORED)
         tree = wrapper.visit(visitor)
         positions = wrapper.resolve(PositionProvider)
+        spans = wrapper.resolve(WhitespaceInclusivePositionProvider)
         names: dict[cst.CSTNode | None, str] = dict(_function_names(tree))
         found = []
         for mutation in visitor.mutations:
             within = mutation.contained_by_top_level_function
             line = positions[mutation.original_node].start.line
             if within in names and line not in self._asserts:
-                found.append(Mutant(self, tree, names[within], line, mutation))
+                span = self._span(spans[mutation.original_node])
+                found.append(Mutant(self, tree, names[within], line, mutation, span))
         return found
+
+    def _span(self, range_: CodeRange) -> slice:
+        """The characters of the source between two positions."""
+        lines = self._line_starts
+        start, end = range_.start, range_.end
+        return slice(lines[start.line - 1] + start.column, lines[end.line - 1] + end.column)
 
 
 class Mutant:
     """One small bug in one function."""
 
     def __init__(
-        self, module: Module, tree: cst.Module, function: str, line: int, mutation: Mutation
+        self,
+        module: Module,
+        tree: cst.Module,
+        function: str,
+        line: int,
+        mutation: Mutation,
+        span: slice,
     ) -> None:
+        """Replace what the module has in `span`, which begins in `line`."""
         self.module = module
         self.function = function
         """Qualified, like Log.append."""
         self._first_line = line
         self._tree = tree
         self._mutation = mutation
+        self._span = span
 
     @cached_property
     def source(self) -> str:
         """The whole module with the bug in it."""
-        mutated = deep_replace(
-            self._tree, self._mutation.original_node, self._mutation.mutated_node
-        )
+        was, now = self._mutation.original_node, self._mutation.mutated_node
+        code = cst.Module([]).code_for_node(now)
+        if "\n" not in code:
+            # Much quicker, and right wherever no line has to be indented.
+            whole = self.module.source
+            return whole[: self._span.start] + code + whole[self._span.stop :]
+        mutated = deep_replace(self._tree, was, now)
         assert isinstance(mutated, cst.Module)
         return mutated.code
 

@@ -59,18 +59,19 @@ def _read(name: str) -> dict[str, Any]:
     return tomllib.loads((ROOT / "tests/mutation" / name).read_text(encoding="utf-8"))
 
 
-def chosen(
-    module: Module, *, sample: int | None, only_survivors: bool, pattern: str
-) -> list[Mutant]:
-    """The mutants to try: all, a sample that is the same each time, or what survived last time."""
-    every = [mutant for mutant in module.mutants() if re.search(pattern, mutant.name)]
-    if only_survivors:
-        last = json.loads(_results(module).read_text(encoding="utf-8"))
-        return [mutant for mutant in every if mutant.name in last["survivors"]]
+def chosen(module: Module, *, sample: int | None, pattern: str) -> list[Mutant]:
+    """The mutants to try: all, or a sample that is the same each time."""
+    every = [m for m in module.mutants() if not pattern or re.search(pattern, m.name)]
     if sample is not None and sample < len(every):
         # In an order of chance, so that those of a run that is cut short are a sample as well.
         return random.Random(SAMPLE_SEED).sample(every, sample)
     return every
+
+
+def killed_before(module: Module) -> dict[str, str]:
+    """The test that killed a mutant in the last run, by the mutant's name."""
+    last = json.loads(_results(module).read_text(encoding="utf-8"))
+    return {name: killer for name, killer in last["killers"].items() if killer is not None}
 
 
 def _results(module: Module) -> Path:
@@ -91,6 +92,8 @@ def run(mutants: list[Mutant], only_tests: list[str], **limits: Any) -> ForkRunn
     with tempfile.TemporaryDirectory(prefix="mutants") as directory:
         arguments = [
             *("-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures"),
+            # A failure is counted and not read.
+            *("--tb=native", "--assert=plain"),
             *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
             *("--timeout=0", "--hypothesis-seed=0", "-o", "tmp_path_retention_policy=failed"),
             *("--rootdir", str(ROOT), "--basetemp", f"{directory}/tests"),
@@ -105,8 +108,11 @@ def run(mutants: list[Mutant], only_tests: list[str], **limits: Any) -> ForkRunn
     return runner
 
 
-def report(module: Module, outcomes: dict[Mutant, Outcome]) -> int:
-    """Print the survivors that nothing explains as diffs, then the sum; how many there are."""
+def report(module: Module, outcomes: dict[Mutant, Outcome], known: list[tuple[str, str]]) -> int:
+    """Print the survivors that nothing explains as diffs, then the sum; how many there are.
+
+    `known` are mutants that were not tried again, each with the test that killed it.
+    """
     explained = explanations(module.path)
     lived = [mutant for mutant, outcome in outcomes.items() if outcome.killer is None]
     survivors = [mutant for mutant in lived if mutant.name not in explained]
@@ -115,13 +121,17 @@ def report(module: Module, outcomes: dict[Mutant, Outcome]) -> int:
         print(mutant.diff(), "" if reached else "(no test reaches this)", "", sep="\n")
     for name in explained.keys() & {m.name for m in outcomes} - {m.name for m in lived}:
         print(f"tests/mutation/equivalent.toml explains a mutant that was killed: {name}")
-    killed, equal = len(outcomes) - len(lived), len(lived) - len(survivors)
+    for name in explained.keys() - {mutant.name for mutant in module.mutants()}:
+        print(f"tests/mutation/equivalent.toml explains a mutant that does not exist: {name}")
+    count, equal = len(outcomes) + len(known), len(lived) - len(survivors)
     print(
-        f"{module.path}: {len(outcomes)} mutants, {killed} killed, {equal} explained, "
+        f"{module.path}: {count} mutants, {count - len(lived)} killed, {equal} explained, "
         f"{len(survivors)} survive"
     )
     RESULTS.mkdir(parents=True, exist_ok=True)
-    killers = {mutant.name: outcome.killer for mutant, outcome in outcomes.items()}
+    killers = dict(known) | {each.name: outcome.killer for each, outcome in outcomes.items()}
+    # Two equal lines of a function have mutants of the same name.
+    killers |= dict.fromkeys((mutant.name for mutant in lived), None)
     found = {"survivors": [mutant.name for mutant in survivors], "killers": killers}
     _results(module).write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
     return len(survivors)
@@ -132,7 +142,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("module", nargs="+", help="for instance storage/log/lookup.py")
     parser.add_argument("--sample", type=int, help="this many mutants of each instead of all")
-    parser.add_argument("--survivors", action="store_true", help="only what survived last time")
+    parser.add_argument(
+        "--survivors", action="store_true", help="only those that the last run did not kill"
+    )
     parser.add_argument("--only", default="", help="pattern of their names: Log.append: .*min")
     parser.add_argument(
         "--seconds", type=float, default=inf, help="of tests for each mutant, instead of all tests"
@@ -142,25 +154,26 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     given = parser.parse_args()
     modules = [Module(path) for path in given.module]
-    groups = [
-        chosen(
-            module,
-            sample=given.sample,
-            only_survivors=given.survivors,
-            pattern=given.only,
-        )
-        for module in modules
+    groups = [chosen(each, sample=given.sample, pattern=given.only) for each in modules]
+    known = [killed_before(each) if given.survivors else {} for each in modules]
+    left = [
+        [mutant for mutant in group if mutant.name not in killers]
+        for group, killers in zip(groups, known, strict=True)
     ]
     # One of each module in turn, for a run that is cut short.
-    mutants = [each for some in zip_longest(*groups) for each in some if each is not None]
+    mutants = [each for some in zip_longest(*left) for each in some if each is not None]
     limits = {"jobs": given.jobs, "seconds": given.seconds, "minutes": given.minutes}
     runner = run(mutants, given.tests, **limits)
     outcomes = {mutants[number]: outcome for number, outcome in runner.outcomes.items()}
-    left = [
-        report(module, {each: outcomes[each] for each in group if each in outcomes})
-        for module, group in zip(modules, groups, strict=True)
+    survivors = [
+        report(
+            module,
+            {mutant: outcomes[mutant] for mutant in group if mutant in outcomes},
+            [(mutant.name, killers[mutant.name]) for mutant in group if mutant.name in killers],
+        )
+        for module, group, killers in zip(modules, groups, known, strict=True)
     ]
-    sys.exit(sum(left) > 0)
+    sys.exit(sum(survivors) > 0)
 
 
 if __name__ == "__main__":

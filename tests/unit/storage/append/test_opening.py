@@ -1,17 +1,31 @@
 """The budget of a request, and the two halves of an append that does not fit into a turn."""
 
+import gzip
 import zlib
 from dataclasses import replace
 
 import pytest
 
 from protocol.errors import DecompressionLimitExceeded
-from protocol.records.builder import build_batch, build_message_set
+from protocol.records.batch import RecordBatch
+from protocol.records.builder import (
+    assemble_batch,
+    build_batch,
+    build_end_txn_marker,
+    build_message_set,
+)
 from protocol.records.layout import INT64_MAX, Codec, TimestampType
-from protocol.records.record import Record
-from storage.append.opening import AT_ONCE_BYTES, AT_ONCE_PIECES, Opening
+from protocol.records.legacy import encode_message
+from protocol.records.record import Record, record_bytes
+from storage.append.opening import (
+    AT_ONCE_BYTES,
+    AT_ONCE_PIECES,
+    WRITTEN_ANEW_AT_ONCE_BYTES,
+    Opening,
+)
 from storage.append.plan import AppendRules, Examined, examine_append, place_append, plan_append
-from storage.errors import InvalidTimestamp, MessageTooLarge, TooMuchAtOnce
+from storage.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge, TooMuchAtOnce
+from tests.support.logs import batch
 
 NOW = 1_700_000_000_000
 MIB = 1 << 20
@@ -99,6 +113,101 @@ def test_large_batch_that_is_to_be_written_anew_is_not_done_at_once() -> None:
         plan(compressed(100_000, Codec.NONE), Opening(INT64_MAX), rules)
 
 
+def test_what_compresses_well_counts_with_its_clear_size_when_written_anew() -> None:
+    rules = replace(RULES, codec=Codec.ZSTD)
+    plan(compressed(10_000, Codec.GZIP), Opening(INT64_MAX), rules)
+    with pytest.raises(TooMuchAtOnce):
+        plan(compressed(100_000, Codec.GZIP), Opening(INT64_MAX), rules)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_as_much_as_is_allowed_is_written_anew_at_once(more: int) -> None:
+    records = memoryview(batch(NOW, size=WRITTEN_ANEW_AT_ONCE_BYTES + more))
+    rules = replace(RULES, codec=Codec.GZIP)
+    if more:
+        with pytest.raises(TooMuchAtOnce):
+            plan(records, Opening(INT64_MAX), rules)
+    else:
+        plan(records, Opening(INT64_MAX), rules)
+
+
+def test_messages_that_stay_as_they_are_are_not_written_anew() -> None:
+    sent = memoryview(bytearray(encode_message(1, 0, NOW, None, bytes(100_000))))
+    plan(sent, Opening(INT64_MAX), replace(RULES, target_magic=1))
+    with pytest.raises(TooMuchAtOnce):
+        plan(sent, Opening(INT64_MAX))
+
+
+def of_many_pieces(sent: bytes) -> bytes:
+    """The payload of `sent`, gzip, after more empty members than are opened at once."""
+    return gzip.compress(b"") * AT_ONCE_PIECES + gzip.compress(sent)
+
+
+def test_records_in_many_pieces_are_not_opened_at_once() -> None:
+    record = Record(0, NOW, None, b"v")
+    clear, start, end = record_bytes(RecordBatch(build_batch([record])))
+    whole = assemble_batch(
+        of_many_pieces(bytes(clear[start:end])),
+        base_offset=0,
+        leader_epoch=-1,
+        attributes=Codec.GZIP,
+        last_offset_delta=0,
+        base_timestamp=NOW,
+        max_timestamp=NOW,
+        producer=(-1, -1, -1),
+        records_count=1,
+    )
+    wrapper = encode_message(
+        1, 0, NOW, None, of_many_pieces(build_message_set([record], 1)), Codec.GZIP
+    )
+    stamping = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    for sent, rules in ((whole, RULES), (whole, stamping), (wrapper, RULES)):
+        records = memoryview(bytearray(sent))
+        with pytest.raises(TooMuchAtOnce):
+            plan(records, Opening(INT64_MAX), rules)
+        assert examine(records, Opening(INT64_MAX, at_once=False), rules).entries
+
+
+def test_large_wrapper_is_not_opened_at_once() -> None:
+    record = Record(0, NOW, None, bytes(AT_ONCE_BYTES))
+    sent = memoryview(bytearray(build_message_set([record], 1, Codec.GZIP)))
+    rules = replace(RULES, target_magic=1)
+    with pytest.raises(TooMuchAtOnce):
+        plan(sent, Opening(INT64_MAX), rules)
+    plan(sent, Opening(INT64_MAX, at_once=False), rules)
+
+
+def test_a_large_batch_that_is_only_stamped_is_done_at_once() -> None:
+    stamping = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    plan(compressed(100_000, Codec.NONE), Opening(INT64_MAX), stamping)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_clear_size_is_allowed_to_the_last_byte(more: int) -> None:
+    wanted = WRITTEN_ANEW_AT_ONCE_BYTES + more
+    for size in range(wanted - 30, wanted):
+        sent = build_batch([Record(0, NOW, None, bytes(size))], codec=Codec.GZIP)
+        _, start, end = record_bytes(RecordBatch(sent))
+        if end - start == wanted:
+            break
+    else:
+        raise AssertionError(f"no record of {wanted} bytes")
+    rules = replace(RULES, codec=Codec.ZSTD)
+    records = memoryview(bytearray(sent))
+    if more:
+        with pytest.raises(TooMuchAtOnce):
+            plan(records, Opening(INT64_MAX), rules)
+    else:
+        plan(records, Opening(INT64_MAX), rules)
+
+
+def test_messages_that_are_written_anew_count_together() -> None:
+    message = encode_message(1, 0, NOW, None, bytes(30_000))
+    plan(memoryview(bytearray(message * 2)), Opening(INT64_MAX))
+    with pytest.raises(TooMuchAtOnce):
+        plan(memoryview(bytearray(message * 3)), Opening(INT64_MAX))
+
+
 RECORDS = [Record(i, NOW + i % 3, b"k", b"value %d" % i) for i in range(20)]
 SENT = {
     "plain": build_batch(RECORDS, codec=Codec.GZIP),
@@ -119,8 +228,29 @@ def test_two_halves_plan_what_one_call_plans(
     whole = plan_append(SENT[sent], rules=rules, now_ms=NOW + 9, next_offset=1_000, leader_epoch=3)
     examined = examine(memoryview(bytearray(SENT[sent])), Opening(INT64_MAX), rules)
     halves = place_append(examined, now_ms=NOW + 9, next_offset=1_000, leader_epoch=3)
+    assert examined.rules == rules
     assert bytes(halves.buffer) == bytes(whole.buffer)
     assert replace(halves, buffer=whole.buffer) == whole
+
+
+def test_first_half_takes_records_that_it_may_not_write_to() -> None:
+    examined = examine(memoryview(SENT["plain"]), Opening(INT64_MAX))
+    halves = place_append(examined, now_ms=NOW, next_offset=5, leader_epoch=3)
+    assert (halves.first_offset, halves.records_count) == (5, len(RECORDS))
+
+
+def test_first_half_knows_the_rules_of_clients_and_of_requests() -> None:
+    control = build_end_txn_marker(commit=True, producer_id=7, producer_epoch=0, timestamp_ms=NOW)
+    with pytest.raises(InvalidRecord, match="clients may not write control batches"):
+        examine(memoryview(bytearray(control)), Opening(INT64_MAX))
+    with pytest.raises(InvalidRecord, match="Produce v9 carries magic 2 only, found 1"):
+        examine_append(
+            memoryview(bytearray(SENT["wrapper"])),
+            rules=RULES,
+            now_ms=NOW,
+            opening=Opening(INT64_MAX),
+            produce_version=9,
+        )
 
 
 def test_first_half_refuses_what_one_call_refuses() -> None:
@@ -130,6 +260,12 @@ def test_first_half_refuses_what_one_call_refuses() -> None:
 
 
 def test_millions_of_records_are_not_made_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.append.plan.REBUILT_RECORDS_MAX", 10)
-    with pytest.raises(MessageTooLarge, match="20 records"):
-        examine(memoryview(bytearray(SENT["wrapper"])), Opening(INT64_MAX))
+    wrapper = memoryview(bytearray(SENT["wrapper"]))
+    monkeypatch.setattr("storage.append.plan.REBUILT_RECORDS_MAX", 20)
+    assert examine(wrapper, Opening(INT64_MAX)).entries
+    monkeypatch.setattr("storage.append.plan.REBUILT_RECORDS_MAX", 19)
+    with pytest.raises(MessageTooLarge) as caught:
+        examine(wrapper, Opening(INT64_MAX))
+    assert str(caught.value) == (
+        "20 records would have to be rewritten, at most 19 are; send fewer in a batch"
+    )

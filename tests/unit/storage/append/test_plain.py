@@ -18,6 +18,7 @@ from protocol.records.layout import (
     INT32,
     INT64_MAX,
     LOG_OVERHEAD,
+    MAGIC_AT,
     MAX_TIMESTAMP_AT,
     OFFSET_AT,
     RECORDS_AT,
@@ -141,7 +142,10 @@ def unusual_batches() -> dict[str, bytes]:
         ("a base offset", OFFSET_AT + 4, INT32.pack(5)),
         ("another maximum", MAX_TIMESTAMP_AT + 4, INT32.pack(1)),
         ("a control batch", ATTRIBUTES_AT, INT16.pack(CONTROL_BIT)),
+        ("the first codec number that is free", ATTRIBUTES_AT, INT16.pack(5)),
         ("no such codec", ATTRIBUTES_AT, INT16.pack(6)),
+        ("a size that is not its own", SIZE_AT, INT32.pack(len(usual) - LOG_OVERHEAD - 1)),
+        ("another magic", MAGIC_AT, b"\x01"),
         ("an unknown bit", ATTRIBUTES_AT, INT16.pack(0x100)),
         ("flagged LogAppendTime", ATTRIBUTES_AT, INT16.pack(8)),
         ("another count", 57, INT32.pack(8)),
@@ -154,6 +158,12 @@ def unusual_batches() -> dict[str, bytes]:
     idempotent = bytearray(build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=0))
     INT32.pack_into(idempotent, BASE_SEQUENCE_AT, -1)
     made["idempotent without a sequence"] = with_right_crc(idempotent)
+    bare = bytearray(usual[:RECORDS_AT])
+    INT32.pack_into(bare, SIZE_AT, len(bare) - LOG_OVERHEAD)
+    INT32.pack_into(bare, 23, -1)
+    INT32.pack_into(bare, 57, 0)
+    bare[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8] = b"\xff" * 8
+    made["a header that counts no records"] = with_right_crc(bare)
     return made
 
 

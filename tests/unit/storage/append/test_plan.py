@@ -14,9 +14,11 @@ from protocol.records.encode_loops import encode_record
 from protocol.records.entry import Entry
 from protocol.records.layout import (
     INT64_MAX,
+    LAST_OFFSET_DELTA_AT,
     LEGACY_CRC_AT,
     MAX_TIMESTAMP_AT,
     NO_OFFSET,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     RECORDS_COUNT_AT,
     TRANSACTIONAL_BIT,
@@ -102,16 +104,29 @@ def reseal(data: bytearray, position: int = 0) -> bytearray:
     return data
 
 
-def scattered_batch(deltas: Sequence[int], codec: Codec = Codec.NONE) -> bytes:
+def scattered_batch(
+    deltas: Sequence[int], codec: Codec = Codec.NONE, *, producer_id: int = NO_PRODUCER_ID
+) -> bytes:
     """A batch whose header is right but whose records have the given offset deltas."""
     body = bytearray()
     for delta in deltas:
         encode_record(body, delta, delta, b"k", b"%d" % delta, ())
-    whole = bytearray(build_batch(records_at(*[100] * len(deltas))))
+    records = records_at(*[100] * len(deltas))
+    whole = bytearray(
+        build_batch(records)
+        if producer_id == NO_PRODUCER_ID
+        else build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=2,
+            base_sequence=3,
+            is_transactional=True,
+        )
+    )
     payload = compress(codec, body)
     built = whole[:61] + payload
     built[8:12] = (len(built) - 12).to_bytes(4, "big")
-    built[22] = codec
+    built[22] |= codec
     return bytes(reseal(built))
 
 
@@ -167,6 +182,13 @@ def test_refusal_names_both_times_and_the_setting(timestamp: int, text: str) -> 
     with pytest.raises(InvalidTimestamp) as caught:
         plan(build_batch(records_at(timestamp)), rules, now_ms=1_700_000_000_000)
     assert [error.message for error in caught.value.record_errors] == [text]
+
+
+def test_refusal_of_a_time_that_no_calendar_has_says_so() -> None:
+    with pytest.raises(InvalidTimestamp) as caught:
+        plan(build_batch(records_at(INT64_MAX)), AppendRules(timestamp_after_max_ms=0))
+    (error,) = caught.value.record_errors
+    assert f"timestamp {INT64_MAX} (outside of the calendar) is too new" in (error.message or "")
 
 
 def test_case_25_one_bad_timestamp_decides_and_all_bad_records_are_listed() -> None:
@@ -317,6 +339,9 @@ def test_case_37_size_limits_are_inclusive() -> None:
         plan(data, AppendRules(max_message_bytes=len(data) - 1))
     with pytest.raises(RecordListTooLarge):
         plan(data, AppendRules(segment_bytes=len(data) - 1))
+    # A topic that stamps takes the general way.
+    stamped = replace(STAMP, max_message_bytes=len(data), segment_bytes=len(data))
+    assert plan(data, stamped).records_count == 1
 
 
 @pytest.mark.parametrize("checksum", [0x1A, 0x82])
@@ -595,6 +620,17 @@ def test_scattered_offset_deltas_are_made_contiguous(codec: Codec) -> None:
     assert made.batches[0].last_offset == 12
 
 
+def test_a_rebuilt_batch_keeps_its_producer() -> None:
+    made = plan(scattered_batch([0, 2], producer_id=9), next_offset=10)
+    (line,) = made.batches
+    assert (line.producer_id, line.producer_epoch, line.base_sequence) == (9, 2, 3)
+    assert (line.last_sequence, line.is_transactional, line.is_control) == (4, True, False)
+    old = plan(build_message_set(records_at(1, 2), 1), produce_version=2)
+    (line,) = old.batches
+    assert (line.producer_id, line.producer_epoch, line.base_sequence) == (-1, -1, -1)
+    assert (line.is_transactional, line.is_control) == (False, False)
+
+
 def test_rebuilt_batch_meets_the_size_limits_again() -> None:
     data = build_batch([Record(0, 1, b"k", bytes(5000))], codec=Codec.GZIP)
     clear = AppendRules(codec=Codec.NONE)
@@ -640,6 +676,22 @@ def test_only_the_wrapper_says_whose_the_times_inside_are(
         return
     found = [record.timestamp for record in stored(plan(data, rules, produce_version=2))]
     assert found == ([NOW] * 2 if stamps else [300] * 2 if is_outside_flagged else [100, 200])
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_flagged_message_without_timestamp_is_refused_everywhere(codec: Codec) -> None:
+    flag = 0x08
+    blob = compress(codec, build_message_set(records_at(5), 1)) if codec else b"v"
+    for timestamp, is_accepted in ((-1, False), (0, True)):
+        data = encode_message(1, 0, timestamp, None, blob, codec | flag)
+        if is_accepted:
+            assert [r.timestamp for r in stored(plan(data, produce_version=2))] == [timestamp]
+            continue
+        with pytest.raises(InvalidTimestamp) as caught:
+            plan(data, produce_version=2)
+        assert [error.message for error in caught.value.record_errors] == [
+            "the producer may not mark timestamps as LogAppendTime"
+        ]
 
 
 def test_wrapper_stamped_by_a_broker_keeps_its_time_for_all_records() -> None:
@@ -716,6 +768,15 @@ def with_codec(number: int) -> bytearray:
     return reseal(data)
 
 
+def with_counts(offsets: int, records: int) -> bytearray:
+    data = bytearray(ONE)
+    data[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4] = (offsets - 1).to_bytes(
+        4, "big", signed=True
+    )
+    data[RECORDS_COUNT_AT : RECORDS_COUNT_AT + 4] = records.to_bytes(4, "big", signed=True)
+    return reseal(data)
+
+
 def with_wrong_checksum() -> bytearray:
     data = bytearray(ONE)
     data[17] ^= 1
@@ -749,6 +810,36 @@ REFUSALS: list[tuple[bytes | bytearray, AppendRules, int | None, type[AppendReje
         with_wrong_checksum(),
         *(CREATE, 9, CorruptBatch),
         "the checksum of the entry at byte 0 is wrong",
+    ),
+    (
+        ONE + with_wrong_checksum(),
+        *(CREATE, 2, CorruptBatch),
+        f"the checksum of the entry at byte {len(ONE)} is wrong",
+    ),
+    (
+        with_counts(0, 0),
+        *(CREATE, 9, InvalidRecord),
+        "a batch spans 0 offsets and counts 0 records",
+    ),
+    (
+        with_counts(-3, -3),
+        *(CREATE, 9, InvalidRecord),
+        "a batch spans -3 offsets and counts -3 records",
+    ),
+    (
+        with_counts(1, 2),
+        *(CREATE, 9, InvalidRecord),
+        "a batch spans 1 offsets and counts 2 records",
+    ),
+    (
+        build_batch(records_at(NOW + 1)),
+        *(AppendRules(timestamp_after_max_ms=0), 9, InvalidTimestamp),
+        "one or more records were refused for their timestamps",
+    ),
+    (
+        build_batch(records_at(1, key=None)),
+        *(AppendRules(compacted=True), 9, InvalidRecord),
+        "one or more records were refused",
     ),
     (
         build_end_txn_marker(
@@ -883,6 +974,7 @@ def test_a_plan_of_a_transactional_batch_keeps_the_producer(codec: Codec | None)
 def test_a_plan_of_nothing_says_so() -> None:
     made = plan(b"", produce_version=2, next_offset=3)
     assert facts(made) == (NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0, INT64_MAX)
+    assert bytes(plan(bytes(5), produce_version=2).buffer) == b"", "what is cut off is dropped"
 
 
 def test_bytes_that_may_still_become_an_entry_are_dropped_to_the_last_header_byte() -> None:
@@ -895,6 +987,14 @@ def test_bytes_that_may_still_become_an_entry_are_dropped_to_the_last_header_byt
         else:
             with pytest.raises(CorruptBatch):
                 plan(ONE + tail)
+
+
+def test_zstd_is_accepted_from_version_7_on() -> None:
+    data = build_batch(records_at(1), codec=Codec.ZSTD)
+    for rules in (CREATE, STAMP):
+        assert plan(data, rules, produce_version=7).records_count == 1
+        with pytest.raises(UnsupportedCompressionType):
+            plan(data, rules, produce_version=6)
 
 
 SQUEEZABLE = Record(0, 1, b"k", bytes(range(64)) * 40 + b"abcab" * 300)

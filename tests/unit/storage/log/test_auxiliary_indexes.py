@@ -1,5 +1,7 @@
 """The life of auxiliary indexes: with their segments, over restarts, other settings, damage."""
 
+import errno
+
 import pytest
 
 from storage.audit.fsck import Severity
@@ -76,6 +78,28 @@ def test_the_index_of_the_active_segment_stays_open_after_a_lookup(variant: str)
     assert answers(log, minutes(7)) == [0, 1, 2, 3, 4, 5, 6]
     log.log.close(log.now_ms)
     assert problems(log) == []
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_lookup_makes_the_index_of_the_active_segment_that_could_not_be_made_before(
+    variant: str,
+) -> None:
+    log = log_of("none", *minutes(6))
+    log.reopen()
+
+    def unreadable(kind: Operation, path: str) -> None:
+        if kind is Operation.READ and path.endswith(".timeindex"):
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    log.files.before_operation = unreadable
+    log.configure(time_index_variant=variant)
+    log.files.before_operation = None
+    assert log.log.segments.active.auxiliary == ()
+    assert indexes_used(log, 5 * MIN) == {variant}
+    assert path_of(log, 4).rpartition("/")[2] not in density_files(log)
+    log.append(6 * MIN)
+    assert answers(log, minutes(7)) == [0, 1, 2, 3, 4, 5, 6]
+    assert indexes_used(log, 6 * MIN) == {variant}
 
 
 def test_without_a_variant_there_is_no_density_file() -> None:

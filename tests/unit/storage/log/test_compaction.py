@@ -2,20 +2,35 @@
 
 import gzip
 from collections.abc import Sequence
+from pathlib import Path
+from random import Random
 
 import pytest
 
+from protocol.errors import ProtocolError
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import assemble_batch, build_batch, build_message_set
-from protocol.records.layout import DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V1, Codec, TimestampType
+from protocol.records.layout import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    INT64_MAX,
+    INT64_MIN,
+    MAGIC_V0,
+    MAGIC_V1,
+    TRANSACTIONAL_BIT,
+    Codec,
+    TimestampType,
+)
 from protocol.records.record import Record, record_bytes
 from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.append.plan import Origin
 from storage.audit.partition import PartitionAudit
-from storage.disk.steps import SLICE_BYTES, run_steps
-from storage.errors import CorruptLog, InvalidProducerEpoch, LogOffline
+from storage.disk.files import RealFiles
+from storage.disk.steps import SLICE_BYTES, SLICE_RECORDS, run_steps
+from storage.errors import CorruptLog, DiskFull, InvalidProducerEpoch, LogOffline, StorageFailed
 from storage.log import compaction_filter
 from storage.log.compaction import CompactionResult, compact, find_cleanable
+from storage.log.compaction_filter import KEY_OVERHEAD_BYTES, OFF_LOOP_BYTES
 from storage.log.flush import FlushTicket
 from storage.log.retention import delete_expired
 from storage.log.values import Isolation
@@ -99,6 +114,19 @@ def test_a_round_reports_what_it_read_and_what_that_became() -> None:
         records_dropped=2,
     )
     assert result.bytes_after < result.bytes_before
+
+
+def test_a_round_adds_up_what_all_its_segments_became() -> None:
+    log = opened()
+    for value in "123":
+        put(log, ("a", value), (value, "v" * 600))
+        log.log.roll(log.now_ms)
+    log.configure(segment_bytes=1000)
+    result = compact_now(log)
+    assert result is not None
+    sizes = [segment.size for segment in log.log.segments]
+    assert len(sizes) == 4
+    assert result.bytes_after == sum(sizes)
 
 
 def test_a_segment_that_keeps_all_its_records_is_not_replaced() -> None:
@@ -360,11 +388,37 @@ def test_the_dirty_share_counts_every_clean_segment() -> None:
     compact_now(log)
     put(log, ("d", "v" * 100))
     log.log.roll(log.now_ms)
+    put(log, ("e", "v" * 50))
+    log.log.roll(log.now_ms)
     sizes = [segment.size for segment in log.log.segments]
-    assert len(sizes) == 5
+    assert len(sizes) == 6
     plan = find_cleanable(log.log, log.now_ms)
     assert plan is not None
-    assert plan.ratio == pytest.approx(sizes[3] / sum(sizes[:4]))
+    assert (plan.clean_bytes, plan.dirty_bytes) == (sum(sizes[:3]), sum(sizes[3:5]))
+    assert plan.ratio == pytest.approx(sum(sizes[3:5]) / sum(sizes[:5]))
+
+
+def test_segments_below_the_start_of_the_log_are_left_to_retention() -> None:
+    log = opened(cleanup_policy="compact,delete")
+    for value in "123":
+        put(log, ("a", value), (value, "own"))
+        log.log.roll(log.now_ms)
+    log.log.delete_before(2)
+    result = compact_now(log)
+    assert result is not None
+    assert (result.segments_before, result.records_dropped) == (2, 1)
+    assert log.bases()[0] == 0
+
+
+def test_the_next_flush_makes_durable_how_far_the_log_is_clean() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("b", "1"))
+    log.log.roll(log.now_ms)
+    log.log.flush()
+    compact_now(log)
+    log.log.flush()
+    again = LogHarness.after_power_cut(log, 1, Survival.LOST)
+    assert again.log.cleaned_offset == 2
 
 
 def test_clean_segments_make_no_log_overdue() -> None:
@@ -453,6 +507,94 @@ def test_a_tombstone_is_given_its_horizon_though_nothing_else_changes(at: int) -
     assert batch.base_timestamp == log.now_ms + 100
 
 
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_under_a_horizon_may_lose_more_records(codec: Codec) -> None:
+    log = opened(delete_retention_ms=100)
+    put(log, ("a", "1"), ("b", None), ("c", "1"), codec=codec, at=150)
+    roll_and_compact(log)
+    put(log, ("a", "2"))
+    roll_and_compact(log)
+    first = entries(log)[0]
+    assert (first.codec, first.records_count) == (codec, 2)
+    assert first.attributes == codec | DELETE_HORIZON_BIT
+    assert first.base_timestamp == log.now_ms + 100, "the horizon of the first round"
+    assert content(log) == [(1, b"b", None), (2, b"c", b"1"), (3, b"a", b"2")]
+    assert {record.timestamp for record in log.records()} == {150, 100}
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("headers", [(), (("name", b"1"), ("\u00fc", None), ("\udcff", b"2"))])
+@pytest.mark.parametrize("at", [-1, 0, 150, INT64_MAX, 1_100 + INT64_MIN, 1_099 + INT64_MIN])
+def test_a_horizon_changes_neither_times_nor_headers(
+    codec: Codec, headers: tuple[tuple[str, bytes | None], ...], at: int
+) -> None:
+    log = opened(delete_retention_ms=100, message_timestamp_after_max_ms=INT64_MAX)
+    sent = [Record(0, at, b"a", None, headers), Record(1, 7, b"b", b"1", headers)]
+    log.write(build_batch(sent, codec=codec))
+    roll_and_compact(log)
+    assert entries(log)[0].base_timestamp == log.now_ms + 100 == 1_100
+    assert log.records() == sent
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_large_compressed_entries_are_filtered_in_another_thread(magic: int, codec: Codec) -> None:
+    log = opened()
+    value = Random(0).randbytes(2 * OFF_LOOP_BYTES)
+    records = [Record(i, 100, key, value) for i, key in enumerate((b"a", b"b", b"c"))]
+    if magic == 2:
+        log.write(build_batch(records, codec=codec))
+    else:
+        start_with(log, build_message_set(records, magic, codec))
+    put(log, ("a", "2"))
+    log.log.roll(log.now_ms)
+    phases = []
+    for call in compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB):
+        if call is not None:
+            phases.append(any(".cleaned" in name for name in log.names()))
+            call.run()
+    assert phases[:2] == [False, True], "once for the map, and again for the rewrite"
+    assert content(log) == [(1, b"b", value), (2, b"c", value), (3, b"a", b"2")]
+    assert {entry.codec for entry in entries(log)} == {codec, Codec.NONE}
+
+
+def test_the_emptied_batch_of_a_producer_stays_byte_for_byte() -> None:
+    log = opened()
+    emptied = assemble_batch(
+        b"",
+        base_offset=0,
+        leader_epoch=0,
+        attributes=0,
+        last_offset_delta=1,
+        base_timestamp=70,
+        max_timestamp=90,
+        producer=(7, 0, 3),
+        records_count=0,
+    )
+    start_with(log, emptied)
+    put(log, ("a", "1"), ("a", "2"))
+    roll_and_compact(log)
+    first = log.log.segments.first
+    assert first.log.pread(len(emptied), 0) == emptied
+
+
+def with_records(batch: bytes | bytearray, records: list[Record]) -> bytes:
+    """The header of `batch` over other records."""
+    header = RecordBatch(batch)
+    clear, start, end = record_bytes(RecordBatch(build_batch(records)))
+    return assemble_batch(
+        clear[start:end],
+        base_offset=header.base_offset,
+        leader_epoch=0,
+        attributes=header.attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=records[0].timestamp,
+        max_timestamp=header.max_timestamp,
+        producer=(header.producer_id, header.producer_epoch, header.base_sequence),
+        records_count=len(records),
+    )
+
+
 def start_with(log: LogHarness, data: bytes) -> None:
     """Let the log begin with entries that this broker would not write any more."""
     log.log.abandon()
@@ -461,9 +603,10 @@ def start_with(log: LogHarness, data: bytes) -> None:
     log.open(is_clean=False)
 
 
-def test_old_tombstones_go_by_the_age_of_their_segment() -> None:
+@pytest.mark.parametrize(("retention_ms", "rounds"), [(100, 1), (500, 1), (501, 2)])
+def test_old_tombstones_go_by_the_age_of_their_segment(retention_ms: int, rounds: int) -> None:
     """Kept until the newest clean segment is younger than theirs by delete.retention.ms."""
-    log = opened(delete_retention_ms=100, segment_bytes=160)
+    log = opened(delete_retention_ms=retention_ms, segment_bytes=160)
     old = [Record(0, 100, b"a", b"1"), Record(1, 100, b"b", b"1"), Record(2, 100, b"a", None)]
     log.now_ms = log.files.now_ms
     start_with(log, build_message_set(old, MAGIC_V1))
@@ -473,7 +616,7 @@ def test_old_tombstones_go_by_the_age_of_their_segment() -> None:
         put(log, (f"own-{number}", "v" * 80))
         roll_and_compact(log)
         keys.append([key for _, key, _ in content(log) if key in (b"a", b"b")])
-    assert keys == [[b"b", b"a"], [b"b"], [b"b"]]
+    assert keys == [[b"b", b"a"]] * rounds + [[b"b"]] * (3 - rounds)
 
 
 @pytest.mark.parametrize("magic", [MAGIC_V0, MAGIC_V1])
@@ -488,10 +631,66 @@ def test_old_formats_are_compacted_in_their_own_format(magic: int, codec: Codec)
     assert result.records_dropped == 3
     assert log.log.segments.first.records == 2
     assert content(log) == [(2, b"a", b"2"), (4, b"b", b"2")]
-    assert {entry.magic for entry in entries(log)} == {magic}
+    assert {(entry.magic, entry.codec) for entry in entries(log)} == {(magic, codec)}
     put(log, ("a", "3"), ("b", "3"))
     roll_and_compact(log)
     assert content(log) == [(5, b"a", b"3"), (6, b"b", b"3")]
+
+
+@pytest.mark.parametrize("magic", [MAGIC_V0, MAGIC_V1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_segment_that_lost_its_last_old_message_ends_where_it_did(
+    magic: int, codec: Codec
+) -> None:
+    log = opened()
+    old = [Record(i, 100, key, b"v") for i, key in enumerate((b"a", b"b"))]
+    start_with(log, build_message_set(old, magic, codec))
+    log.log.roll(log.now_ms)
+    put(log, ("b", "2"))
+    log.configure(segment_bytes=100)
+    roll_and_compact(log)
+    assert log.bases() == [0, 2, 3]
+    assert log.log.segments.first.next_offset == 2
+    message, bare, _ = entries(log)
+    assert (message.codec, message.magic) == (codec, magic)
+    assert (bare.base_offset, bare.last_offset, bare.records_count) == (1, 1, 0)
+    assert content(log) == [(0, b"a", b"v"), (2, b"b", b"2")]
+    assert findings(log) == []
+
+
+def test_an_empty_key_of_old_messages_is_a_key() -> None:
+    log = opened()
+    keys = (b"", None, b"", None, b"a")
+    old = [Record(i, 100, key, b"%d" % i) for i, key in enumerate(keys)]
+    start_with(log, build_message_set(old, MAGIC_V1))
+    roll_and_compact(log)
+    assert content(log) == [(2, b"", b"2"), (4, b"a", b"4")]
+
+
+def test_the_first_dirty_message_supersedes_clean_ones() -> None:
+    log = opened()
+    old = [Record(i, 100, b"a", b"%d" % i) for i in range(2)]
+    start_with(log, build_message_set(old, MAGIC_V1))
+    log.log.roll(log.now_ms)
+    log.log.manifest.remember_cleaned(1)
+    compact_now(log)
+    assert content(log) == [(1, b"a", b"1")]
+
+
+def test_old_messages_beyond_a_small_map_stay() -> None:
+    log = opened()
+    single = [Record(i, 100, b"a", b"v") for i in range(2)]
+    together = [Record(2, 100, None, b"no key"), Record(3, 100, b"c", b"v")]
+    start_with(
+        log,
+        build_message_set(single, MAGIC_V1)
+        + build_message_set(together, MAGIC_V1, Codec.GZIP)
+        + build_message_set([Record(4, 100, b"a", b"v")], MAGIC_V1),
+    )
+    result = roll_and_compact(log, map_bytes=1)
+    assert result is not None
+    assert (result.end, result.records_dropped) == (2, 1)
+    assert [offset for offset, _, _ in content(log)] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
@@ -600,8 +799,65 @@ def test_markers_go_after_their_transaction_is_empty_and_the_horizon_past() -> N
         log.now_ms += 60
         assert committed(log)[0] == (4, b"a")
         assert findings(log) == []
+        if len(markers) == 2:
+            (attributes,) = {entry.attributes for entry in entries(log) if entry.is_control}
+            assert attributes == CONTROL_BIT | TRANSACTIONAL_BIT | DELETE_HORIZON_BIT
     # Emptied in the first round, given a horizon in the second, gone when that is past.
     assert markers == [2, 2, 2, 0]
+
+
+def test_each_marker_goes_with_its_own_transaction() -> None:
+    log = opened(delete_retention_ms=100)
+    transaction(log, ("own", "1"), commit=True)
+    transaction(log, ("a", "1"), commit=True)
+    put(log, ("a", "2"))
+    put(log, ("p", "x"), producer_id=5, producer_epoch=1, base_sequence=0)
+    for _ in range(4):
+        put(log, ("z", "1"))
+        roll_and_compact(log)
+        log.now_ms += 60
+    markers = [entry.base_offset for entry in entries(log) if entry.is_control]
+    assert markers == [1], "the first transaction still has its record"
+
+
+def test_a_control_record_of_an_unknown_kind_stays() -> None:
+    log = opened(delete_retention_ms=100)
+    unknown = bytearray(marker(commit=True, producer_id=5, timestamp_ms=100))
+    record = Record(0, 100, b"\x00\x00\x00\x07", b"\x00\x00")
+    start_with(log, with_records(unknown, [record]))
+    for _ in range(4):
+        put(log, ("z", "1"))
+        roll_and_compact(log)
+        log.now_ms += 60
+    first = entries(log)[0]
+    assert (first.base_offset, first.is_control, first.records_count) == (0, True, 1)
+    assert not first.attributes & DELETE_HORIZON_BIT
+
+
+def test_only_the_last_marker_of_a_producer_stays_as_a_header() -> None:
+    log = opened(delete_retention_ms=100)
+    transaction(log, ("a", "1"), commit=True)
+    put(log, ("a", "2"), producer_id=5, producer_epoch=0, base_sequence=1, is_transactional=True)
+    log.write(
+        marker(commit=False, producer_id=5, timestamp_ms=200, producer_epoch=1),
+        origin=Origin.COORDINATOR,
+    )
+    put(log, ("a", "3"))
+    for number in range(4):
+        put(log, ("z", f"{number}"))
+        roll_and_compact(log)
+        log.now_ms += 1000
+    mine = [entry for entry in entries(log) if entry.producer_id == 5]
+    assert [(e.base_offset, e.producer_epoch, e.records_count) for e in mine] == [(3, 1, 0)]
+
+
+def test_the_batches_of_a_forgotten_producer_go() -> None:
+    log = opened()
+    put(log, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0)
+    put(log, ("a", "2"))
+    log.log.producers.state.clear(log.log.log_end_offset)
+    roll_and_compact(log)
+    assert [entry.producer_id for entry in entries(log)] == [-1]
 
 
 def test_the_marker_that_gave_a_producer_its_epoch_stays_as_a_header() -> None:
@@ -640,20 +896,22 @@ def test_a_marker_at_the_end_of_a_segment_stays_as_a_header() -> None:
     assert findings(log) == []
 
 
-@pytest.mark.parametrize(("last", "merged"), [(2**31 - 1, 1), (2**31, 2)])
+@pytest.mark.parametrize(("span", "merged"), [(2**31 - 1, 1), (2**31, 2)])
+@pytest.mark.parametrize("first", [0, 2**33])
 def test_a_merged_segment_spans_no_more_offsets_than_its_index_can_store(
-    last: int, merged: int
+    first: int, span: int, merged: int
 ) -> None:
+    last = first + span
     log = opened()
     log.log.abandon()
     log.files.unlink(f"{log.path}/{0:020d}.log")
-    for offset in (0, last, last + 1):
+    for offset in (first, last, last + 1):
         record = Record(0, 100, b"%d" % offset, b"v")
         log.place(offset, build_batch([record], base_offset=offset))
     log.open(is_clean=False)
     compact_now(log)
     assert len(log.log.segments) == merged + 1
-    assert [offset for offset, _, _ in content(log)] == [0, last, last + 1]
+    assert [offset for offset, _, _ in content(log)] == [first, last, last + 1]
     assert findings(log) == []
 
 
@@ -704,6 +962,44 @@ def test_what_lies_beyond_a_small_map_stays_and_is_counted() -> None:
     assert (result.end, result.records_dropped) == (2, 1)
     assert log.log.segments.first.records == 4
     assert [offset for offset, _, _ in content(log)] == [1, 2, 3, 4]
+
+
+def test_a_map_is_full_when_the_next_key_does_not_fit() -> None:
+    two_keys = 2 * (KEY_OVERHEAD_BYTES + 1)
+    for map_bytes, end in ((two_keys, 3), (two_keys - 1, 2)):
+        log = opened()
+        for key in "aabc":
+            put(log, (key, "v"))
+        result = roll_and_compact(log, map_bytes=map_bytes)
+        assert result is not None
+        assert result.end == end
+
+
+def test_what_begins_right_at_the_end_of_a_small_map_is_not_rewritten() -> None:
+    log = opened()
+    for key, value in (("a", "1"), ("a", "2"), ("b", None)):
+        put(log, (key, value))
+    transaction(log, ("c", "aborted"), commit=False)
+    result = roll_and_compact(log, map_bytes=1)
+    assert result is not None
+    assert (result.end, result.records_dropped) == (2, 2)
+    tombstone, *_ = [entry for entry in entries(log) if entry.base_offset == 2]
+    assert not tombstone.attributes & DELETE_HORIZON_BIT, "its round is another one"
+    assert [key for _, key, _ in content(log)][:2] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_batches_of_many_records_are_filtered_in_slices(codec: Codec) -> None:
+    log = opened()
+    count = 2 * SLICE_RECORDS + 1
+    put(log, *((f"k{number}", "v") for number in range(count)), codec=codec)
+    gone = (0, SLICE_RECORDS - 1, SLICE_RECORDS, count - 1)
+    put(log, *((f"k{number}", "w") for number in gone))
+    result = roll_and_compact(log)
+    assert result is not None
+    assert result.records_dropped == len(gone)
+    offsets = [offset for offset, _, _ in content(log)]
+    assert offsets == sorted({*range(count + len(gone))} - {*gone})
 
 
 def test_segments_beyond_a_small_map_are_not_read_again() -> None:
@@ -818,6 +1114,23 @@ def test_a_rewrite_that_grows_a_segment_cuts_no_batch_in_two(
     assert content(log) == [(1, b"b", b"b" * 900), (2, b"a", b"new")]
 
 
+def test_the_files_of_a_round_may_be_closed_for_room(tmp_path: Path) -> None:
+    """A file that counts as unsynced would keep its descriptor for ever."""
+    files = RealFiles(max_open_files=16)
+    log = LogHarness.on_real_files(str(tmp_path), files, **LAG)
+    for number in range(30):
+        put(log, (f"{number}", "v" * 100), (f"{number}", "w" * 100))
+        log.log.roll(log.now_ms)
+    log.configure(segment_bytes=200)
+    result = compact_now(log)
+    assert result is not None
+    assert result.records_dropped == 30
+    log.log.flush()
+    assert len(content(log)) == 30
+    assert files.open_files <= 20
+    log.log.close(log.now_ms)
+
+
 def test_damage_is_not_rewritten() -> None:
     log = opened()
     put(log, ("a", "1"))
@@ -825,11 +1138,55 @@ def test_damage_is_not_rewritten() -> None:
     log.log.roll(log.now_ms)
     path = log.log.segments.first.log.path
     log.files.damage(path, 65, b"\xff")
-    with pytest.raises(CorruptLog, match="at byte 0 expected a whole batch, found") as caught:
+    with pytest.raises(CorruptLog, match="a whole batch, found an impossible entry") as caught:
         compact_now(log)
     assert path in str(caught.value)
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.names())
     assert log.log.offline_reason is None
+
+
+def test_records_that_cannot_be_opened_end_the_round_with_the_reason() -> None:
+    """Their checksum is right, so another broker took them."""
+    log = opened()
+    rubbish = assemble_batch(
+        b"rubbish",
+        base_offset=0,
+        leader_epoch=0,
+        attributes=Codec.GZIP,
+        last_offset_delta=0,
+        base_timestamp=100,
+        max_timestamp=100,
+        producer=(-1, -1, -1),
+        records_count=1,
+    )
+    start_with(log, rubbish)
+    put(log, ("a", "1"), ("a", "2"))
+    log.log.roll(log.now_ms)
+    with pytest.raises(StorageFailed) as caught:
+        compact_now(log)
+    assert str(caught.value) == f"compact failed on {log.path}: {caught.value.__cause__}"
+    assert isinstance(caught.value.__cause__, ProtocolError)
+    assert log.log.offline_reason is None
+
+
+def test_damage_is_named_even_when_the_rewritten_files_cannot_be_removed() -> None:
+    log = opened()
+    put(log, ("a", "1"), ("a", "2"))
+    log.log.roll(log.now_ms)
+    path = log.log.segments.first.log.path
+
+    def damage_while_rewriting(kind: Operation, touched: str) -> None:
+        if kind is Operation.CREATE and touched.endswith(".log.cleaned"):
+            log.files.damage(path, 65, b"\xff")
+
+    log.files.before_operation = damage_while_rewriting
+    log.files.fault = Fault(at=0, errno=5, kinds=frozenset({Operation.UNLINK}), for_ever=True)
+    with pytest.raises(CorruptLog, match="a whole batch"):
+        compact_now(log)
+    assert any(name.endswith(".cleaned") for name in log.names())
+    log.files.before_operation = log.files.fault = None
+    log.reopen()
+    assert not any(name.endswith(".cleaned") for name in log.names())
 
 
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:
@@ -837,7 +1194,7 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     put(log, ("a", "1"), ("a", "2"))
     log.log.roll(log.now_ms)
     log.files.fault = Fault(at=0, errno=28, kinds=frozenset({Operation.CREATE}))
-    with pytest.raises(Exception, match="compact failed"):
+    with pytest.raises(StorageFailed, match=f"compact failed on {log.path}: "):
         compact_now(log)
     log.files.fault = None
     assert len(content(log)) == 2
@@ -852,6 +1209,7 @@ def test_a_failed_swap_stops_the_log_until_a_restart() -> None:
     log.files.fault = Fault(at=1, errno=5, kinds=frozenset({Operation.SYNC_DIRECTORY}))
     with pytest.raises(LogOffline):
         compact_now(log)
+    assert log.log.offline_reason == f"[Errno 5] Input/output error: '{log.path}'"
     log.files.fault = None
     log.crash()
     assert log.log.offline_reason is None
@@ -919,6 +1277,22 @@ def test_a_compaction_ends_with_its_log_and_touches_nothing_of_the_next_one() ->
         assert content(log) == [(0, b"new", b"1")]
 
 
+def test_a_full_disk_at_the_end_of_a_swap_is_named_by_retention() -> None:
+    log = opened(cleanup_policy="compact,delete", retention_ms=10_000)
+    put(log, ("a", "1"), ("dup", "1"), ("dup", "2"))
+    log.log.roll(log.now_ms)
+    steps = compact(log.log, now_ms=log.now_ms, map_bytes=ONE_MB)
+    while log.log.changes.swap is None:
+        call = next(steps)
+        if call is not None:
+            call.run()
+    log.files.fault = Fault(
+        at=0, errno=28, kinds=frozenset({Operation.APPEND, Operation.CREATE}), for_ever=True
+    )
+    with pytest.raises(DiskFull, match=f"delete failed on {log.path}: "):
+        delete_expired(log.log, log.now_ms)
+
+
 @pytest.mark.parametrize("at", range(8))
 def test_a_swap_that_retention_cannot_finish_stops_the_log_as_it_is(at: int) -> None:
     log = opened(cleanup_policy="compact,delete", retention_ms=10_000)
@@ -935,6 +1309,7 @@ def test_a_swap_that_retention_cannot_finish_stops_the_log_as_it_is(at: int) -> 
     log.files.fault = Fault(at=at, errno=5, kinds=frozenset({Operation.RENAME}))
     with pytest.raises(LogOffline):
         delete_expired(log.log, log.now_ms)
+    assert (log.log.offline_reason or "").startswith("[Errno 5] Input/output error: ")
     log.files.fault = None
     with pytest.raises(LogOffline):
         run_steps(steps)

@@ -1,10 +1,12 @@
 """Tickets: what they pin, in which order they sync, and what becomes of errors."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from storage.disk.files import RealFiles
+from storage.disk.files import File, RealFile, RealFiles
 from storage.log.flush import FlushTicket, Unsynced
 from storage.log.reader import LogPosition
 from storage.segment.segment import Segment
@@ -42,6 +44,9 @@ def test_closed_segments_then_the_active_one_then_the_directory() -> None:
     ]
     unsynced.end(ticket)
     assert not unsynced.is_dirty
+    synced.clear()
+    unsynced.begin(new_segment(9, files=files), END).run()
+    assert synced[-1] == "00000000000000000009.log", "no names have changed since"
 
 
 def test_complete_files_are_closed_once_they_were_synced(tmp_path: Path) -> None:
@@ -58,6 +63,45 @@ def test_complete_files_are_closed_once_they_were_synced(tmp_path: Path) -> None
     unsynced.end(ticket)
     assert files.open_files == 1
     segment.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_file_may_be_closed_for_room_once_it_was_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    files = RealFiles()
+    segment = Segment.create(files, str(tmp_path), 0, now_ms=0)
+    add_at_end(segment, 1)
+
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, "no")
+
+    unsynced = Unsynced(files, str(tmp_path))
+    ticket = unsynced.begin(segment, END)
+    if fails:
+        monkeypatch.setattr(os, "fdatasync", fail)
+    ticket.run()
+    unsynced.end(ticket)
+    assert may_be_closed(segment.log) is not fails
+
+
+def test_a_ticket_that_cannot_be_made_leaves_its_files_unsynced(tmp_path: Path) -> None:
+    files = RealFiles()
+    first, second = (files.create(f"{tmp_path}/{name}") for name in "ab")
+    first.append(b"1")
+    second.close()
+    files.unlink(second.path)
+    with pytest.raises(FileNotFoundError):
+        FlushTicket(files, to_sync=[first, second], directory=None, end=END)
+    assert not may_be_closed(first)
+    first.close()
+    assert files.open_files == 0, "nothing is pinned"
+
+
+def may_be_closed(file: File) -> bool:
+    assert isinstance(file, RealFile)
+    file._recent = False
+    return file._may_be_evicted()
 
 
 def test_complete_files_are_closed_with_the_log(tmp_path: Path) -> None:

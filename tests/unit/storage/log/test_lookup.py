@@ -4,13 +4,16 @@ from itertools import pairwise
 
 import pytest
 
+from protocol.records.builder import assemble_batch, build_message_set
 from protocol.records.layout import Codec
+from protocol.records.record import Record
 from storage.append.plan import Origin
 from storage.disk.steps import run_steps
 from storage.errors import TooMuchAtOnce
 from storage.log.compaction import compact
 from storage.log.lookup import (
     AT_ONCE_BYTES,
+    RECORDS_AT_ONCE_BYTES,
     LargeEntries,
     SegmentSearch,
     TimestampOffset,
@@ -269,6 +272,7 @@ def test_explanation_of_nothing() -> None:
     log = log_of(1, 2)
     explained = log.log.explain_offset_for_timestamp(3)
     assert (explained.found, explained.searched, explained.bytes_read) == (None, (), 0)
+    assert (explained.before, explained.after) == (None, None)
     assert not explained.visible
     log.log.delete_before(2)
     explained = log.log.explain_offset_for_timestamp(1)
@@ -412,6 +416,34 @@ def test_explanation_finds_neighbours_in_other_segments() -> None:
     assert (explained.segments, [search.base_offset for search in explained.searched]) == (3, [1])
 
 
+def test_segments_below_the_start_are_not_searched() -> None:
+    """Retention has not removed their files yet."""
+    log = log_of(90, 80, 10, 20, roll_after=(0, 1))
+    log.log.delete_before(2)
+    explained = log.log.explain_offset_for_timestamp(5)
+    assert (explained.found, explained.segments) == (TimestampOffset(10, 2, 0), 3)
+    assert [search.base_offset for search in explained.searched] == [2]
+
+
+def test_explanation_has_the_first_record_of_the_log_as_a_neighbour() -> None:
+    log = log_of(10, 20, 30, 40)
+    log.log.delete_before(1)
+    assert log.log.explain_offset_for_timestamp(30).before == TimestampOffset(20, 1, 0)
+    assert log.log.explain_offset_for_timestamp(20).before is None
+
+
+def test_explanation_reads_the_segments_around_the_answer_only() -> None:
+    log = log_of(*range(10, 100, 10), roll_after=(2, 5))
+    read: set[str] = set()
+    log.files.before_operation = lambda kind, path: (
+        read.add(path) if kind is Operation.READ and path.endswith(".log") else None
+    )
+    explained = log.log.explain_offset_for_timestamp(80)
+    log.files.before_operation = None
+    assert explained.found == TimestampOffset(80, 7, 0)
+    assert read == {log.log.segments.active.log.path}
+
+
 def test_explanation_adds_up_what_all_searched_segments_cost() -> None:
     log = log_of(90, 10, 80, 20, 95, roll_after=(1, 3))
     log.log.delete_before(1)
@@ -516,6 +548,73 @@ def test_a_large_entry_is_searched_when_the_caller_says_so() -> None:
     found = log.log.offset_for_timestamp(15, large=large)
     assert found is not None
     assert (found.timestamp, found.offset) == (20, 1)
+    assert log.log.offset_for_timestamp(15) == found, "without a word about large entries: at once"
+
+
+@pytest.mark.parametrize(("start", "searches"), [(0, 1), (1, 2)])
+def test_the_largest_timestamp_in_a_large_entry_is_searched_when_the_caller_says_so(
+    start: int, searches: int
+) -> None:
+    """Where the start has cut off the log's maximum, first the one above the start is sought."""
+    log = LogHarness()
+    log.append(999 if start else 5)
+    log.append(10, 20, value=b"v" * AT_ONCE_BYTES, codec=Codec.GZIP)
+    log.log.delete_before(start)
+    large = LargeEntries()
+    for _ in range(searches):
+        with pytest.raises(TooMuchAtOnce):
+            log.log.offset_for_max_timestamp(large=large)
+        large.search()
+    assert log.log.offset_for_max_timestamp(large=large) == TimestampOffset(20, 2, 0)
+
+
+def log_of_one_old_message(value_bytes: int, codec: Codec) -> LogHarness:
+    log = LogHarness()
+    log.log.abandon()
+    log.files.unlink(f"{log.path}/{0:020d}.log")
+    log.place(0, build_message_set([Record(0, 20, None, bytes(value_bytes))], 1, codec))
+    log.open(is_clean=False)
+    return log
+
+
+def test_an_old_message_is_searched_at_once_up_to_the_very_limit() -> None:
+    overhead = len(build_message_set([Record(0, 20, None, b"")], 1))
+    log = log_of_one_old_message(RECORDS_AT_ONCE_BYTES - overhead, Codec.NONE)
+    assert log.log.segments.active.size == RECORDS_AT_ONCE_BYTES
+    found = log.log.offset_for_timestamp(15, large=LargeEntries())
+    assert found == TimestampOffset(20, 0)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_large_old_message_is_searched_when_the_caller_says_so(codec: Codec) -> None:
+    log = log_of_one_old_message(RECORDS_AT_ONCE_BYTES, codec)
+    large = LargeEntries()
+    with pytest.raises(TooMuchAtOnce):
+        log.log.offset_for_timestamp(15, large=large)
+    large.search()
+    found = log.log.offset_for_timestamp(15, large=large)
+    assert found == log.log.offset_for_timestamp(15) == TimestampOffset(20, 0)
+
+
+def test_a_batch_that_compaction_emptied_has_no_largest_timestamp() -> None:
+    log = LogHarness()
+    log.log.abandon()
+    log.files.unlink(f"{log.path}/{0:020d}.log")
+    emptied = assemble_batch(
+        b"",
+        base_offset=1,
+        leader_epoch=0,
+        attributes=0,
+        last_offset_delta=1,
+        base_timestamp=-1,
+        max_timestamp=500,
+        producer=(-1, -1, -1),
+        records_count=0,
+    )
+    log.place(0, b"".join((batch(999), emptied, batch(20, base_offset=3))))
+    log.open(is_clean=False)
+    log.log.delete_before(1)
+    assert newest(log) == (20, 3)
 
 
 def test_a_walk_without_a_hit_is_not_repeated_for_the_same_time() -> None:

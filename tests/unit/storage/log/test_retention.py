@@ -3,9 +3,10 @@
 import pytest
 
 from storage.disk.steps import run_steps
-from storage.errors import OffsetOutOfRange, PolicyViolation
+from storage.errors import OffsetOutOfRange, PolicyViolation, StorageFailed
 from storage.log.retention import (
     UNLIMITED,
+    DeletedSegment,
     DeletionReason,
     RetentionPlan,
     RetentionRules,
@@ -15,6 +16,7 @@ from storage.log.retention import (
 )
 from tests.support.clock import DAY_MS
 from tests.support.logs import LogHarness, messages
+from tests.support.simulated_disk import Fault, Operation
 
 NOW = 1_000_000
 
@@ -67,6 +69,7 @@ def test_case_48_all_old_leaves_one_empty_segment_at_the_end() -> None:
     deleted = delete_expired(log.log, log.now_ms)
     assert [gone.reason for gone in deleted] == [DeletionReason.TIME] * 4
     assert log.bases() == [4]
+    assert log.log.segments.active.created_ms == NOW
     assert log.log.log_start_offset == log.log.log_end_offset == 4
     assert log.append(5).first_offset == 4
 
@@ -79,6 +82,7 @@ def test_case_49_first_survivor_protects_what_is_behind_it() -> None:
 def test_case_50_exactly_retention_ms_old_is_kept() -> None:
     assert plan(NOW - 1000, NOW, retention_ms=1000).reasons == ()
     assert plan(NOW - 1001, NOW, retention_ms=1000).reasons == (DeletionReason.TIME,)
+    assert plan(NOW - 1, NOW, retention_ms=0).reasons == (DeletionReason.TIME,)
 
 
 @pytest.mark.parametrize(("limit", "gone"), [(100, 1), (150, 0), (0, 3), (99, 1), (50, 2)])
@@ -122,6 +126,8 @@ def test_case_53_future_timestamp_at_the_head_blocks_time_but_not_size() -> None
     assert blocked.held_by_future == 0
     assert plan(future, 1, 2, retention_ms=-1).held_by_future is None
     assert plan(NOW + 1, retention_ms=10_000).held_by_future is None
+    assert plan(NOW + 1, retention_ms=0).held_by_future == 0
+    assert plan(NOW, retention_ms=0).held_by_future is None, "not ahead"
     assert plan(future, NOW, NOW, retention_ms=1000, retention_bytes=20).reasons == (
         DeletionReason.SIZE,
     )
@@ -184,6 +190,20 @@ def test_a_stamp_of_a_clock_that_was_ahead_goes_with_its_neighbours() -> None:
     assert stamped_plan((-150, -150), (AHEAD, AHEAD), (-50, -50)) == 1
     # Nothing was appended since: it cannot be known how old it is.
     assert stamped_plan((-150, -150), (AHEAD, AHEAD)) == 1
+    assert stamped_plan((AHEAD, AHEAD), retention_ms=0) == 0
+    assert stamped_plan((0, -200)) == 0, "a stamp of this moment is not ahead"
+
+
+def test_stamps_that_stayed_when_the_clock_was_set_back_age_by_their_appends() -> None:
+    log = LogHarness(message_timestamp_type="LogAppendTime", retention_ms=100)
+    log.now_ms = 50_000
+    log.append(1)
+    log.log.roll(log.now_ms)
+    log.now_ms = 10_000
+    log.append(1)
+    assert log.log.segments.active.max_timestamp == 50_000
+    log.now_ms = 10_101
+    assert len(delete_expired(log.log, log.now_ms)) == 2
 
 
 def test_a_producers_timestamp_ahead_is_kept_until_then() -> None:
@@ -253,6 +273,51 @@ def test_rules_are_tried_in_order_and_add_up() -> None:
 
 def test_active_segment_is_not_below_the_start() -> None:
     assert plan(1, start=10).reasons == ()
+
+
+def test_what_went_is_reported_with_its_size_and_time() -> None:
+    log = LogHarness(retention_ms=1_000)
+    log.append(10, 30, 20)
+    size = log.log.segments.first.size
+    log.log.roll(log.now_ms)
+    log.append(5_000)
+    deleted = delete_expired(log.log, 2_000)
+    assert deleted == [DeletedSegment(0, size, 30, DeletionReason.TIME)]
+
+
+def test_snapshots_of_producers_go_with_their_segments() -> None:
+    log = LogHarness(retention_ms=1_000)
+    for timestamp in (1, 2, 5_000):
+        log.append(timestamp)
+        log.log.roll(log.now_ms)
+    delete_expired(log.log, 2_000)
+    snapshots = [name for name in log.names() if name.endswith(".snapshot")]
+    assert snapshots == [f"{offset:020d}.snapshot" for offset in (2, 3)]
+
+
+def test_a_start_that_cannot_be_stored_keeps_the_files() -> None:
+    log = LogHarness(retention_ms=1_000)
+    log.append(1)
+    log.log.roll(log.now_ms)
+    log.append(5_000)
+    log.files.fault = Fault(at=0, errno=5, kinds=frozenset({Operation.SYNC}))
+    with pytest.raises(StorageFailed, match=f"delete failed on {log.path}: "):
+        delete_expired(log.log, 2_000)
+    log.files.fault = None
+    assert (log.log.log_start_offset, log.bases()) == (0, [0, 1])
+    assert len(delete_expired(log.log, 2_000)) == 1
+
+
+def test_files_that_cannot_be_renamed_are_named() -> None:
+    log = LogHarness(retention_ms=1_000)
+    log.append(1)
+    log.log.roll(log.now_ms)
+    log.append(5_000)
+    log.files.fault = Fault(at=0, errno=5, kinds=frozenset({Operation.RENAME}), for_ever=True)
+    with pytest.raises(StorageFailed, match=f"delete failed on {log.path}: "):
+        delete_expired(log.log, 2_000)
+    log.files.fault = None
+    assert log.log.log_start_offset == 1
 
 
 def test_empty_active_segment_stays() -> None:

@@ -1,9 +1,11 @@
 """Opening a directory after any stop: time-semantics cases 72 to 80, quarantine, power cuts."""
 
 import contextlib
+import errno
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -17,6 +19,7 @@ from storage.log.retention import delete_expired
 from storage.log.values import Isolation
 from storage.recovery.recovery import open_log
 from storage.segment.segment import Segment
+from storage.segment.txn_index import AbortedTxn
 from tests.support.logs import (
     DIRECTORY,
     LogHarness,
@@ -75,6 +78,56 @@ def test_case_72_clean_restart_reads_no_records() -> None:
     assert timestamps(log) == list(range(9))
 
 
+@pytest.mark.parametrize("records", [0, 1])
+def test_a_clean_start_changes_nothing_on_the_disk(records: int) -> None:
+    log = LogHarness()
+    for timestamp in range(records):
+        log.append(timestamp)
+        log.log.roll(log.now_ms)
+    log.reopen()
+    log.log.close(log.now_ms)
+    names, before = log.names(), {kind: log.files.counts[kind] for kind in CHANGES}
+    log.open(is_clean=True)
+    assert {kind: log.files.counts[kind] for kind in CHANGES} == before
+    assert log.names() == names
+    assert not log.log.needs_flush
+
+
+def test_a_log_knows_its_partition_and_whether_its_names_are_durable() -> None:
+    log = LogHarness()
+    assert (log.log.topic, log.log.partition, log.log.path) == ("t", 0, DIRECTORY)
+    assert log.log.needs_flush, "its first file is new"
+
+
+def test_the_jitter_of_rolls_is_drawn_from_the_given_numbers() -> None:
+    log = LogHarness(segment_ms=10_000, segment_jitter_ms=1_000)
+    assert log.log.segments.active.roll_jitter_ms == Random(0).randrange(1_000)
+
+
+def test_a_clean_restart_knows_the_producers() -> None:
+    log = log_of_three_segments(producer_id=7)
+    log.reopen()
+    again = log.write(produced(8, producer_id=7, sequence=8))
+    assert again.first_offset == 8
+    assert log.log.log_end_offset == 9, "a duplicate"
+
+
+def test_an_index_of_the_active_segment_is_verified_before_it_grows() -> None:
+    log = log_of_three_segments()
+    log.log.close(log.now_ms)
+    path = path_of(6, ".timeindex")
+    log.files.damage(path, 0, bytes(log.files.size(path)))
+    log.open(is_clean=True)
+    rebuilt = [(6, f"{path} is not what was written (checksum)")]
+    assert log.log.recovery_report.rebuilt_indexes == rebuilt
+    log.append(9)
+    log.reopen()
+    for timestamp in range(10):
+        hit = log.log.offset_for_timestamp(timestamp)
+        assert hit is not None
+        assert hit.offset == timestamp
+
+
 @contextlib.contextmanager
 def counting_log_reads(patch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """How many bytes of which `.log` file are read, counted where they are read."""
@@ -108,6 +161,18 @@ def test_case_73_crash_rescans_the_segment_of_the_recovery_point(
     assert set(read) == {active.log.path}
     # All of it, and once more the tail behind the last index entry, for the newest append time.
     assert active.size <= read[active.log.path] <= 2 * active.size
+
+
+def test_a_clean_restart_of_one_segment_reads_only_its_tail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has no snapshot, because no producer was ever known."""
+    log = LogHarness(index_interval_bytes=0)
+    for timestamp in range(20):
+        log.append(timestamp)
+    with counting_log_reads(monkeypatch) as read:
+        log.reopen()
+    assert sum(read.values()) == len(batch(1))
 
 
 def test_without_snapshots_the_log_is_read_for_producers_once(
@@ -514,6 +579,38 @@ def of_kafka(log: LogHarness) -> LogHarness:
     return log
 
 
+def test_a_directory_of_kafka_that_stopped_cleanly_is_durable_from_then_on() -> None:
+    log = of_kafka(log_of_three_segments())
+    log.open(is_clean=True)
+    log.log.abandon()
+    log.files.damage(path_of(6, ".log"), len(batch(1)) + 8, b"\x7f")
+    log.open(is_clean=False)
+    assert log.log.quarantine is not None
+    assert log.log.quarantine.good_until == 7
+
+
+def test_aborts_that_the_log_does_not_have_are_dropped_with_a_rebuilt_index() -> None:
+    log = log_of_three_segments()
+    segment = log.log.segments[1]
+    segment.txn_index.append(AbortedTxn(7, 3, 4, 5))
+    of_kafka(log)
+    log.files.unlink(path_of(3, ".index"))
+    log.open(is_clean=True)
+    assert log.log.segments[1].txn_index.count == 0
+    assert not log.log.producers.has_aborts
+
+
+def test_when_a_closed_segment_was_written_is_known_after_a_crash() -> None:
+    """The file's own time may be that of a copy."""
+    log = LogHarness()
+    log.append(-1)
+    log.log.roll(log.now_ms)
+    log.append(-1)
+    assert log.files.now_ms != log.now_ms
+    log.crash()
+    assert [segment.appended_ms for segment in log.log.segments] == [1_000, log.files.now_ms]
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_index_that_a_directory_of_kafka_lacks_is_named(suffix: str) -> None:
     log = of_kafka(log_of_three_segments())
@@ -589,6 +686,16 @@ def test_stamps_continue_after_those_of_the_broker_only(kind: str, stamp: int) -
     assert [record.timestamp for record in log.records()] == [5000, stamp]
 
 
+def test_stamps_continue_after_the_very_last_one() -> None:
+    log = LogHarness(message_timestamp_type="LogAppendTime")
+    for log.now_ms in (2_000, 5_000):
+        log.append(1)
+    log.now_ms = 1_000
+    log.reopen()
+    log.append(1)
+    assert [record.timestamp for record in log.records()] == [2_000, 5_000, 5_000]
+
+
 def test_directory_of_kafka_brings_what_was_compacted_already() -> None:
     log = of_kafka(log_of_three_segments())
     log.open(is_clean=True, cleaned_offset=6)
@@ -652,7 +759,11 @@ def test_damage_found_while_rebuilding_an_index_is_quarantined() -> None:
     log.files.unlink(path_of(3, ".index"))
     log.files.damage(path_of(3, ".log"), len(batch(3)) + 8, b"\x7f")
     log.open(is_clean=True)
-    assert log.log.offline_reason is not None
+    assert (log.log.offline_reason or "").startswith(
+        f"{path_of(3, '.log')} is damaged at byte {len(batch(3))} (an entry that is cut off), "
+        "where everything had been synced; offsets below 4 can still be read"
+    )
+    assert log.bases() == [0, 3]
     assert timestamps(log) == [0, 1, 2, 3]
     with pytest.raises(LogQuarantined):
         log.append(9)
@@ -682,8 +793,43 @@ def test_damage_found_while_rebuilding_an_index_keeps_the_aborts_before_it() -> 
 def test_open_of_a_missing_directory_is_a_storage_error() -> None:
     log = LogHarness()
     log.path = "/nowhere"
-    with pytest.raises(StorageFailed, match="open failed"):
+    with pytest.raises(StorageFailed, match=r"open failed on /nowhere: .*No such file"):
         log.open(is_clean=True)
+
+
+def test_a_start_goes_on_without_the_snapshots_that_it_cannot_write() -> None:
+    log = log_of_three_segments(producer_id=7)
+    for name in log.names():
+        if name.endswith(".snapshot"):
+            log.files.unlink(f"{DIRECTORY}/{name}")
+    log.log.abandon()
+
+    def no_snapshot(kind: Operation, path: str) -> None:
+        if kind in CHANGES and ".snapshot" in path:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    log.files.before_operation = no_snapshot
+    log.open(is_clean=False)
+    log.files.before_operation = None
+    assert timestamps(log) == list(range(9))
+    assert not any(name.endswith(".snapshot") for name in log.names())
+    assert log.write(produced(8, producer_id=7, sequence=8)).first_offset == 8, "a duplicate"
+
+
+def test_producers_expire_as_the_broker_says() -> None:
+    log = LogHarness()
+    log.log.close(log.now_ms)
+    opened = open_log(
+        DIRECTORY,
+        topic="t",
+        partition=0,
+        config=config(),
+        files=log.files,
+        now_ms=0,
+        is_clean=True,
+        producer_id_expiration_ms=77,
+    )
+    assert opened.producers.state.expiration_ms == 77
 
 
 def test_old_formats_are_recovered() -> None:
