@@ -3,7 +3,7 @@
 Source: Kafka `KafkaApis`, `ControllerApis`, `ConfigAdminManager`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from broker.requests.access import Check
@@ -242,7 +242,26 @@ def _refusal(check: Check, operation: Operation, resource: Any) -> tuple[int, st
     return None  # the handler answers that there is no such type
 
 
-def _on_resources(operation: Operation, answers: str, result: Any, empty: Any) -> Guard:
+def _is_invalid(context: Context, resource: Any) -> bool:
+    """Whether a change is refused with or without the right: it is about another broker."""
+    name = resource.resource_name
+    is_ours = name in ("", str(context.endpoint.node_id))
+    return resource.resource_type == ConfigResourceType.BROKER and not is_ours
+
+
+def _is_invalid_replacement(context: Context, resource: Any) -> bool:
+    """The same for a change of all settings; loggers have none for it."""
+    is_logger = resource.resource_type == ConfigResourceType.BROKER_LOGGER
+    return is_logger or _is_invalid(context, resource)
+
+
+def _on_resources(
+    operation: Operation,
+    answers: str,
+    result: Any,
+    empty: Any,
+    is_invalid: Callable[[Context, Any], bool] = lambda context, resource: False,
+) -> Guard:
     """A right on each resource whose settings a request names."""
 
     def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
@@ -250,6 +269,8 @@ def _on_resources(operation: Operation, answers: str, result: Any, empty: Any) -
         refusals: list[Any] = []
 
         def is_allowed(resource: Any) -> bool:
+            if is_invalid(context, resource):
+                return True
             refusal = _refusal(check, operation, resource)
             if refusal is None:
                 return True
@@ -290,10 +311,12 @@ alter_configs_guard = _on_resources(
     "responses",
     alter_configs.AlterConfigsResourceResponse,
     alter_configs.AlterConfigsResponse,
+    _is_invalid_replacement,
 )
 incremental_alter_configs_guard = _on_resources(
     Operation.ALTER_CONFIGS,
     "responses",
     alter_configs.AlterConfigsResourceResponse,
     incremental_alter_configs.IncrementalAlterConfigsResponse,
+    _is_invalid,
 )

@@ -78,7 +78,7 @@ delete_groups_guard = on_items(
     "results",
     lambda name: delete_groups.DeletableGroupResult(group_id=name, error_code=GROUP_DENIED),
     delete_groups.DeleteGroupsResponse,
-    once=True,
+    merge=lambda names: list(dict.fromkeys(names)),
 )
 
 

@@ -14,8 +14,10 @@ from broker.rights.guards import (
     TOPIC_DENIED,
     TOPIC_MESSAGE,
     TRANSACTIONAL_ID_DENIED,
+    joined,
     on_items,
     parted,
+    repeated,
 )
 from broker.topics.registry import NO_TOPIC_ID
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
@@ -131,6 +133,16 @@ list_offsets_guard = on_items(
     list_offsets.ListOffsetsResponse,
 )
 
+
+def _each_partition_once(
+    topics: list[delete_records.DeleteRecordsTopic],
+) -> list[delete_records.DeleteRecordsTopic]:
+    merged = joined(topics)
+    for topic in merged:
+        topic.partitions = list({p.partition_index: p for p in topic.partitions}.values())
+    return merged
+
+
 delete_records_guard = on_items(
     "topics",
     lambda check, topic: check.topic(Operation.DELETE, topic.name),
@@ -147,6 +159,7 @@ delete_records_guard = on_items(
         ],
     ),
     delete_records.DeleteRecordsResponse,
+    merge=_each_partition_once,
 )
 
 create_partitions_guard = on_items(
@@ -157,6 +170,7 @@ create_partitions_guard = on_items(
         name=topic.name, error_code=TOPIC_DENIED, error_message=None
     ),
     create_partitions.CreatePartitionsResponse,
+    once=lambda topic: topic.name,
 )
 
 describe_producers_guard = on_items(
@@ -306,7 +320,10 @@ def create_topics_guard(
 ) -> Reply:
     """CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to see the settings it got."""
     check = Check(context, request)
-    allowed, denied = parted(message.topics, lambda topic: _may_create(check, topic.name))
+    invalid = repeated(topic.name for topic in message.topics)
+    allowed, denied = parted(
+        message.topics, lambda topic: topic.name in invalid or _may_create(check, topic.name)
+    )
 
     def with_rights(answer: create_topics.CreateTopicsResponse) -> object:
         for result in answer.topics:
@@ -348,23 +365,22 @@ def delete_topics_guard(
     if check.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
         return handler(context, request, message)
     refusals: list[delete_topics.DeletableTopicResult] = []
+    twice = repeated(
+        (*message.topic_names, *(topic.name or topic.topic_id for topic in message.topics))
+    )
 
     def is_allowed(name: str | None, topic_id: bytes) -> bool:
-        if name is None:
-            found = context.topics.find_by_id(topic_id)
-            if found is None:
-                return True  # the handler answers that there is no such id
-            if check.topic(Operation.DELETE, found.name):
-                return True
-            sees = check.sees(Operation.DESCRIBE, ResourceType.TOPIC, found.name)
-            shown = found.name if sees else None
-        else:
-            if check.topic(Operation.DELETE, name):
-                return True
-            shown = name
+        is_invalid = (name is None) == (topic_id == NO_TOPIC_ID) or (name or topic_id) in twice
+        found = context.topics.find_by_id(topic_id) if name is None else context.topics.find(name)
+        known = name if found is None else found.name
+        sees = known is not None and check.sees(Operation.DESCRIBE, ResourceType.TOPIC, known)
+        if is_invalid or (found is None and (sees or name is None)):
+            return True  # the handler answers so
+        if check.topic(Operation.DELETE, known or ""):
+            return True
         refusals.append(
             delete_topics.DeletableTopicResult(
-                name=shown,
+                name=known if sees else name,
                 topic_id=topic_id,
                 error_code=TOPIC_DENIED,
                 error_message=TOPIC_MESSAGE,
@@ -373,7 +389,7 @@ def delete_topics_guard(
         return False
 
     message.topics = [t for t in message.topics if is_allowed(t.name, t.topic_id)]
-    message.topic_names = [n for n in message.topic_names if is_allowed(n, bytes(16))]
+    message.topic_names = [n for n in message.topic_names if is_allowed(n, NO_TOPIC_ID)]
 
     def with_refusals(answer: delete_topics.DeleteTopicsResponse) -> object:
         answer.responses.extend(refusals)
