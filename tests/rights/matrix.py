@@ -117,6 +117,11 @@ class Cell:
         return self.case.flavour
 
     @property
+    def request_name(self) -> tuple[ApiKey, int, str]:
+        """What tells the request from others, whoever sends it."""
+        return self.api, self.version, self.sent
+
+    @property
     def sent(self) -> str:
         return self.case.sent
 
