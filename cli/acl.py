@@ -5,7 +5,7 @@ a resource). A trailing ``*`` in a name means every name with this beginning.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,11 @@ from cli.options import BrokerOptions, json_option, login_options, run_async
 from cli.output import note, print_json, print_table
 from client.admin import Admin
 from client.descriptions import AccessRule, AccessRuleFilter
+from client.errors import BrokerRefused
 from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+
+if TYPE_CHECKING:
+    from broker.security.acls import Access
 
 _OPERATIONS = {
     operation.name.lower().replace("_", "-"): operation
@@ -27,6 +31,8 @@ _TYPES = {
     "group": ResourceType.GROUP,
     "transactional-id": ResourceType.TRANSACTIONAL_ID,
 }
+_SUPER_USERS = "super.users"
+_ALLOW_IF_NO_ACL = "allow.everyone.if.no.acl.found"
 _TRANSACTIONAL = ResourceType.TRANSACTIONAL_ID
 _PRODUCE = (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
 _CONSUME = (Operation.READ, Operation.DESCRIBE)
@@ -283,8 +289,7 @@ def test(
     broker: BrokerOptions,
     as_json: bool,
 ) -> int:
-    """Explain a decision: the rule that makes it. Super users are the broker's own secret."""
-    from broker.security.acls import Access, Acl
+    """Explain a decision: the rule that makes it, or the setting of the broker."""
     from broker.security.principal import parse_principal
 
     resources = [
@@ -300,23 +305,8 @@ def test(
     if len(resources) != 1:
         raise click.UsageError("name one resource: --topic, --group, --transactional-id, --cluster")
 
-    async def work() -> list[AccessRule]:
-        async with Admin(**broker) as admin:
-            return await admin.rules()
-
     ((kind, name),) = resources
-    access = Access(
-        Acl(
-            resource_type=rule.resource_type,
-            name=rule.name,
-            pattern=rule.pattern,
-            principal=rule.principal,
-            host=rule.host,
-            operation=rule.operation,
-            permission=rule.permission,
-        )
-        for rule in run_async(work())
-    )
+    access = run_async(_access(broker))
     principal = parse_principal(_principal(user))
     decision = access.decide(principal, host, _OPERATIONS[operation], kind, name)
     if as_json:
@@ -324,3 +314,37 @@ def test(
     else:
         click.echo(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
     return ExitCode.OK if decision.allowed else ExitCode.FAILED
+
+
+async def _access(broker: BrokerOptions) -> "Access":
+    """The rules in force, and the settings that decide where no rule does."""
+    from broker.security.acls import Access, Acl
+    from broker.security.principal import parse_principals
+
+    settings: dict[str, str | None] = {}
+    async with Admin(**broker) as admin:
+        rules = await admin.rules()
+        try:
+            entries = await admin.broker_configs((await admin.cluster()).controller_id)
+            settings = {name: entry.value for name, entry in entries.items()}
+        except BrokerRefused as error:
+            note(f"the broker does not show its settings: {error}")
+    super_users = settings.get(_SUPER_USERS)
+    if super_users is None:
+        note(f"{_SUPER_USERS} is not known here: a super user may do everything")
+    return Access(
+        (
+            Acl(
+                resource_type=rule.resource_type,
+                name=rule.name,
+                pattern=rule.pattern,
+                principal=rule.principal,
+                host=rule.host,
+                operation=rule.operation,
+                permission=rule.permission,
+            )
+            for rule in rules
+        ),
+        super_users=parse_principals(super_users or ""),
+        allow_if_no_acl=settings.get(_ALLOW_IF_NO_ACL) == "true",
+    )
