@@ -140,17 +140,17 @@ def txn_offset_commit_guard(
     if not denied:
         return handler(context, request, message)
     if not allowed:
-        return _refused_commit(answer, denied, TOPIC_DENIED)
+        return _refused_commit(answer, joined(denied), TOPIC_DENIED)
     message.topics = allowed
     return then(
         handler(context, request, message),
-        lambda answer: _refused_commit(answer, denied, TOPIC_DENIED),
+        lambda answer: _refused_commit(answer, joined(denied), TOPIC_DENIED),
     )
 
 
 def _refused_commit(
     answer: txn_offset_commit.TxnOffsetCommitResponse,
-    denied: list[txn_offset_commit.TxnOffsetCommitRequestTopic],
+    topics: list[txn_offset_commit.TxnOffsetCommitRequestTopic],
     code: int,
 ) -> txn_offset_commit.TxnOffsetCommitResponse:
     answer.topics.extend(
@@ -163,7 +163,7 @@ def _refused_commit(
                 for partition in topic.partitions
             ],
         )
-        for topic in joined(denied)
+        for topic in topics
     )
     return answer
 
