@@ -36,15 +36,13 @@ def parted(items: Iterable[Item], is_allowed: Callable[[Item], bool]) -> tuple[l
     return allowed, denied
 
 
-def joined(topics: Iterable[Any]) -> list[Any]:
+def joined(topics: Iterable[Any], field: str = "partitions") -> list[Any]:
     """The topics of a request, one that is there twice once, with all its partitions."""
     found: dict[tuple[str, bytes | None], Any] = {}
     for topic in topics:
-        key = topic.name, getattr(topic, "topic_id", None)
-        if key in found:
-            found[key].partitions = [*found[key].partitions, *topic.partitions]
-        else:
-            found[key] = topic
+        first = found.setdefault((topic.name, getattr(topic, "topic_id", None)), topic)
+        if first is not topic:
+            setattr(first, field, [*getattr(first, field), *getattr(topic, field)])
     return list(found.values())
 
 

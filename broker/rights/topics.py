@@ -5,7 +5,7 @@ Source: Kafka `KafkaApis`, `ControllerApis`, `DescribeTopicPartitionsRequestHand
 
 from typing import Any
 
-from broker.errors import ConnectionMustClose
+from broker.errors import ConnectionMustClose, InvalidTopicName
 from broker.requests.access import Check
 from broker.requests.authorized_operations import NOT_ASKED
 from broker.requests.context import Context, Handler, Reply, RequestContext
@@ -19,7 +19,7 @@ from broker.rights.guards import (
     parted,
     repeated,
 )
-from broker.topics.registry import NO_TOPIC_ID
+from broker.topics.registry import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import (
     create_partitions,
@@ -33,12 +33,16 @@ from protocol.api import (
     offset_for_leader_epoch,
     produce,
 )
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import MAGIC_V2
 
 _BY_ID_SINCE_PRODUCE = 13
 _BY_ID_SINCE_METADATA = 12
 _CONFIGS_SINCE = 5
 _TRANSACTIONAL_BIT = 0x10
-_MAGIC_AT, _ATTRIBUTES_AT = 16, 21
+_SIZE_AT, _OVERHEAD, _MAGIC_AT, _ATTRIBUTES_AT = 8, 12, 16, 21
+_SIZE_MIN = 14
+"""The size field of the smallest message, one of magic 0."""
 
 
 def produce_guard(
@@ -77,12 +81,26 @@ def produce_guard(
 
 
 def _is_transactional(records: Any) -> bool:
+    """Whether the first batch is whole and flagged transactional."""
     return (
         records is not None
         and len(records) > _ATTRIBUTES_AT + 1
-        and records[_MAGIC_AT] == 2
+        and records[_MAGIC_AT] == MAGIC_V2
         and bool(records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT)
+        and _size_field(records) + _OVERHEAD <= len(records)
     )
+
+
+def _is_corrupt(records: Any) -> bool:
+    """Whether the first batch is none, which is said to clients without the right too."""
+    if records is None or len(records) < _OVERHEAD:
+        return False
+    has_magic = len(records) > _MAGIC_AT
+    return _size_field(records) < _SIZE_MIN or (has_magic and records[_MAGIC_AT] > MAGIC_V2)
+
+
+def _size_field(records: Any) -> int:
+    return int.from_bytes(records[_SIZE_AT:_OVERHEAD], "big", signed=True)
 
 
 def _refused_produce(
@@ -99,19 +117,26 @@ def _refused_produce(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=[
-                produce.PartitionProduceResponse(
-                    index=partition.index,
-                    error_code=code,
-                    base_offset=-1,
-                    log_append_time_ms=-1,
-                    log_start_offset=-1,
-                )
-                for partition in topic.partition_data
+                _refused_partition(index, code, partition.records)
+                for index, partition in {p.index: p for p in topic.partition_data}.items()
             ],
         )
-        for topic in denied
+        for topic in joined(denied, "partition_data")
+        if topic.partition_data
     )
     return answer
+
+
+def _refused_partition(index: int, code: int, records: Any) -> produce.PartitionProduceResponse:
+    is_corrupt = _is_corrupt(records)
+    return produce.PartitionProduceResponse(
+        index=index,
+        error_code=ErrorCode.CORRUPT_MESSAGE if is_corrupt else code,
+        error_message="The records do not begin with a batch." if is_corrupt else None,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+    )
 
 
 list_offsets_guard = on_items(
@@ -140,7 +165,7 @@ def _each_partition_once(
     merged = joined(topics)
     for topic in merged:
         topic.partitions = list({p.partition_index: p for p in topic.partitions}.values())
-    return merged
+    return [topic for topic in merged if topic.partitions]
 
 
 delete_records_guard = on_items(
@@ -173,9 +198,18 @@ create_partitions_guard = on_items(
     once=lambda topic: topic.name,
 )
 
+
+def _may_see_producers(check: Check, topic: describe_producers.TopicRequest) -> bool:
+    try:
+        check_topic_name(topic.name)
+    except InvalidTopicName:
+        return True  # the handler answers so
+    return check.topic(Operation.READ, topic.name)
+
+
 describe_producers_guard = on_items(
     "topics",
-    lambda check, topic: check.topic(Operation.READ, topic.name),
+    _may_see_producers,
     "topics",
     lambda topic: describe_producers.TopicResponse(
         name=topic.name,
@@ -320,7 +354,7 @@ def create_topics_guard(
 ) -> Reply:
     """CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to see the settings it got."""
     check = Check(context, request)
-    invalid = repeated(topic.name for topic in message.topics)
+    invalid = RESERVED_TOPICS | repeated(topic.name for topic in message.topics)
     allowed, denied = parted(
         message.topics, lambda topic: topic.name in invalid or _may_create(check, topic.name)
     )
@@ -362,7 +396,8 @@ def delete_topics_guard(
 ) -> Reply:
     """DELETE on the cluster or on each topic; a forbidden id shows its name with DESCRIBE only."""
     check = Check(context, request)
-    if check.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
+    has_no_time = message.timeout_ms <= 0  # the handler answers so
+    if has_no_time or check.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
         return handler(context, request, message)
     refusals: list[delete_topics.DeletableTopicResult] = []
     twice = repeated(

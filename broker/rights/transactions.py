@@ -180,10 +180,11 @@ def write_txn_markers_guard(
         Operation.ALTER
     ):
         return handler(context, request, message)
+    markers = {marker.producer_id: marker for marker in message.markers}
     return write_txn_markers.WriteTxnMarkersResponse(
         markers=[
             write_txn_markers.WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
+                producer_id=producer_id,
                 topics=[
                     write_txn_markers.WritableTxnMarkerTopicResult(
                         name=topic.name,
@@ -191,13 +192,14 @@ def write_txn_markers_guard(
                             write_txn_markers.WritableTxnMarkerPartitionResult(
                                 partition_index=index, error_code=CLUSTER_DENIED
                             )
-                            for index in topic.partition_indexes
+                            for index in dict.fromkeys(topic.partition_indexes)
                         ],
                     )
-                    for topic in marker.topics
+                    for topic in joined(marker.topics, "partition_indexes")
+                    if topic.partition_indexes
                 ],
             )
-            for marker in message.markers
+            for producer_id, marker in markers.items()
         ]
     )
 

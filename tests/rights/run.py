@@ -16,20 +16,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from protocol.acl import Operation, PatternType, Permission, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from tests.requests_differential.conversation import Connection, Conversation, Seen
 from tests.requests_differential.intended import unexplained
 from tests.requests_differential.normal import OUTCOME, Answer, normal
 from tests.requests_differential.run import Difference, differences
-from tests.requests_differential.scene import Scene
-from tests.rights.brokers import LoggedIn, Stage, add_rules, kafka, tidelog
+from tests.requests_differential.scene import Need, Scene
+from tests.rights.brokers import LoggedIn, Rule, Stage, add_rules, kafka, tidelog
 from tests.rights.conditions import conditions
 from tests.rights.flows import RECORDED_FLOWS, of_kafka
 from tests.rights.matrix import Cell, cells, small
 from tests.support.kafka_peer import NEWEST
 
 _CELLS_OF_PART: Final = 6_000
+
+_RULE: Final = Rule(ResourceType.TOPIC, "", PatternType.LITERAL, Operation.READ, Permission.ALLOW)
+"""What is deleted where a rule is needed."""
 
 RECORDED: Final = Path(__file__).parent / "recorded.json"
 """The cells of the small matrix by what Apache Kafka answers."""
@@ -61,6 +65,11 @@ class _Matrix(Conversation):
             for connection in connections:
                 await connection.close()
         return seen
+
+    async def _prepare(self, connection: Connection, scene: Scene, needs: Need) -> None:
+        await super()._prepare(connection, scene, needs)
+        if Need.RULE in needs:
+            await add_rules(connection, [_RULE._replace(name=scene.topic).for_user("a")])
 
     async def _send(self, connection: Connection, case: Any, scene: Scene) -> Answer:
         user = case.condition.user
@@ -134,7 +143,8 @@ def _idle(chosen: Sequence[Cell], seen: Sequence[Seen]) -> list[Cell]:
     return [
         cell
         for cell in chosen
-        if all(one == answers[cell.request_name][0] for one in answers[cell.request_name])
+        if len(of_all := answers[cell.request_name]) > 1
+        and all(answer == of_all[0] for answer in of_all)
     ]
 
 
