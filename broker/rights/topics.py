@@ -36,6 +36,9 @@ from protocol.api import (
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import MAGIC_V2
 
+_WRITE = Operation.WRITE
+"""Looking into an enumeration costs as much as the right that is known."""
+
 _BY_ID_SINCE_PRODUCE = 13
 _BY_ID_SINCE_METADATA = 12
 _CONFIGS_SINCE = 5
@@ -54,7 +57,7 @@ def produce_guard(
         _is_transactional(partition.records)
         for topic in message.topic_data
         for partition in topic.partition_data
-    ) and not check.transactional_id(Operation.WRITE, message.transactional_id):
+    ) and not check.transactional_id(_WRITE, message.transactional_id):
         return _refused_produce(message, message.topic_data, TRANSACTIONAL_ID_DENIED, None)
 
     def is_allowed(topic: produce.TopicProduceData) -> bool:
@@ -64,7 +67,7 @@ def produce_guard(
             if found is None:
                 return True  # the handler answers that there is no such id
             name = found.name
-        return check.topic(Operation.WRITE, name)
+        return check.topic(_WRITE, name)
 
     allowed, denied = parted(message.topic_data, is_allowed)
     if not denied:
