@@ -97,6 +97,17 @@ _CHANGED: Final = frozenset(
 )
 """The changed requests of the matrix, by field and what stands in it."""
 
+_BEFORE_RIGHTS: Final = frozenset(
+    {
+        *(("configs", "twice"), ("value", "null"), ("resources", "twice")),
+        *(("timeout_ms", "0"), ("records", "garbage"), ("records", "cut"), ("name", "'.'")),
+        *(("name", "'__cluster_metadata'"), ("topic_data", "twice"), ("partition_data", "twice")),
+        *(("partition_data", "empty"), ("partitions", "empty"), ("partition_indexes", "empty")),
+        *(("coordinator_keys", "twice"), ("markers", "twice"), ("users", "twice")),
+    }
+)
+"""Changes that are refused before rights are asked, or refused in a form of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -154,23 +165,28 @@ def _is_shown_to_all(case: Case) -> bool:
         return True
     if case.api in (_K.CREATE_ACLS, _K.DELETE_ACLS):
         return False
+    return _change(case) in _CHANGED
+
+
+def _change(case: Case) -> tuple[str, str]:
     change = case.changes[0]
     field = next(part for part in reversed(change.path) if isinstance(part, str))
-    return (field, change.what) in _CHANGED
+    return field, change.what
 
 
 def small() -> list[Cell]:
     """The part whose answers are recorded.
 
-    A user who may do nothing sends every version of the good requests and the requests about
-    missing things; users with combined rights send the good requests of the last version.
+    A user who may do nothing sends every version of the good requests, and the requests about
+    missing things and those of `_BEFORE_RIGHTS`; users with combined rights send the good requests
+    of the last version.
     """
     return [cell for cell in cells() if _is_recorded(cell)]
 
 
 def _is_recorded(cell: Cell) -> bool:
     if cell.condition.name == "nothing":
-        return _is_shown_to_all(cell.case)
+        return _is_shown_to_all(cell.case) or _change(cell.case) in _BEFORE_RIGHTS
     is_newest = not cell.case.changes and cell.version == served(cell.api).max
     return is_newest and "," in cell.condition.name
 
