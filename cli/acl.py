@@ -5,6 +5,7 @@ a resource). A trailing ``*`` in a name means every name with this beginning.
 """
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -192,17 +193,7 @@ def remove(*, broker: BrokerOptions, **options: Any) -> None:
         async with Admin(**broker) as admin:
             removed = []
             for rule in rules:
-                removed += await admin.remove_rules(
-                    AccessRuleFilter(
-                        resource_type=rule.resource_type,
-                        name=rule.name,
-                        pattern=rule.pattern,
-                        principal=rule.principal,
-                        host=rule.host,
-                        operation=rule.operation,
-                        permission=rule.permission,
-                    )
-                )
+                removed += await admin.remove_rules(AccessRuleFilter(**asdict(rule)))
             return removed
 
     removed = run_async(work())
@@ -333,18 +324,7 @@ async def _access(broker: BrokerOptions) -> "Access":
     if super_users is None:
         note(f"{_SUPER_USERS} is not known here: a super user may do everything")
     return Access(
-        (
-            Acl(
-                resource_type=rule.resource_type,
-                name=rule.name,
-                pattern=rule.pattern,
-                principal=rule.principal,
-                host=rule.host,
-                operation=rule.operation,
-                permission=rule.permission,
-            )
-            for rule in rules
-        ),
+        (Acl(**asdict(rule)) for rule in rules),
         super_users=parse_principals(super_users or ""),
         allow_if_no_acl=settings.get(_ALLOW_IF_NO_ACL) == "true",
     )

@@ -17,13 +17,12 @@ from protocol.api.heartbeat import HeartbeatRequest
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.api.sasl_handshake import SaslHandshakeRequest
 from protocol.api_keys import ApiKey
-from tests.requests_differential.conversation import CLOSED, Connection
+from tests.requests_differential.conversation import CLOSED, Connection, error_codes
 from tests.requests_differential.good import ASSIGNMENT, SUBSCRIPTION, Body, batch
 from tests.rights.brokers import SUPER_USER, LoggedIn, Stage, kafka, tidelog, token
 from tests.rights.scenario import (
     SETTLED_S,
     Scenario,
-    codes_in,
     errors,
     fetched,
     produced,
@@ -356,7 +355,7 @@ class _Producer:
             records = batch(*self._producer.values(), sequence, is_transactional=True)
             body = produced(topic, records, self._id)
             answer = await self._ask(step, _K.PRODUCE, 12 if self._is_new else 11, body)
-            self._sequences[topic] += set(codes_in(answer)) == {0}
+            self._sequences[topic] += set(error_codes(answer)) == {0}
 
     async def offsets(self, step: str, topic: str) -> None:
         """Commit an offset in the transaction."""

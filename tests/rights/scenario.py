@@ -9,7 +9,7 @@ from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.records.scan import scan_entries
 from protocol.registry import request_class
-from tests.requests_differential.conversation import Connection
+from tests.requests_differential.conversation import Connection, error_codes
 from tests.requests_differential.good import Body, batch
 from tests.requests_differential.mutations import filled
 from tests.rights.brokers import LoggedIn, Rule, Stage, add_rules
@@ -68,7 +68,7 @@ class Scenario:
         while True:
             answer = await self.ask(who, api, version, body)
             is_late = asyncio.get_running_loop().time() > deadline
-            if is_late or not _PASSING & set(codes_in(answer)):
+            if is_late or not _PASSING & set(error_codes(answer)):
                 return answer
             await asyncio.sleep(0.05)
 
@@ -150,21 +150,9 @@ def _filter(user: str, right: Right) -> Body:
     }
 
 
-def codes_in(answer: Any) -> Iterable[int]:
-    """Every error code in an answer, in order."""
-    if isinstance(answer, list):
-        for element in answer:
-            yield from codes_in(element)
-    for field in getattr(answer, "__dataclass_fields__", ()):
-        value = getattr(answer, field)
-        if field.endswith("error_code"):
-            yield value
-        yield from codes_in(value)
-
-
 def errors(answer: Any) -> str:
     """The names of the error codes in an answer."""
-    return answer if isinstance(answer, str) else " ".join(map(name, codes_in(answer)))
+    return answer if isinstance(answer, str) else " ".join(map(name, error_codes(answer)))
 
 
 def produced(topic: str, records: bytes, transactional_id: str | None = None) -> Body:

@@ -17,11 +17,11 @@ from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, Resou
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.registry import request_class
-from tests.requests_differential.conversation import Connection
+from tests.requests_differential.conversation import Connection, error_codes
 from tests.requests_differential.good import Body, batch
 from tests.requests_differential.mutations import filled
 from tests.rights.brokers import SUPER_USER, LoggedIn, Rule, Stage, add_rules, tidelog
-from tests.rights.scenario import codes_in, produced
+from tests.rights.scenario import produced
 
 ROUNDS: Final = 25
 QUESTIONS_OF_ROUND: Final = 20
@@ -177,7 +177,7 @@ async def _is_allowed_by_broker(stage: Stage, user: str, right: Right, name: str
     answer: Any = await connection.ask(api, version, filled(request_class(api), body(name)))
     await connection.close()
     assert not isinstance(answer, str), (api, answer)
-    return not REFUSALS & set(codes_in(answer))
+    return not REFUSALS & set(error_codes(answer))
 
 
 def _is_allowed_by_command(stage: Stage, user: str, right: Right, name: str) -> bool:
