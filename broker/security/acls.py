@@ -19,6 +19,8 @@ ALTER_CONFIGS implies DESCRIBE_CONFIGS; a DENY implies nothing.
 Pure: no clock, no files, no requests. A decision costs one lookup per distinct prefix length, and
 `Access` keeps up to ten thousand of them by client.
 
+Differs from Kafka: addresses of hosts are compared as numbers, there as Java writes them.
+
 Source: KIP-11, KIP-290; Kafka `StandardAuthorizerData`, `AclPermissionType`. The codes are those of
 the protocol.
 """

@@ -6,7 +6,7 @@ logged in, and have the rights that rules give them.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -92,7 +92,7 @@ def token(user: str, password: str = PASSWORD) -> SaslAuthenticateRequest:
     return SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
 
 
-async def add_rules(setup: Connection, creations: Sequence[AclCreation]) -> None:
+async def add_rules(setup: Connection, creations: list[AclCreation]) -> None:
     """Put rules in force."""
     for start in range(0, len(creations), _RULES_AT_ONCE):
         some = CreateAclsRequest(creations=creations[start : start + _RULES_AT_ONCE])

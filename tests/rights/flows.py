@@ -352,7 +352,12 @@ class _Producer:
             await self._ask(step, _K.ADD_PARTITIONS_TO_TXN, 3, body)
         for topic in topics:
             sequence = self._sequences[topic]
-            records = batch(*self._producer.values(), sequence, is_transactional=True)
+            records = batch(
+                self._producer["producer_id"],
+                self._producer["producer_epoch"],
+                sequence,
+                is_transactional=True,
+            )
             body = produced(topic, records, self._id)
             answer = await self._ask(step, _K.PRODUCE, 12 if self._is_new else 11, body)
             self._sequences[topic] += set(error_codes(answer)) == {0}

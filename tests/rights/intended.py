@@ -8,7 +8,7 @@ from tests.rights.run import Unlike
 
 INTENDED: tuple[Intended, ...] = (
     Intended(
-        "a new producer id may be one that stands beside the scene's own",
+        "the ids of new producers are each broker's own",
         (ApiKey.INIT_PRODUCER_ID,),
         at="producer_id",
         ours="new producer|own producer.*",
