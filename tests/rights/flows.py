@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.acl import Operation, ResourceType
+from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api.heartbeat import HeartbeatRequest
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.api.sasl_handshake import SaslHandshakeRequest
@@ -25,6 +25,7 @@ from tests.rights.scenario import (
     Scenario,
     errors,
     fetched,
+    name,
     produced,
     wanted,
 )
@@ -34,7 +35,10 @@ RECORDED_FLOWS: Final = Path(__file__).parent / "recorded_flows.json"
 """What users are answered by Apache Kafka, by flow."""
 
 USERS: Final = ("alice", "bob", SUPER_USER)
-SETTINGS: Final = {"connections.max.reauth.ms": "3600000"}
+SETTINGS: Final = {
+    "connections.max.reauth.ms": "3600000",
+    "auto.create.topics.enable": "true",
+}
 _SESSION_MS: Final = 60_000
 _PLAIN: Final = SaslHandshakeRequest(mechanism="PLAIN")
 _SCRAM: Final = SaslHandshakeRequest(mechanism="SCRAM-SHA-512")
@@ -428,6 +432,40 @@ def _transaction(*, is_new: bool) -> Callable[[Scenario], Awaitable[None]]:
     return flow
 
 
+# -- topics that are created by asking for them ---------------------------------------------------
+
+
+async def _creation(scenario: Scenario) -> None:
+    on_cluster = ResourceType.CLUSTER, CLUSTER_NAME, Operation.CREATE
+    alice = scenario.user("alice")
+    for word, rights in {
+        "nothing": [],
+        "describe": [_DESCRIBE],
+        "create": [Operation.CREATE],
+        "both": [_DESCRIBE, Operation.CREATE],
+        "write": [_WRITE],
+    }.items():
+        topic = scenario.own(word)
+        await scenario.allow("alice", *((_TOPIC, topic, right) for right in rights))
+        await _ask_for(scenario, alice, word, topic)
+    await scenario.allow("alice", on_cluster)
+    for word, rights in {"cluster": [], "cluster-describe": [_DESCRIBE]}.items():
+        topic = scenario.own(word)
+        await scenario.allow("alice", *((_TOPIC, topic, right) for right in rights))
+        await _ask_for(scenario, alice, word, topic)
+    await scenario.revoke("alice", on_cluster)
+    everything = await scenario.ask(scenario.admin, _K.METADATA, 9, {"topics": None})
+    own = sorted(t.name for t in everything.topics if t.name.startswith(scenario.flow))
+    scenario.note("created", own)
+
+
+async def _ask_for(scenario: Scenario, who: Connection, word: str, topic: str) -> None:
+    """Ask until the topic is there or refused; Kafka creates it after its first answer."""
+    body = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
+    answer = await scenario.settle(who, _K.METADATA, 9, body)
+    scenario.note(word, " ".join(name(row.error_code) for row in answer.topics))
+
+
 # -- logins ----------------------------------------------------------------------------------------
 
 
@@ -478,6 +516,7 @@ FLOWS: Final[dict[str, Callable[[Scenario], Awaitable[None]]]] = {
     "pattern": _pattern,
     "old-transaction": _transaction(is_new=False),
     "new-transaction": _transaction(is_new=True),
+    "creation": _creation,
     "another-login": _another_login,
 }
 
