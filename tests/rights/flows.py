@@ -531,8 +531,11 @@ async def _lines(stage: Stage, flow: str) -> list[str]:
 
 
 async def _all_flows(stage: Stage) -> dict[str, list[str]]:
-    found = await asyncio.gather(*(_lines(stage, flow) for flow in FLOWS))
-    return dict(zip(FLOWS, found, strict=True))
+    # New topics of other flows would resolve the pattern again.
+    found = {"pattern": await _lines(stage, "pattern")}
+    others = [flow for flow in FLOWS if flow not in found]
+    lines = await asyncio.gather(*(_lines(stage, flow) for flow in others))
+    return found | dict(zip(others, lines, strict=True))
 
 
 def of_tidelog(directory: Path) -> dict[str, list[str]]:
