@@ -7,6 +7,7 @@ import pytest
 from tests.rights.flows import FLOWS, RECORDED_FLOWS, of_tidelog
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("flow", FLOWS)
 def test_flows_go_as_was_recorded_of_apache_kafka(
     flow: str, flows_of_tidelog: dict[str, list[str]]
