@@ -6,7 +6,7 @@ a resource). A trailing ``*`` in a name means every name with this beginning.
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,7 @@ from cli.failures import CommandFailed
 from cli.options import BrokerOptions, ask_admin, json_option, login_options
 from cli.output import note, print_json, print_table
 from client.admin import Admin
+from client.errors import BrokerRefused
 from protocol.acl import (
     CLUSTER_NAME,
     Acl,
@@ -24,6 +25,9 @@ from protocol.acl import (
     Permission,
     ResourceType,
 )
+
+if TYPE_CHECKING:
+    from broker.security.acls import Access
 
 _OPERATIONS = {
     operation.name.lower().replace("_", "-"): operation
@@ -35,6 +39,8 @@ _TYPES = {
     "group": ResourceType.GROUP,
     "transactional-id": ResourceType.TRANSACTIONAL_ID,
 }
+_SUPER_USERS = "super.users"
+_ALLOW_IF_NO_ACL = "allow.everyone.if.no.acl.found"
 _TRANSACTIONAL = ResourceType.TRANSACTIONAL_ID
 _PRODUCE = (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
 _CONSUME = (Operation.READ, Operation.DESCRIBE)
@@ -284,8 +290,7 @@ def test(
     broker: BrokerOptions,
     as_json: bool,
 ) -> int:
-    """Explain a decision: the rule that makes it. Super users are the broker's own secret."""
-    from broker.security.acls import Access
+    """Explain a decision: the rule that makes it, or the setting of the broker."""
     from broker.security.principal import parse_principal
 
     resources = [
@@ -301,7 +306,7 @@ def test(
     if len(resources) != 1:
         raise click.UsageError("name one resource: --topic, --group, --transactional-id, --cluster")
     ((kind, name),) = resources
-    access = Access(ask_admin(broker, lambda admin: admin.rules()))
+    access = ask_admin(broker, _access)
     principal = parse_principal(_principal(user))
     decision = access.decide(principal, host, _OPERATIONS[operation], kind, name)
     if as_json:
@@ -309,3 +314,25 @@ def test(
     else:
         click.echo(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
     return ExitCode.OK if decision.allowed else ExitCode.FAILED
+
+
+async def _access(admin: Admin) -> "Access":
+    """The rules in force, and the settings that decide where no rule does."""
+    from broker.security.acls import Access
+    from broker.security.principal import parse_principals
+
+    settings: dict[str, str | None] = {}
+    rules = await admin.rules()
+    try:
+        entries = await admin.broker_configs((await admin.cluster()).controller_id)
+        settings = {name: entry.value for name, entry in entries.items()}
+    except BrokerRefused as error:
+        note(f"the broker does not show its settings: {error}")
+    super_users = settings.get(_SUPER_USERS)
+    if super_users is None:
+        note(f"{_SUPER_USERS} is not known here: a super user may do everything")
+    return Access(
+        rules,
+        super_users=parse_principals(super_users or ""),
+        allow_if_no_acl=settings.get(_ALLOW_IF_NO_ACL) == "true",
+    )

@@ -13,9 +13,10 @@ may evict it at any time, and the client then starts over with a full fetch.
 | unknown    | > 0   | FETCH_SESSION_ID_NOT_FOUND                                       |
 
 Epochs run 1, 2, ... 2^31-1, 1: zero and minus one keep their meaning. A session is about names
-(before v13) or ids (since); changing sides is FETCH_SESSION_TOPIC_ID_ERROR. It belongs to the
-principal that opened it: for another principal it does not exist, so that no client can advance or
-end the session of another user by its number (Kafka does not bind them).
+(before v13) or ids (since); changing sides is FETCH_SESSION_TOPIC_ID_ERROR.
+
+Differs from Kafka: a session belongs to the principal that opened it. For another principal it does
+not exist, so that no client can advance or end the session of another user by its number.
 
 This module knows nothing of logs: it keeps the requested partitions and the values last reported.
 

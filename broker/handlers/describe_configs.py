@@ -2,8 +2,8 @@
 
 Requested keys are answered in the order of the request; null and an empty list both mean all.
 Version 0 has `is_default` where later ones have the source; synonyms (v1+) and documentation (v3+)
-only on request. A key that is requested twice is answered once. No setting is secret, so no value
-is withheld.
+only on request. A key that is requested twice is answered once. The values of passwords are
+withheld.
 
 Differs from Kafka: a resource that is named twice is described once; there it is described twice.
 

@@ -35,7 +35,7 @@ def handle(
             error_message="Cluster authorization failed.",
             results=[
                 DescribeUserScramCredentialsResult(error_code=code, error_message=None)
-                for _ in asked
+                for _ in message.users or ()
             ],
         )
     known = context.security.credentials.users()

@@ -7,7 +7,6 @@ Source: KIP-339; Kafka `ConfigAdminManager`.
 
 from collections import Counter
 
-from broker.errors import InvalidRequest
 from broker.requests.config_resources import Resource, change
 from broker.requests.context import Context, RequestContext
 from protocol.api.alter_configs import AlterConfigsResourceResponse
@@ -44,13 +43,18 @@ async def _alter(
     )
 
     def changed(resource: Resource) -> dict[str, str]:
-        if is_repeated:
-            raise InvalidRequest("A resource stands in the request more than once.")
         resource.check_each_once(config.name for config in asked.configs)
         overrides = resource.overrides()
         for config in asked.configs:
             resource.apply(overrides, config.name, config.config_operation, config.value)
         return overrides
 
-    await change(context, asked, response, changed, validate_only=validate_only)
+    await change(
+        context,
+        asked,
+        response,
+        changed,
+        validate_only=validate_only,
+        is_repeated=is_repeated,
+    )
     return response

@@ -27,8 +27,11 @@ def handle(context: Context, request: RequestContext, message: SaslHandshakeRequ
             message.mechanism, request.api_version, context.clock.monotonic_ms()
         )
     except AuthenticationFailed as error:
-        must_close = ConnectionMustClose(f"authentication failed: {error.reason}")
-        return refuse(context, session, error, must_close)
+        last: Any = ConnectionMustClose(f"authentication failed: {error.reason}")
+        if message.mechanism in session.sasl.mechanisms:
+            # As Kafka has it: the answer is good, but nothing is served after it.
+            last = SaslHandshakeResponse(mechanisms=session.sasl.mechanisms)
+        return refuse(context, session, error, last)
     answer = SaslHandshakeResponse(error_code=code, mechanisms=session.sasl.mechanisms)
     if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         return refuse(context, session, AuthenticationFailed("unknown-mechanism"), answer)

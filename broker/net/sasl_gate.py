@@ -5,6 +5,9 @@ long as sessions have a lifetime. The gate looks at the key of a request alone, 
 decoded. What it lets through is dispatched like any other request; tokens without a request header
 (SaslHandshake v0) are the one thing that it serves itself.
 
+Differs from Kafka: the refusal of a request in the middle of authentication, the last answer of its
+connection, repeats no topics of the request.
+
 Source: Kafka `SaslServerAuthenticator.authenticate`. Read next: `broker.security.sasl`.
 """
 

@@ -7,15 +7,20 @@ Source: Kafka `AuthHelper`.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.requests.context import Context, RequestContext
+from broker.security.acls import Decided
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
+
+_NOTHING_DECIDED: Final[Decided] = {}
+_TOPIC: Final = ResourceType.TOPIC
 
 
 class Check:
     """The rights of one request's client."""
 
-    __slots__ = ("_access", "_audit", "_host", "_principal", "_request")
+    __slots__ = ("_access", "_audit", "_decided", "_host", "_principal", "_request")
 
     def __init__(self, context: Context, request: RequestContext) -> None:
         """Ask for the client of `request`."""
@@ -24,9 +29,16 @@ class Check:
         self._request = request
         self._principal = request.session.principal
         self._host = request.session.peer_host
+        access = self._access
+        self._decided = (
+            _NOTHING_DECIDED if access is None else access.decided(self._principal, self._host)
+        )
 
     def sees(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client has a right; a refusal is not logged, as it only hides something."""
+        decided = self._decided.get((operation, resource_type, name))
+        if decided is not None:
+            return decided
         access = self._access
         return access is None or access.allows(
             self._principal, self._host, operation, resource_type, name
@@ -42,7 +54,8 @@ class Check:
 
     def topic(self, operation: Operation, name: str) -> bool:
         """Whether the client may do `operation` on a topic."""
-        return self.may(operation, ResourceType.TOPIC, name)
+        # The one on the hot path: a right that is known costs no further call.
+        return self._decided.get((operation, _TOPIC, name)) or self.may(operation, _TOPIC, name)
 
     def group(self, operation: Operation, name: str) -> bool:
         """Whether the client may do `operation` on a group."""

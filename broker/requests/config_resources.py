@@ -136,14 +136,13 @@ class Resource:
 
         Raises:
             InvalidConfig: append or subtract on a setting that is not a list.
-            InvalidRequest: a value is missing, or the operation is unknown.
+            InvalidRequest: the operation is unknown.
         """
         name = self.canonical(name)
         if operation == Operation.DELETE:
             overrides.pop(name, None)
             return
-        if value is None:
-            raise InvalidRequest(f"{name} has no value; delete it to get the default.")
+        assert value is not None, "complaint_about has refused it"
         if operation == Operation.SET:
             overrides[name] = value
         elif operation in (Operation.APPEND, Operation.SUBTRACT):
@@ -400,11 +399,38 @@ class Asked(Protocol):
     resource_name: str
 
 
+class Changed(Protocol):
+    """The common fields of a changed setting."""
+
+    name: str
+    value: str | None
+
+
+class AskedChange(Asked, Protocol):
+    """The common fields of the two requests that change settings."""
+
+    @property
+    def configs(self) -> Iterable[Changed]:
+        """The changed settings."""
+
+
 class Answered(Protocol):
     """The common fields of their answers, per resource."""
 
     error_code: int
     error_message: str | None
+
+
+def complaint_about(configs: Iterable[Changed]) -> str | None:
+    """Why changes are refused before their resource is looked for, or None."""
+    names: set[str] = set()
+    for config in configs:
+        if config.name in names:
+            return "A setting stands in the request more than once."
+        names.add(config.name)
+        if config.value is None and getattr(config, "config_operation", None) != Operation.DELETE:
+            return f"{config.name} has no value; delete it to get the default."
+    return None
 
 
 def act_on(
@@ -420,20 +446,29 @@ def act_on(
 
 async def change(
     context: Context,
-    asked: Asked,
+    asked: AskedChange,
     answer: Answered,
     wanted: Callable[[Resource], Mapping[str, str]],
     *,
     validate_only: bool,
+    is_repeated: bool = False,
 ) -> None:
     """Replace a resource's own settings with those of `wanted`; a topic needs a name.
+
+    What is wrong with the request itself is refused before the resource is looked for: a client
+    without the right is told so too, and learns nothing of the resource.
 
     No other change runs in between: the later of two concurrent changes builds on the earlier.
     """
 
-    if asked.resource_type == ResourceType.TOPIC and not asked.resource_name:
+    complaint = complaint_about(asked.configs)
+    if is_repeated:
+        complaint = "A resource stands in the request more than once."
+    elif asked.resource_type == ResourceType.TOPIC and not asked.resource_name:
+        complaint = "A topic has a name; there is no default for all of them."
+    if complaint is not None:
         answer.error_code = ErrorCode.INVALID_REQUEST
-        answer.error_message = "A topic has a name; there is no default for all of them."
+        answer.error_message = complaint
         return
 
     def act(resource: Resource) -> None:

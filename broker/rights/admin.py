@@ -3,11 +3,12 @@
 Source: Kafka `KafkaApis`, `ControllerApis`, `ConfigAdminManager`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from broker.requests.access import Check
 from broker.requests.config_resources import ResourceType as ConfigResourceType
+from broker.requests.config_resources import complaint_about
 from broker.requests.context import Context, Handler, Reply, RequestContext
 from broker.requests.replies import then
 from broker.rights.guards import (
@@ -21,6 +22,7 @@ from broker.rights.guards import (
     Guard,
     on_cluster,
     parted,
+    repeated,
 )
 from broker.rights.topics import cluster_bits
 from protocol.acl import Operation
@@ -211,7 +213,7 @@ def find_coordinator_guard(
         return find_coordinator.FindCoordinatorResponse(
             error_code=code, error_message=_WHY[code], node_id=-1, host="", port=-1
         )
-    refusals = {key: code for key in message.coordinator_keys if (code := refusal(key))}
+    refusals = [(key, code) for key in message.coordinator_keys if (code := refusal(key))]
     if not refusals:
         return handler(context, request, message)
 
@@ -220,11 +222,12 @@ def find_coordinator_guard(
             find_coordinator.Coordinator(
                 key=key, node_id=-1, host="", port=-1, error_code=code, error_message=""
             )
-            for key, code in refusals.items()
+            for key, code in refusals
         )
         return answer
 
-    message.coordinator_keys = [key for key in message.coordinator_keys if key not in refusals]
+    denied = {key for key, _ in refusals}
+    message.coordinator_keys = [key for key in message.coordinator_keys if key not in denied]
     if not message.coordinator_keys:
         return with_refusals(find_coordinator.FindCoordinatorResponse())
     return then(handler(context, request, message), with_refusals)
@@ -242,14 +245,44 @@ def _refusal(check: Check, operation: Operation, resource: Any) -> tuple[int, st
     return None  # the handler answers that there is no such type
 
 
-def _on_resources(operation: Operation, answers: str, result: Any, empty: Any) -> Guard:
-    """A right on each resource whose settings a request names."""
+def _is_invalid(context: Context, resource: Any) -> bool:
+    """Whether a change is refused with or without the right."""
+    name = resource.resource_name
+    is_ours = name in ("", str(context.endpoint.node_id))
+    is_elsewhere = resource.resource_type == ConfigResourceType.BROKER and not is_ours
+    return is_elsewhere or complaint_about(resource.configs) is not None
+
+
+def _is_invalid_replacement(context: Context, resource: Any) -> bool:
+    """The same for a change of all settings; loggers have none for it."""
+    is_logger = resource.resource_type == ConfigResourceType.BROKER_LOGGER
+    return is_logger or _is_invalid(context, resource)
+
+
+def _on_resources(
+    operation: Operation,
+    answers: str,
+    result: Any,
+    empty: Any,
+    is_invalid: Callable[[Context, Any], bool] | None = None,
+) -> Guard:
+    """A right on each resource whose settings a request names.
+
+    A change that `is_invalid`, or of a resource that stands in the request twice, goes to the
+    handler whatever the rights are: it is refused before the resource is looked for.
+    """
 
     def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
         check = Check(context, request)
         refusals: list[Any] = []
+        twice = repeated((r.resource_type, r.resource_name) for r in message.resources)
 
         def is_allowed(resource: Any) -> bool:
+            if is_invalid is not None and (
+                (resource.resource_type, resource.resource_name) in twice
+                or is_invalid(context, resource)
+            ):
+                return True
             refusal = _refusal(check, operation, resource)
             if refusal is None:
                 return True
@@ -290,10 +323,12 @@ alter_configs_guard = _on_resources(
     "responses",
     alter_configs.AlterConfigsResourceResponse,
     alter_configs.AlterConfigsResponse,
+    _is_invalid_replacement,
 )
 incremental_alter_configs_guard = _on_resources(
     Operation.ALTER_CONFIGS,
     "responses",
     alter_configs.AlterConfigsResourceResponse,
     incremental_alter_configs.IncrementalAlterConfigsResponse,
+    _is_invalid,
 )

@@ -78,7 +78,7 @@ delete_groups_guard = on_items(
     "results",
     lambda name: delete_groups.DeletableGroupResult(group_id=name, error_code=GROUP_DENIED),
     delete_groups.DeleteGroupsResponse,
-    once=True,
+    merge=lambda names: list(dict.fromkeys(names)),
 )
 
 
@@ -215,17 +215,17 @@ def offset_commit_guard(
     if not denied:
         return handler(context, request, message)
     if not allowed:
-        return _refused_commit(offset_commit.OffsetCommitResponse(), denied, TOPIC_DENIED)
+        return _refused_commit(offset_commit.OffsetCommitResponse(), joined(denied), TOPIC_DENIED)
     message.topics = allowed
     return then(
         handler(context, request, message),
-        lambda answer: _refused_commit(answer, denied, TOPIC_DENIED),
+        lambda answer: _refused_commit(answer, joined(denied), TOPIC_DENIED),
     )
 
 
 def _refused_commit(
     answer: offset_commit.OffsetCommitResponse,
-    denied: list[offset_commit.OffsetCommitRequestTopic],
+    topics: list[offset_commit.OffsetCommitRequestTopic],
     code: int,
 ) -> offset_commit.OffsetCommitResponse:
     answer.topics.extend(
@@ -239,7 +239,7 @@ def _refused_commit(
                 for partition in topic.partitions
             ],
         )
-        for topic in joined(denied)
+        for topic in topics
     )
     return answer
 

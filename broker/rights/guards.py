@@ -4,6 +4,7 @@ A guard is called in place of a handler and has its arguments, and the handler a
 returns what the handler returns, maybe changed by `then`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
@@ -35,16 +36,19 @@ def parted(items: Iterable[Item], is_allowed: Callable[[Item], bool]) -> tuple[l
     return allowed, denied
 
 
-def joined(topics: Iterable[Any]) -> list[Any]:
+def joined(topics: Iterable[Any], field: str = "partitions") -> list[Any]:
     """The topics of a request, one that is there twice once, with all its partitions."""
     found: dict[tuple[str, bytes | None], Any] = {}
     for topic in topics:
-        key = topic.name, getattr(topic, "topic_id", None)
-        if key in found:
-            found[key].partitions = [*found[key].partitions, *topic.partitions]
-        else:
-            found[key] = topic
+        first = found.setdefault((topic.name, getattr(topic, "topic_id", None)), topic)
+        if first is not topic:
+            setattr(first, field, [*getattr(first, field), *getattr(topic, field)])
     return list(found.values())
+
+
+def repeated(names: Iterable[Item]) -> set[Item]:
+    """The names that occur more than once: such a request is refused whatever its rights are."""
+    return {name for name, count in Counter(names).items() if count > 1}
 
 
 def on_cluster(operation: Operation, refuse: Callable[[Any, RequestContext], Any]) -> Guard:
@@ -88,7 +92,8 @@ def on_items(
     refuse: Callable[[Any], Any],
     empty: Callable[[], Any],
     *,
-    once: bool = False,
+    merge: Callable[[list[Any]], list[Any]] | None = None,
+    once: Callable[[Any], Any] | None = None,
 ) -> Guard:
     """Serve the allowed items of a request, and refuse the others one by one.
 
@@ -98,18 +103,21 @@ def on_items(
         answers: the list in the answer.
         refuse: the answer to an item that may not be served.
         empty: an answer without items, for a request of which nothing is left.
-        once: whether an item that is there twice is answered once.
+        merge: makes one of denied items that stand in the request more than once.
+        once: the name of an item whose repetition the handler refuses, with or without the right.
     """
 
     def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
         check = Check(context, request)
+        items = getattr(message, field) or ()
+        refused = repeated(map(once, items)) if once else ()
         allowed, denied = parted(
-            getattr(message, field) or (), lambda item: is_allowed(check, item)
+            items, lambda item: (once and once(item) in refused) or is_allowed(check, item)
         )
         if not denied:
             return handler(context, request, message)
-        if once:
-            denied = list(dict.fromkeys(denied))
+        if merge:
+            denied = merge(denied)
 
         def with_refusals(answer: Any) -> Any:
             getattr(answer, answers).extend(map(refuse, denied))

@@ -5,7 +5,7 @@ Source: Kafka `KafkaApis`, `ControllerApis`, `DescribeTopicPartitionsRequestHand
 
 from typing import Any
 
-from broker.errors import ConnectionMustClose
+from broker.errors import ConnectionMustClose, InvalidTopicName
 from broker.requests.access import Check
 from broker.requests.authorized_operations import NOT_ASKED
 from broker.requests.context import Context, Handler, Reply, RequestContext
@@ -14,10 +14,12 @@ from broker.rights.guards import (
     TOPIC_DENIED,
     TOPIC_MESSAGE,
     TRANSACTIONAL_ID_DENIED,
+    joined,
     on_items,
     parted,
+    repeated,
 )
-from broker.topics.registry import NO_TOPIC_ID
+from broker.topics.registry import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import (
     create_partitions,
@@ -31,12 +33,19 @@ from protocol.api import (
     offset_for_leader_epoch,
     produce,
 )
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import MAGIC_V2
+
+_WRITE = Operation.WRITE
+"""Looking into an enumeration costs as much as the right that is known."""
 
 _BY_ID_SINCE_PRODUCE = 13
 _BY_ID_SINCE_METADATA = 12
 _CONFIGS_SINCE = 5
 _TRANSACTIONAL_BIT = 0x10
-_MAGIC_AT, _ATTRIBUTES_AT = 16, 21
+_SIZE_AT, _OVERHEAD, _MAGIC_AT, _ATTRIBUTES_AT = 8, 12, 16, 21
+_SIZE_MIN = 14
+"""The size field of the smallest message, one of magic 0."""
 
 
 def produce_guard(
@@ -48,7 +57,7 @@ def produce_guard(
         _is_transactional(partition.records)
         for topic in message.topic_data
         for partition in topic.partition_data
-    ) and not check.transactional_id(Operation.WRITE, message.transactional_id):
+    ) and not check.transactional_id(_WRITE, message.transactional_id):
         return _refused_produce(message, message.topic_data, TRANSACTIONAL_ID_DENIED, None)
 
     def is_allowed(topic: produce.TopicProduceData) -> bool:
@@ -58,7 +67,7 @@ def produce_guard(
             if found is None:
                 return True  # the handler answers that there is no such id
             name = found.name
-        return check.topic(Operation.WRITE, name)
+        return check.topic(_WRITE, name)
 
     allowed, denied = parted(message.topic_data, is_allowed)
     if not denied:
@@ -75,12 +84,26 @@ def produce_guard(
 
 
 def _is_transactional(records: Any) -> bool:
+    """Whether the first batch is whole and flagged transactional."""
     return (
         records is not None
         and len(records) > _ATTRIBUTES_AT + 1
-        and records[_MAGIC_AT] == 2
+        and records[_MAGIC_AT] == MAGIC_V2
         and bool(records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT)
+        and _size_field(records) + _OVERHEAD <= len(records)
     )
+
+
+def _is_corrupt(records: Any) -> bool:
+    """Whether the first batch is none, which is said to clients without the right too."""
+    if records is None or len(records) < _OVERHEAD:
+        return False
+    has_magic = len(records) > _MAGIC_AT
+    return _size_field(records) < _SIZE_MIN or (has_magic and records[_MAGIC_AT] > MAGIC_V2)
+
+
+def _size_field(records: Any) -> int:
+    return int.from_bytes(records[_SIZE_AT:_OVERHEAD], "big", signed=True)
 
 
 def _refused_produce(
@@ -97,19 +120,26 @@ def _refused_produce(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=[
-                produce.PartitionProduceResponse(
-                    index=partition.index,
-                    error_code=code,
-                    base_offset=-1,
-                    log_append_time_ms=-1,
-                    log_start_offset=-1,
-                )
-                for partition in topic.partition_data
+                _refused_partition(index, code, partition.records)
+                for index, partition in {p.index: p for p in topic.partition_data}.items()
             ],
         )
-        for topic in denied
+        for topic in joined(denied, "partition_data")
+        if topic.partition_data
     )
     return answer
+
+
+def _refused_partition(index: int, code: int, records: Any) -> produce.PartitionProduceResponse:
+    is_corrupt = _is_corrupt(records)
+    return produce.PartitionProduceResponse(
+        index=index,
+        error_code=ErrorCode.CORRUPT_MESSAGE if is_corrupt else code,
+        error_message="The records do not begin with a batch." if is_corrupt else None,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+    )
 
 
 list_offsets_guard = on_items(
@@ -131,6 +161,16 @@ list_offsets_guard = on_items(
     list_offsets.ListOffsetsResponse,
 )
 
+
+def _each_partition_once(
+    topics: list[delete_records.DeleteRecordsTopic],
+) -> list[delete_records.DeleteRecordsTopic]:
+    merged = joined(topics)
+    for topic in merged:
+        topic.partitions = list({p.partition_index: p for p in topic.partitions}.values())
+    return [topic for topic in merged if topic.partitions]
+
+
 delete_records_guard = on_items(
     "topics",
     lambda check, topic: check.topic(Operation.DELETE, topic.name),
@@ -147,6 +187,7 @@ delete_records_guard = on_items(
         ],
     ),
     delete_records.DeleteRecordsResponse,
+    merge=_each_partition_once,
 )
 
 create_partitions_guard = on_items(
@@ -157,11 +198,21 @@ create_partitions_guard = on_items(
         name=topic.name, error_code=TOPIC_DENIED, error_message=None
     ),
     create_partitions.CreatePartitionsResponse,
+    once=lambda topic: topic.name,
 )
+
+
+def _may_see_producers(check: Check, topic: describe_producers.TopicRequest) -> bool:
+    try:
+        check_topic_name(topic.name)
+    except InvalidTopicName:
+        return True  # the handler answers so
+    return check.topic(Operation.READ, topic.name)
+
 
 describe_producers_guard = on_items(
     "topics",
-    lambda check, topic: check.topic(Operation.READ, topic.name),
+    _may_see_producers,
     "topics",
     lambda topic: describe_producers.TopicResponse(
         name=topic.name,
@@ -306,7 +357,10 @@ def create_topics_guard(
 ) -> Reply:
     """CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to see the settings it got."""
     check = Check(context, request)
-    allowed, denied = parted(message.topics, lambda topic: _may_create(check, topic.name))
+    invalid = RESERVED_TOPICS | repeated(topic.name for topic in message.topics)
+    allowed, denied = parted(
+        message.topics, lambda topic: topic.name in invalid or _may_create(check, topic.name)
+    )
 
     def with_rights(answer: create_topics.CreateTopicsResponse) -> object:
         for result in answer.topics:
@@ -345,26 +399,26 @@ def delete_topics_guard(
 ) -> Reply:
     """DELETE on the cluster or on each topic; a forbidden id shows its name with DESCRIBE only."""
     check = Check(context, request)
-    if check.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
+    has_no_time = message.timeout_ms <= 0  # the handler answers so
+    if has_no_time or check.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
         return handler(context, request, message)
     refusals: list[delete_topics.DeletableTopicResult] = []
+    twice = repeated(
+        (*message.topic_names, *(topic.name or topic.topic_id for topic in message.topics))
+    )
 
     def is_allowed(name: str | None, topic_id: bytes) -> bool:
-        if name is None:
-            found = context.topics.find_by_id(topic_id)
-            if found is None:
-                return True  # the handler answers that there is no such id
-            if check.topic(Operation.DELETE, found.name):
-                return True
-            sees = check.sees(Operation.DESCRIBE, ResourceType.TOPIC, found.name)
-            shown = found.name if sees else None
-        else:
-            if check.topic(Operation.DELETE, name):
-                return True
-            shown = name
+        is_invalid = (name is None) == (topic_id == NO_TOPIC_ID) or (name or topic_id) in twice
+        found = context.topics.find_by_id(topic_id) if name is None else context.topics.find(name)
+        known = name if found is None else found.name
+        sees = known is not None and check.sees(Operation.DESCRIBE, ResourceType.TOPIC, known)
+        if is_invalid or (found is None and (sees or name is None)):
+            return True  # the handler answers so
+        if check.topic(Operation.DELETE, known or ""):
+            return True
         refusals.append(
             delete_topics.DeletableTopicResult(
-                name=shown,
+                name=known if sees else name,
                 topic_id=topic_id,
                 error_code=TOPIC_DENIED,
                 error_message=TOPIC_MESSAGE,
@@ -373,7 +427,7 @@ def delete_topics_guard(
         return False
 
     message.topics = [t for t in message.topics if is_allowed(t.name, t.topic_id)]
-    message.topic_names = [n for n in message.topic_names if is_allowed(n, bytes(16))]
+    message.topic_names = [n for n in message.topic_names if is_allowed(n, NO_TOPIC_ID)]
 
     def with_refusals(answer: delete_topics.DeleteTopicsResponse) -> object:
         answer.responses.extend(refusals)

@@ -140,17 +140,17 @@ def txn_offset_commit_guard(
     if not denied:
         return handler(context, request, message)
     if not allowed:
-        return _refused_commit(answer, denied, TOPIC_DENIED)
+        return _refused_commit(answer, joined(denied), TOPIC_DENIED)
     message.topics = allowed
     return then(
         handler(context, request, message),
-        lambda answer: _refused_commit(answer, denied, TOPIC_DENIED),
+        lambda answer: _refused_commit(answer, joined(denied), TOPIC_DENIED),
     )
 
 
 def _refused_commit(
     answer: txn_offset_commit.TxnOffsetCommitResponse,
-    denied: list[txn_offset_commit.TxnOffsetCommitRequestTopic],
+    topics: list[txn_offset_commit.TxnOffsetCommitRequestTopic],
     code: int,
 ) -> txn_offset_commit.TxnOffsetCommitResponse:
     answer.topics.extend(
@@ -163,7 +163,7 @@ def _refused_commit(
                 for partition in topic.partitions
             ],
         )
-        for topic in joined(denied)
+        for topic in topics
     )
     return answer
 
@@ -180,10 +180,11 @@ def write_txn_markers_guard(
         Operation.ALTER
     ):
         return handler(context, request, message)
+    markers = {marker.producer_id: marker for marker in message.markers}
     return write_txn_markers.WriteTxnMarkersResponse(
         markers=[
             write_txn_markers.WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
+                producer_id=producer_id,
                 topics=[
                     write_txn_markers.WritableTxnMarkerTopicResult(
                         name=topic.name,
@@ -191,13 +192,14 @@ def write_txn_markers_guard(
                             write_txn_markers.WritableTxnMarkerPartitionResult(
                                 partition_index=index, error_code=CLUSTER_DENIED
                             )
-                            for index in topic.partition_indexes
+                            for index in dict.fromkeys(topic.partition_indexes)
                         ],
                     )
-                    for topic in marker.topics
+                    for topic in joined(marker.topics, "partition_indexes")
+                    if topic.partition_indexes
                 ],
             )
-            for marker in message.markers
+            for producer_id, marker in markers.items()
         ]
     )
 

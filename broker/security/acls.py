@@ -16,8 +16,10 @@ A LITERAL rule matches its name, or every name when it is `*`; a PREFIXED rule m
 start with its own. An ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, an ALLOW of
 ALTER_CONFIGS implies DESCRIBE_CONFIGS; a DENY implies nothing.
 
-Pure: no clock, no files, no requests. Decisions cost one lookup per distinct prefix length, and
-`Access` keeps the last ten thousand of them.
+Pure: no clock, no files, no requests. A decision costs one lookup per distinct prefix length, and
+`Access` keeps up to ten thousand of them by client.
+
+Differs from Kafka: addresses of hosts are compared as numbers, there as Java writes them.
 
 Source: KIP-11, KIP-290; Kafka `StandardAuthorizerData`, `AclPermissionType`. The codes are those of
 the protocol.
@@ -119,6 +121,9 @@ _ByPrincipal: TypeAlias = dict[str, dict[Acl, object]]
 _ByName: TypeAlias = dict[str, _ByPrincipal]
 _NO_RULES: Final[dict[Acl, object]] = {}
 
+Decided: TypeAlias = dict[tuple[int, int, str], bool]
+"""Decisions about one principal at one host, by operation, resource type and name."""
+
 
 class _Rules:
     """The rules of one resource type, by the ways in which they match a name."""
@@ -201,7 +206,8 @@ class Access:
         self._allow_if_no_acl = allow_if_no_acl
         self._acls: dict[Acl, None] = {}
         self._by_type: dict[int, _Rules] = {}
-        self._decided: dict[tuple[Any, ...], bool] = {}
+        self._decided: dict[tuple[Principal, str], Decided] = {}
+        self._kept = 0
         self.add(acls)
 
     def __len__(self) -> int:
@@ -226,7 +232,7 @@ class Access:
             if acl not in self._acls:
                 self._acls[acl] = None
                 self._by_type.setdefault(acl.resource_type, _Rules()).add(acl)
-        self._decided.clear()
+        self._forget()
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Take rules out of force."""
@@ -234,20 +240,41 @@ class Access:
             if acl in self._acls:
                 del self._acls[acl]
                 self._by_type[acl.resource_type].remove(acl)
-        self._decided.clear()
+        self._forget()
+
+    def decided(self, principal: Principal, host: str) -> Decided:
+        """What was decided about one client, to look into before `allows` is asked.
+
+        A request that keeps it has the same rights from its start to its end: a change of the rules
+        begins with another one.
+        """
+        decided = self._decided.get((principal, host))
+        if decided is None:
+            self._make_room()
+            decided = self._decided[principal, host] = {}
+        return decided
+
+    def _make_room(self) -> None:
+        if self._kept >= DECISIONS_KEPT:
+            self._forget()
+        self._kept += 1
+
+    def _forget(self) -> None:
+        self._decided = {}
+        self._kept = 0
 
     def allows(
         self, principal: Principal, host: str, operation: int, resource_type: int, name: str
     ) -> bool:
         """Whether `principal` at `host` may do `operation` on the resource."""
-        asked = (principal, host, operation, resource_type, name)
-        decided = self._decided.get(asked)
-        if decided is None:
-            decided = self.decide(principal, host, operation, resource_type, name).allowed
-            if len(self._decided) >= DECISIONS_KEPT:
-                self._decided.clear()
-            self._decided[asked] = decided
-        return decided
+        known = self.decided(principal, host)
+        asked = (operation, resource_type, name)
+        allowed = known.get(asked)
+        if allowed is None:
+            allowed = self.decide(principal, host, operation, resource_type, name).allowed
+            self._make_room()
+            self.decided(principal, host)[asked] = allowed
+        return allowed
 
     def decide(
         self, principal: Principal, host: str, operation: int, resource_type: int, name: str

@@ -40,3 +40,12 @@ def parse_principal(text: str) -> Principal:
     if not (kind and colon and name):
         raise ValueError(f"{text!r} is not a principal: write Type:name, for instance User:alice")
     return Principal(kind, name)
+
+
+def parse_principals(text: str) -> list[Principal]:
+    """The principals of a list: names of certificates have commas, so semicolons separate.
+
+    Raises:
+        ValueError: one of them is no principal.
+    """
+    return [parse_principal(word.strip()) for word in text.split(";") if word.strip()]

@@ -46,7 +46,7 @@ from broker.security.credentials import (
 from broker.security.distinguished_name import subject_of
 from broker.security.mechanism import SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
-from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
+from broker.security.principal import ANONYMOUS, Principal, parse_principals, user
 from broker.security.principal_mapping import PrincipalMapping, RuleRefused
 from broker.security.sasl import SaslSession
 from broker.security.scram import SCRAM_BY_NAME, ScramExchange
@@ -257,8 +257,7 @@ def _windows(config: BrokerConfig) -> Windows:
 
 
 def _super_users(text: str) -> list[Principal]:
-    """The principals of `super.users`: names of certificates have commas, so `;` separates."""
     try:
-        return [parse_principal(word.strip()) for word in text.split(";") if word.strip()]
+        return parse_principals(text)
     except ValueError as error:
         raise StartError(f"super.users: {error}", "write User:admin;User:other") from error

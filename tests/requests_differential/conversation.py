@@ -113,7 +113,7 @@ class Connection:
         deadline = asyncio.get_running_loop().time() + SETTLE_S
         while True:
             answer = await self.ask(api, version, filled(request_class(api), body))
-            errors = set(_errors(answer)) - {ErrorCode.NONE}
+            errors = set(error_codes(answer)) - {ErrorCode.NONE}
             if not errors and not isinstance(answer, str):
                 return answer
             late = asyncio.get_running_loop().time() > deadline
@@ -129,16 +129,16 @@ class Connection:
         self._client = None
 
 
-def _errors(answer: Any) -> Iterable[int]:
-    """Every error code in an answer."""
+def error_codes(answer: Any) -> Iterable[int]:
+    """Every error code in an answer, in order."""
     if isinstance(answer, list):
         for element in answer:
-            yield from _errors(element)
+            yield from error_codes(element)
     for name in getattr(answer, "__dataclass_fields__", ()):
         value = getattr(answer, name)
         if name.endswith("error_code"):
             yield value
-        yield from _errors(value)
+        yield from error_codes(value)
 
 
 class Conversation:

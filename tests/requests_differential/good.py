@@ -498,7 +498,7 @@ def _(scene: Scene) -> Body:
     }
 
 
-@_good(ApiKey.CREATE_ACLS, "")
+@_good(ApiKey.CREATE_ACLS, "", Need.OWN_NAME)
 def _(scene: Scene) -> Body:
     made = {
         "resource_type": 2,
@@ -512,7 +512,7 @@ def _(scene: Scene) -> Body:
     return {"creations": [made]}
 
 
-@_good(ApiKey.DELETE_ACLS, "")
+@_good(ApiKey.DELETE_ACLS, "", Need.OWN_NAME | Need.RULE)
 def _(scene: Scene) -> Body:
     chosen = {
         "resource_type_filter": 2,

@@ -121,8 +121,8 @@ INTENDED: Final[tuple[Intended, ...]] = (
         sent=r".*(protocols=twice|metadata=garbage).*",
     ),
     Intended(
-        "access rules are disabled whatever is asked; Kafka closes the connection when a type, an "
-        "operation or a permission is 0",
+        "without an authorizer access rules are disabled whatever is asked; Kafka closes the "
+        "connection when a type, an operation or a permission is 0",
         (_K.DESCRIBE_ACLS, _K.CREATE_ACLS, _K.DELETE_ACLS),
         at="answer",
         ours=r"answered.* SECURITY_DISABLED|answered SECURITY_DISABLED",

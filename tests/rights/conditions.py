@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from broker.security.acls import OPERATIONS_OF
 from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from tests.rights.brokers import SUPER_USER, Rule
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
@@ -16,19 +17,7 @@ TYPES: Final = (TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID)
 PREFIXES: Final = ("c", "shared")
 """How the names of all scenes begin that requests are about, but not those of other things."""
 
-SUPER_USER: Final = "root"
-
 Right = tuple[ResourceType, Operation]
-
-
-class Rule(NamedTuple):
-    """One rule of a condition."""
-
-    resource_type: ResourceType
-    name: str
-    pattern: PatternType
-    operation: Operation
-    permission: Permission
 
 
 class Condition(NamedTuple):

@@ -8,11 +8,35 @@ from tests.rights.run import Unlike
 
 INTENDED: tuple[Intended, ...] = (
     Intended(
-        "a new producer id may be one that stands beside the scene's own",
+        "the ids of new producers are each broker's own",
         (ApiKey.INIT_PRODUCER_ID,),
         at="producer_id",
         ours="new producer|own producer.*",
         theirs="new producer|own producer.*",
+    ),
+    Intended(
+        "a fetch with an isolation level that does not exist is refused as a whole, in Kafka topic "
+        "by topic if the client may not read",
+        (ApiKey.FETCH,),
+        sent=r".*isolation_level=.*",
+    ),
+    Intended(
+        "a type, an operation or a permission that is 0 is refused like others to a client without "
+        "the right on the cluster; Kafka closes the connection",
+        (ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
+        sent=r".*=0",
+        at="answer",
+        ours="answered CLUSTER_AUTHORIZATION_FAILED",
+        theirs="connection closed",
+    ),
+    Intended(
+        "a client that asks for all users without the right on the cluster is refused; Kafka does "
+        "not answer",
+        (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,),
+        sent="users=null",
+        at="answer",
+        ours="answered CLUSTER_AUTHORIZATION_FAILED",
+        theirs="no answer",
     ),
 )
 

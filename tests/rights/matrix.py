@@ -3,7 +3,8 @@
 The requests and their scenes are those of `tests.requests_differential`. Every API is sent in its
 first and last version and in those where the place of a refusal moves. The good request is sent
 under every condition; requests about something that is missing, that is named by its id, or that
-asks for everything are sent under the conditions that speak of resources which the API knows.
+asks for everything are sent under the conditions that speak of resources which the API knows. All
+other changed requests are sent by a user who may do nothing: they show what comes before rights.
 """
 
 from collections.abc import Iterator
@@ -96,6 +97,20 @@ _CHANGED: Final = frozenset(
 )
 """The changed requests of the matrix, by field and what stands in it."""
 
+_BEFORE_RIGHTS: Final = frozenset(
+    {
+        *(("configs", "twice"), ("value", "null"), ("resources", "twice")),
+        *(("timeout_ms", "0"), ("records", "garbage"), ("records", "cut"), ("name", "'.'")),
+        *(("name", "'__cluster_metadata'"), ("topic_data", "twice"), ("partition_data", "twice")),
+        *(("partition_data", "empty"), ("partitions", "empty"), ("partition_indexes", "empty")),
+        *(("coordinator_keys", "twice"), ("markers", "twice"), ("users", "twice")),
+    }
+)
+"""Changes that are refused before rights are asked, or refused in a form of their own."""
+
+_DIFFERENT: Final = frozenset({(_K.METADATA, "topic_id", "zero")})
+"""Requests that the brokers refuse differently on purpose; their answers are not recorded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -115,6 +130,11 @@ class Cell:
     @property
     def flavour(self) -> Flavour:
         return self.case.flavour
+
+    @property
+    def request_name(self) -> tuple[ApiKey, int, str]:
+        """What tells the request from others, whoever sends it."""
+        return self.api, self.version, self.sent
 
     @property
     def sent(self) -> str:
@@ -138,27 +158,42 @@ def requests() -> list[Case]:
         for case in cases()
         if case.api not in NOT_ASKED
         and case.version in versions(case.api)
-        and (not case.changes or _is_of_interest(case))
+        and len(case.changes) <= 1
     ]
 
 
-def _is_of_interest(case: Case) -> bool:
-    if len(case.changes) > 1 or case.api in (_K.CREATE_ACLS, _K.DELETE_ACLS):
+def _is_shown_to_all(case: Case) -> bool:
+    """Whether users with every kind of right send the request."""
+    if not case.changes:
+        return True
+    if case.api in (_K.CREATE_ACLS, _K.DELETE_ACLS):
         return False
+    return _change(case) in _CHANGED
+
+
+def _change(case: Case) -> tuple[str, str]:
     change = case.changes[0]
     field = next(part for part in reversed(change.path) if isinstance(part, str))
-    return (field, change.what) in _CHANGED
+    return field, change.what
 
 
 def small() -> list[Cell]:
-    """The part whose answers are recorded: good requests of the last version, some conditions."""
-    return [
-        cell
-        for cell in cells()
-        if not cell.case.changes
-        and cell.version == served(cell.api).max
-        and (cell.condition.name == "nothing" or "," in cell.condition.name)
-    ]
+    """The part whose answers are recorded.
+
+    A user who may do nothing sends every version of the good requests, and the requests about
+    missing things and those of `_BEFORE_RIGHTS`; users with combined rights send the good requests
+    of the last version.
+    """
+    return [cell for cell in cells() if _is_recorded(cell)]
+
+
+def _is_recorded(cell: Cell) -> bool:
+    if cell.case.changes and (cell.api, *_change(cell.case)) in _DIFFERENT:
+        return False
+    if cell.condition.name == "nothing":
+        return _is_shown_to_all(cell.case) or _change(cell.case) in _BEFORE_RIGHTS
+    is_newest = not cell.case.changes and cell.version == served(cell.api).max
+    return is_newest and "," in cell.condition.name
 
 
 def cells() -> list[Cell]:
@@ -172,7 +207,9 @@ def _cells() -> Iterator[Cell]:
         most = served(case.api).max
         for condition in every:
             knows = any(case.api in KNOWS[kind] for kind in condition.types)
-            if case.changes:
+            if not _is_shown_to_all(case):
+                is_sent = condition.name == "nothing" and case.version == most
+            elif case.changes:
                 is_sent = knows and not condition.is_repeated and case.version == most
             else:
                 is_sent = knows or (not condition.is_repeated and case.version == most)

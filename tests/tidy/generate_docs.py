@@ -25,6 +25,8 @@ from protocol.api_keys import SUPPORTED, ApiKey
 from tests.differential.intended import INTENDED
 from tests.differential.run import REACHES
 from tests.requests_differential.intended import INTENDED as REQUESTS_INTENDED
+from tests.requests_differential.intended import Intended
+from tests.rights.intended import INTENDED as RIGHTS_INTENDED
 from tests.tidy.tree import ROOT
 
 _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)
@@ -168,6 +170,15 @@ def differential() -> str:
 
 def requests_differential() -> str:
     """The families of differences that the differential test of requests accepts."""
+    return _families(REQUESTS_INTENDED)
+
+
+def rights() -> str:
+    """The families of differences that the matrix of rights accepts beside those."""
+    return _families(RIGHTS_INTENDED)
+
+
+def _families(intended: Iterable[Intended]) -> str:
     return _table(
         ("APIs", "difference"),
         (
@@ -175,7 +186,7 @@ def requests_differential() -> str:
                 "all" if row.apis == tuple(ApiKey) else ", ".join(map(_api_name, row.apis)),
                 row.reason[0].upper() + row.reason[1:],
             )
-            for row in REQUESTS_INTENDED
+            for row in intended
         ),
     )
 
@@ -206,6 +217,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "differences": differences,
     "differential": differential,
     "requests-differential": requests_differential,
+    "rights": rights,
     "metrics": metrics,
 }
 

@@ -391,10 +391,15 @@ class TestSessionsWithALifetime:
         )
         assert await self.is_closed(client, clock)
 
-    async def test_the_mechanism_must_stay(self, client: RawClient, clock: FrozenClock) -> None:
+    @pytest.mark.parametrize(("mechanism", "is_on_offer"), [("SCRAM-SHA-512", 1), ("GSSAPI", 0)])
+    async def test_the_mechanism_must_stay(
+        self, client: RawClient, clock: FrozenClock, mechanism: str, is_on_offer: bool
+    ) -> None:
         await log_in(client)
-        client.send(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 1)
+        client.send(SaslHandshakeRequest(mechanism=mechanism), 1)
         await self.pass_the_delay(clock)
+        if is_on_offer:
+            assert (await client.receive()).error_code == 0
         assert await self.is_closed(client, clock)
 
     async def test_another_request_in_the_middle_closes(

@@ -232,6 +232,28 @@ def test_removing_a_rule_takes_effect_at_once() -> None:
     assert may(access, Operation.READ)
 
 
+def test_decisions_are_kept_for_a_request_and_forgotten_with_a_change() -> None:
+    access = Access([acl()])
+    kept = access.decided(ALICE, "127.0.0.1")
+    assert may(access, Operation.READ)
+    question = Operation.READ, TOPIC, "t"
+    assert kept == {question: True}
+    access.remove([acl()])
+    assert kept == {question: True}
+    assert not may(access, Operation.READ)
+    assert access.decided(ALICE, "127.0.0.1") == {question: False}
+
+
+def test_random_names_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acls, "DECISIONS_KEPT", 10)
+    access = Access([acl("t", pattern=PatternType.PREFIXED)])
+    for number in range(35):
+        who = user(f"u{number % 3}")
+        assert not may(access, Operation.READ, f"t{number}", who)
+        assert may(access, Operation.READ, f"t{number}")
+        assert sum(len(access.decided(one, "127.0.0.1")) for one in (ALICE, who)) <= 10
+
+
 def test_filters() -> None:
     literal, wildcard = acl("team.a"), acl("*")
     prefixed = acl("team.", pattern=PatternType.PREFIXED)
