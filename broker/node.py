@@ -437,6 +437,7 @@ class Broker:
             metrics=self.metrics,
             threads=self._threads.jobs,
             certificates=self.certificates,
+            security=self.security,
         )
         jobs.schedule(self.jobs)
 

@@ -167,6 +167,9 @@ class BrokerConfig:
     super_users: str
     quota_window_num: int
     quota_window_size_seconds: int
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
     controller_quota_window_num: int
     controller_quota_window_size_seconds: int
     allow_everyone_if_no_acl_found: bool

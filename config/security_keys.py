@@ -164,6 +164,35 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 ),
                 *_windows("quota.window", "bytes, request time and connections"),
                 *_windows("controller.quota.window", "partitions created and deleted"),
+                Key(
+                    name="delegation.token.secret.key",
+                    type=ValueType.PASSWORD,
+                    default="",
+                    doc="Turns delegation tokens on: their secrets are derived from this one. With "
+                    "another one, all tokens that were made before are worthless.",
+                    aliases=("delegation.token.master.key",),
+                ),
+                number(
+                    "delegation.token.max.lifetime.ms",
+                    7 * 24 * 3_600_000,
+                    "A token cannot be renewed for longer than this after it was made.",
+                    low=1,
+                    wide=True,
+                ),
+                number(
+                    "delegation.token.expiry.time.ms",
+                    24 * 3_600_000,
+                    "A token expires after this time unless it is renewed.",
+                    low=1,
+                    wide=True,
+                ),
+                number(
+                    "delegation.token.expiry.check.interval.ms",
+                    3_600_000,
+                    "How often expired tokens are removed. They admit no login in the meantime.",
+                    low=1,
+                    wide=True,
+                ),
                 flag(
                     "insecure.allow",
                     False,

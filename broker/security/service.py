@@ -49,14 +49,22 @@ from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
 from broker.security.principal_mapping import PrincipalMapping, RuleRefused
 from broker.security.sasl import SaslSession
-from broker.security.scram import SCRAM_BY_NAME, ScramExchange
+from broker.security.scram import (
+    SCRAM_BY_NAME,
+    ScramCredential,
+    ScramExchange,
+    ScramMechanism,
+)
 from broker.security.session import Session
 from broker.security.tls import TlsContexts, TlsUnusable, reveal
+from broker.security.tokens import KIND_TOKEN, Token, Tokens
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security
+from config.values import InvalidValue
 from storage.directory.metadata_journal import Json
 
 KIND_ACL: Final = "acl"
+_RESTORE: Final = "restore metadata.journal from a copy"
 
 
 class Documents(Protocol):
@@ -133,7 +141,8 @@ class Security:
             }
             self.quotas = QuotaBook(documents.documents(KIND_QUOTA))
         except (UnreadableCredential, ValueError) as error:
-            raise StartError(str(error), "restore metadata.journal from a copy") from error
+            raise StartError(str(error), _RESTORE) from error
+        self.tokens = _tokens(config, documents)
         self.access: Access | None = None
         """The rules in force, or None without an authorizer."""
         if config.authorizer_class_name:
@@ -168,7 +177,14 @@ class Security:
         """A function that begins an exchange with `mechanism`."""
         if mechanism == "PLAIN":
             return partial(PlainExchange, self.credentials.for_password, self._passwords)
-        return partial(ScramExchange, SCRAM_BY_NAME[mechanism], self.credentials.of)
+        token_of = self._token_of if self.tokens.are_enabled else None
+        return partial(ScramExchange, SCRAM_BY_NAME[mechanism], self.credentials.of, token_of)
+
+    def _token_of(
+        self, mechanism: ScramMechanism, token_id: str
+    ) -> tuple[ScramCredential, Token | None]:
+        known = self.tokens.credential(mechanism, token_id)
+        return known or (self.credentials.of_unknown(mechanism, token_id), None)
 
     def alter_users(
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
@@ -253,6 +269,25 @@ def _windows(config: BrokerConfig) -> Windows:
         controller_count=config.controller_quota_window_num,
         controller_size_ms=config.controller_quota_window_size_seconds * MS_PER_S,
     )
+
+
+def _tokens(config: BrokerConfig, documents: Documents) -> Tokens:
+    name = "delegation.token.secret.key"
+    secret = config.secrets.get(name)
+    try:
+        secret_key = "" if secret is None else reveal(secret)
+    except (OSError, InvalidValue) as error:
+        raise StartError(f"{name}: {error}", "write file:/PATH or env:NAME") from error
+    try:
+        return Tokens(
+            documents.documents(KIND_TOKEN),
+            partial(documents.put_documents, KIND_TOKEN),
+            secret_key=secret_key,
+            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+            expiry_time_ms=config.delegation_token_expiry_time_ms,
+        )
+    except ValueError as error:
+        raise StartError(str(error), _RESTORE) from error
 
 
 def _super_users(text: str) -> list[Principal]:
