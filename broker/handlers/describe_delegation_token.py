@@ -1,7 +1,7 @@
 """DescribeDelegationToken (key 41, versions 0-3): tokens and their secrets.
 
-A client sees the tokens of which it is the owner or a renewer. It sees another one with DESCRIBE on
-the token or DESCRIBE_TOKENS on its owner. What it may not see is left out.
+A client sees the tokens that it owns, may renew or has asked for. It sees another one with DESCRIBE
+on the token or DESCRIBE_TOKENS on its owner. What it may not see is left out.
 
 Source: KIP-48, KIP-373; Kafka `DelegationTokenManager.filterToken`.
 """
@@ -37,10 +37,10 @@ def handle(
     check = Check(context, request)
 
     def is_shown(token: Token) -> bool:
-        if owners is not None and not any(map(token.may_be_changed_by, owners)):
+        if owners is not None and not any(map(token.is_known_to, owners)):
             return False
         return (
-            token.may_be_changed_by(request.session.principal)
+            token.is_known_to(request.session.principal)
             or check.sees(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id)
             or check.sees(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
         )

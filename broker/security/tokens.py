@@ -33,6 +33,7 @@ from broker.security.scram import (
 from config.values import INT64_MAX
 from protocol.error_codes import ErrorCode
 from storage.directory.metadata_journal import Json
+from storage.disk.checkpoints import format_uuid
 
 KIND_TOKEN: Final = "token"
 TOKENS_MAX: Final = 1_000
@@ -85,6 +86,10 @@ class Token:
     def may_be_changed_by(self, principal: Principal) -> bool:
         """Whether `principal` is its owner or a renewer."""
         return principal == self.owner or principal in self.renewers
+
+    def is_known_to(self, principal: Principal) -> bool:
+        """Whether `principal` is its owner, a renewer, or asked for it."""
+        return principal == self.requester or self.may_be_changed_by(principal)
 
     def has_expired(self, now_ms: int) -> bool:
         """Whether it admits no login any more."""
@@ -191,7 +196,7 @@ class Tokens:
             lifetime_ms = min(lifetime_ms, max_lifetime_ms)
         max_ms = _sum(now_ms, lifetime_ms)
         token = Token(
-            id=str(uuid.uuid4()),
+            id=format_uuid(uuid.uuid4().bytes),
             owner=owner,
             requester=requester,
             renewers=renewers,
