@@ -51,7 +51,7 @@ def _windows(prefix: str, what: str) -> tuple[Key, ...]:
     )
 
 
-_PEM_ONLY: Final = "Only PEM is served; `openssl pkcs12` converts other stores."
+_STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 
 LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
     {
@@ -60,27 +60,34 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             _word(
                 "ssl.keystore.type",
                 "PEM",
-                f"The form of the key and certificate of a TLS listener. {_PEM_ONLY}",
-                "PEM",
+                "The form of the key and certificate of a TLS listener. PKCS12 needs "
+                "tidelog[keystores].",
+                *_STORE_TYPES,
             ),
             _word(
                 "ssl.keystore.location",
                 "",
-                "A PEM file with the private key and the certificate chain, in any order.",
+                "A file with the private key and the certificate chain; in PEM in any order.",
             ),
+            _secret("ssl.keystore.password", "The password of a key store in PKCS12 or JKS."),
             _secret("ssl.key.password", "Decrypts the private key."),
             _secret("ssl.keystore.key", "The private key itself, as PEM."),
             _secret("ssl.keystore.certificate.chain", "The certificate chain itself, as PEM."),
             _word(
                 "ssl.truststore.type",
                 "PEM",
-                f"The form of the certificates that clients are verified with. {_PEM_ONLY}",
-                "PEM",
+                "The form of the certificates that clients are verified with.",
+                *_STORE_TYPES,
             ),
             _word(
                 "ssl.truststore.location",
                 "",
-                "A PEM file with the certificate authorities that may sign clients' certificates.",
+                "A file with the certificate authorities that may sign clients' certificates.",
+            ),
+            _secret(
+                "ssl.truststore.password",
+                "The password of a trust store in PKCS12 or JKS; one in JKS is not verified "
+                "without it.",
             ),
             _secret("ssl.truststore.certificates", "These authorities themselves, as PEM."),
             _word(
@@ -208,11 +215,15 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
 class TlsSettings:
     """The TLS settings of one listener. Empty texts and None mean unset."""
 
+    keystore_type: str
     keystore_location: str
+    keystore_password: Secret | None
     key_password: Secret | None
     keystore_key: Secret | None
     certificate_chain: Secret | None
+    truststore_type: str
     truststore_location: str
+    truststore_password: Secret | None
     truststore_certificates: Secret | None
     client_auth: str
     principal_mapping_rules: str
@@ -273,11 +284,15 @@ def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecur
         protocols = value("ssl.enabled.protocols")
         assert isinstance(protocols, tuple)
         tls = TlsSettings(
+            keystore_type=str(value("ssl.keystore.type")),
             keystore_location=str(value("ssl.keystore.location")),
+            keystore_password=secret("ssl.keystore.password"),
             key_password=secret("ssl.key.password"),
             keystore_key=secret("ssl.keystore.key"),
             certificate_chain=secret("ssl.keystore.certificate.chain"),
+            truststore_type=str(value("ssl.truststore.type")),
             truststore_location=str(value("ssl.truststore.location")),
+            truststore_password=secret("ssl.truststore.password"),
             truststore_certificates=secret("ssl.truststore.certificates"),
             client_auth=str(value("ssl.client.auth")),
             principal_mapping_rules=str(value("ssl.principal.mapping.rules")),
@@ -324,11 +339,12 @@ def _complaints(
             found.append(
                 (
                     "a TLS listener has no certificate",
-                    "set ssl.keystore.location to a PEM file with the key and the certificate",
+                    "set ssl.keystore.location to a file with the key and the certificate",
                 )
             )
         if has_text and tls.certificate_chain is None:
             found.append(("a key without its certificate", "set ssl.keystore.certificate.chain"))
+        found += _complaints_about_stores(tls)
         trusts = tls.truststore_location or tls.truststore_certificates
         if tls.client_auth != "none" and not trusts:
             found.append(
@@ -359,4 +375,36 @@ def _complaints(
                 "use SASL_SSL or SCRAM, or set insecure.allow=true",
             )
         )
+    return found
+
+
+def _complaints_about_stores(tls: TlsSettings) -> list[tuple[str, str]]:
+    """What does not fit together in the types and passwords of stores."""
+    found = []
+    for name, kind, location, password, text in (
+        (
+            "keystore",
+            tls.keystore_type,
+            tls.keystore_location,
+            tls.keystore_password,
+            tls.keystore_key,
+        ),
+        (
+            "truststore",
+            tls.truststore_type,
+            tls.truststore_location,
+            tls.truststore_password,
+            tls.truststore_certificates,
+        ),
+    ):
+        prefix = f"ssl.{name}"
+        if kind == "PEM" and password is not None:
+            cure = f"remove it; ssl.key.password decrypts a key in PEM, {prefix}.type names a store"
+            found.append((f"{prefix}.password is set, but a PEM file has no password", cure))
+        if kind != "PEM" and text is not None:
+            cure = f"set {prefix}.type=PEM, or {prefix}.location"
+            found.append((f"certificates are given inline, but {prefix}.type is {kind}", cure))
+        if kind != "PEM" and name == "keystore" and location and password is None:
+            cure = "write file:/PATH or env:NAME"
+            found.append((f"a key store of the type {kind} needs {prefix}.password", cure))
     return found

@@ -18,6 +18,7 @@ from protocol.api.alter_user_scram_credentials import (
 )
 from protocol.api.create_acls import AclCreation, CreateAclsRequest
 from protocol.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from protocol.api.describe_acls import DescribeAclsRequest
 from protocol.api.describe_delegation_token import (
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
@@ -46,10 +47,11 @@ Rows = dict[str, Any]
 class Side:
     """One broker with a plain, a SASL and a TLS listener."""
 
-    def __init__(self, plain: str, sasl: str, tls: str, keys: Keys, settle_s: float) -> None:
+    def __init__(self, plain: str, sasl: str, tls: str, keys: Keys, *, is_kafka: bool) -> None:
         self.plain, self.sasl, self.tls = plain, sasl, tls
         self.keys = keys
-        self.settle_s = settle_s
+        self.is_kafka = is_kafka
+        self._markers = 0
         self.rows: Rows = {}
 
     @contextlib.asynccontextmanager
@@ -79,8 +81,20 @@ class Side:
         await client.close()
 
     async def settle(self) -> None:
-        """Wait until a change is everywhere in Apache Kafka."""
-        await asyncio.sleep(self.settle_s)
+        """Wait until a change is everywhere in Apache Kafka: until a later one is."""
+        if not self.is_kafka:
+            return
+        self._markers += 1
+        user = f"marker-{self._markers}"
+        async with self.anonymous() as client:
+            await add_rules(client, [(user, ResourceType.TOPIC, "marker", Operation.READ)])
+            asked = DescribeAclsRequest(
+                resource_type_filter=ResourceType.ANY, pattern_type_filter=PatternType.ANY,
+                principal_filter=f"User:{user}",
+                operation=Operation.ANY, permission_type=Permission.ANY,
+            )  # fmt: skip
+            while not (await client.request(asked, 3)).resources:
+                await asyncio.sleep(0.02)
 
 
 def normal(answer: Any, asked_ms: float) -> Rows:
@@ -196,6 +210,7 @@ async def ask_without_credential(side: Side) -> None:
                 for version in versions:
                     case = f"{name}: {type(message).__name__} v{version}"
                     await ask(side, case, client, message, version)
+                    await side.settle()
 
 
 async def ask_to_create(side: Side) -> None:
@@ -386,7 +401,9 @@ def tidelog(folder: Path, keys: Keys, *, is_on: bool) -> Iterator[Side]:
     if is_on:
         own["delegation.token.secret.key"] = f"file:{key}"
     with TidelogProcess(folder / "tide", settings={**settings(keys, is_on=is_on), **own}):
-        yield Side(f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}", keys, 0)
+        yield Side(
+            f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}", keys, is_kafka=False
+        )
 
 
 @contextlib.contextmanager
@@ -400,7 +417,7 @@ def kafka(folder: Path, keys: Keys, *, is_on: bool) -> Iterator[Side]:
         own[f"listener.name.sasl_plaintext.{mechanism}.sasl.jaas.config"] = f"{module} required;"
     ports = {"SASL_PLAINTEXT": sasl, "SSL": tls}
     with KafkaPeer(folder / "kafka", settings=own, heap="512m", listeners=ports) as peer:
-        yield Side(peer.bootstrap, f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}", keys, 0.3)
+        yield Side(peer.bootstrap, f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}", keys, is_kafka=True)
 
 
 @pytest.mark.parametrize("is_on", [True, False])
