@@ -17,7 +17,6 @@ from cryptography.x509 import load_pem_x509_certificate
 from broker.security.keystores import StoreUnusable, read_store
 from broker.security.tls import TlsContexts, TlsUnusable
 from config import ConfigErrors, load
-from tests.support import toolchains
 from tests.support.certificates import authority, der_of, openssl, signed
 from tests.support.keystores import jks
 from tests.unit.broker.security.test_tls import (
@@ -238,46 +237,3 @@ LISTENER = {"listeners": "SSL://127.0.0.1:0"}
 def test_settings_that_do_not_fit_together(given: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigErrors, match=reason):
         load(command_line={**LISTENER, **given})
-
-
-@pytest.mark.jvm
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", ["jks", "pkcs12", "pkcs12-legacy"])
-def test_stores_that_keytool_has_made(tmp_path: Path, kind: str) -> None:
-    program = Path(toolchains.java()).with_name("keytool")
-    legacy = ["-J-Dkeystore.pkcs12.legacy"] if kind == "pkcs12-legacy" else []
-    words = [str(program), *legacy]
-    kind = kind.removesuffix("-legacy")
-    password = "changeit"
-
-    def keytool(*arguments: str) -> None:
-        done = subprocess.run([*words, *arguments], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    store, trust, exported = tmp_path / "key.store", tmp_path / "trust.store", tmp_path / "ca.pem"
-    common = ("-storetype", kind, "-storepass", password)
-    key_password = ("-keypass", "other-one") if kind == "jks" else ()
-    keytool(
-        "-genkeypair", "-keyalg", "RSA", "-keysize", "2048", "-alias", "server", "-dname",
-        "CN=java", "-ext", "san=dns:localhost,ip:127.0.0.1", "-ext", "bc:c", *common, *key_password,
-        "-keystore", str(store),
-    )  # fmt: skip
-    keytool("-exportcert", "-rfc", "-alias", "server", *common, "-keystore", str(store),
-            "-file", str(exported))  # fmt: skip
-    keytool("-importcert", "-noprompt", "-alias", "ca", *common, "-keystore", str(trust),
-            "-file", str(exported))  # fmt: skip
-    found = read_store(store.read_bytes(), password, "other-one" if kind == "jks" else None)
-    assert found.chain == [der_of(exported)]
-    assert read_store(trust.read_bytes(), password, None).trusted == [der_of(exported)]
-    built = built_context(
-        settings(
-            location=store, kind="JKS", store_password=password,
-            password="other-one" if kind == "jks" else None,
-            client_auth="required", trust=trust, trust_kind="JKS", trust_password=password,
-        )
-    )  # fmt: skip
-    client = ssl.create_default_context(cafile=str(exported))
-    (tmp_path / "client.pem").write_text(found.key_and_chain())
-    client.load_cert_chain(tmp_path / "client.pem")
-    near, far = shake_hands(built, tmp_path, client=client)
-    assert (subject(near), subject(far)) == ("java", "java")
