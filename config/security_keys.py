@@ -19,8 +19,9 @@ from typing import Final
 from config.errors import Problem
 from config.model import BrokerConfig, Listener
 from config.rows import flag, number
-from config.values import Key, Secret, Value, ValueType
+from config.values import INT32_MAX, Key, Secret, Value, ValueType
 
+CONNECTION_RATE: Final = "max.connection.creation.rate"
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 AUTHORIZERS: Final = (
     "",
@@ -118,6 +119,14 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 "The SASL mechanisms on offer. PLAIN checks passwords against the SCRAM "
                 "credentials.",
                 *MECHANISMS,
+            ),
+            number(
+                CONNECTION_RATE,
+                INT32_MAX,
+                "Connections accepted per second; a listener that is over the rate waits. "
+                "With a listener's prefix its own, besides that of the whole broker.",
+                low=1,
+                dynamic=True,
             ),
             number(
                 "connections.max.reauth.ms",
@@ -247,6 +256,11 @@ class ListenerSecurity:
     max_reauth_ms: Mapping[str, int]
 
 
+def scoped_name(listener: str, name: str) -> str:
+    """The name under which the setting `name` is given for one listener."""
+    return f"{_PREFIX}{listener.lower()}.{name}"
+
+
 def scoped_key(name: str) -> Key | None:
     """The key that `listener.name.X.key` or `listener.name.X.mechanism.key` gives a value to."""
     if not name.startswith(_PREFIX):
@@ -264,16 +278,16 @@ def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecur
     """The security of `listener`: its own settings, else the general ones, else defaults."""
 
     def value(name: str, mechanism: str = "") -> Value:
-        scope = f"{_PREFIX}{listener.name.lower()}."
-        for full in (f"{scope}{mechanism.lower()}.{name}", f"{scope}{name}", name):
+        of_mechanism = scoped_name(listener.name, f"{mechanism.lower()}.{name}")
+        for full in (of_mechanism, scoped_name(listener.name, name), name):
             setting = config.settings.get(full)
             if setting is not None and not (full == name and name in _PREFIXED_ONLY and is_sasl):
                 return LISTENER_KEYS[name].parse(setting.text)
         return LISTENER_KEYS[name].default
 
     def secret(name: str) -> Secret | None:
-        scoped = f"{_PREFIX}{listener.name.lower()}.{name}"
-        return config.secrets.get(scoped) or config.secrets.get(name)
+        scoped = config.secrets.get(scoped_name(listener.name, name))
+        return scoped or config.secrets.get(name)
 
     protocol = listener.protocol
     is_sasl = protocol.startswith("SASL_")

@@ -22,14 +22,13 @@ from broker.quotas.book import (
     document,
     document_key,
 )
-from broker.quotas.rates import MS_PER_S
 from broker.quotas.throttle import (
     UNLIMITED,
     MutationQuota,
     Mutes,
     Request,
     Throttle,
-    Windows,
+    windows_of,
 )
 from broker.security.acls import Access, Acl, format_acl, parse_acl
 from broker.security.audit import Audit
@@ -154,7 +153,7 @@ class Security:
 
         self.mutes = Mutes(clock)
         self._throttle = Throttle(
-            self.quotas, _windows(config), self.mutes, clock=clock, metrics=metrics
+            self.quotas, windows_of(config), self.mutes, clock=clock, metrics=metrics
         )
         self.throttle = self._throttle if len(self.quotas) else None
         """What enforces the quotas, or None when none is set."""
@@ -260,15 +259,6 @@ class Security:
         text = base64.b64encode(secret).decode()
         self._documents.put_documents(KIND_SECURITY, {KEY_SECRET: text})
         return secret
-
-
-def _windows(config: BrokerConfig) -> Windows:
-    return Windows(
-        count=config.quota_window_num,
-        size_ms=config.quota_window_size_seconds * MS_PER_S,
-        controller_count=config.controller_quota_window_num,
-        controller_size_ms=config.controller_quota_window_size_seconds * MS_PER_S,
-    )
 
 
 def _tokens(config: BrokerConfig, documents: Documents) -> Tokens:
