@@ -89,8 +89,9 @@ class Side:
         async with self.anonymous() as client:
             await add_rules(client, [(user, ResourceType.TOPIC, "marker", Operation.READ)])
             asked = DescribeAclsRequest(
-                resource_type_filter=ResourceType.ANY, pattern_type_filter=PatternType.ANY,
-                principal_filter=f"User:{user}",
+                resource_type_filter=ResourceType.ANY, resource_name_filter=None,
+                pattern_type_filter=PatternType.ANY, principal_filter=f"User:{user}",
+                host_filter=None,
                 operation=Operation.ANY, permission_type=Permission.ANY,
             )  # fmt: skip
             while not (await client.request(asked, 3)).resources:
