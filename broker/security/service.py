@@ -42,11 +42,11 @@ from broker.security.credentials import (
     UnreadableCredential,
     Upsertion,
 )
-from broker.security.distinguished_name import subject_of
+from broker.security.distinguished_name import MalformedName, subject_of
 from broker.security.mechanism import SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
-from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
-from broker.security.principal_mapping import PrincipalMapping, RuleRefused
+from broker.security.principal import Principal, parse_principal, user
+from broker.security.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from broker.security.sasl import SaslSession
 from broker.security.scram import (
     SCRAM_BY_NAME,
@@ -92,6 +92,7 @@ class ListenerGuard:
         """
         self.name = name
         self.security = security
+        self._audit = owner.audit
         self.tls: TlsContexts | None = None
         if security.tls is not None:
             self.tls = TlsContexts(security.tls, reveal, now_ms=now_ms)
@@ -107,14 +108,19 @@ class ListenerGuard:
             MalformedName: the certificate's subject cannot be read.
             NoRuleMatches: no rule gives it a name.
         """
-        sasl = None
-        if self._mechanisms:
+        if self._mechanisms:  # the client is who its mechanism says, whatever its certificate
             sasl = SaslSession(self._mechanisms, max_reauth_ms=self.security.max_reauth_ms)
-        principal = ANONYMOUS
-        # A client of a SASL listener is whom its mechanism says.
-        if certificate is not None and sasl is None:
+            return Session(listener=self.name, peer_host=peer_host, sasl=sasl)
+        if certificate is None:
+            return Session(listener=self.name, peer_host=peer_host)
+        try:
             principal = user(self._mapping.name_of(subject_of(certificate)))
-        return Session(listener=self.name, peer_host=peer_host, principal=principal, sasl=sasl)
+        except (MalformedName, NoRuleMatches) as error:
+            self._audit.refused_certificate(peer_host, self.name, error)
+            raise
+        session = Session(listener=self.name, peer_host=peer_host, principal=principal)
+        self._audit.showed_certificate(session)
+        return session
 
 
 class Security:
