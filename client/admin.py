@@ -21,6 +21,7 @@ from client.aio.record_times import first_records
 from client.checks import check_text
 from client.core import groups
 from client.core import security as security_requests
+from client.core import tokens as token_requests
 from client.core.configs import describe_configs, describe_sizes
 from client.core.offsets import (
     EARLIEST,
@@ -39,6 +40,7 @@ from client.descriptions import (
     AccessRuleFilter,
     ClusterInfo,
     ConfigEntry,
+    DelegationToken,
     GroupInfo,
     GroupListing,
     NewTopic,
@@ -535,3 +537,43 @@ class Admin:
     async def quotas(self) -> list[Quota]:
         """All quotas."""
         return await security_requests.quotas(self._cluster)
+
+    # Delegation tokens.
+
+    async def create_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int | None = None,
+    ) -> DelegationToken:
+        """A new delegation token of this client's user, or of another one.
+
+        Raises:
+            BrokerRefused: the broker has no tokens, or the client may not make this one.
+        """
+        return await token_requests.create_token(self._cluster, owner, renewers, max_lifetime_ms)
+
+    async def tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
+        """The delegation tokens that this client may see, with their secrets.
+
+        Raises:
+            BrokerRefused: the broker has no tokens, or the client has logged in with one.
+        """
+        return await token_requests.tokens(self._cluster, owners)
+
+    async def renew_token(self, secret: bytes, *, period_ms: int | None = None) -> int:
+        """Let a token expire later, by default after the broker's period; when it expires now.
+
+        Raises:
+            BrokerRefused: there is no such token, it has expired, or the client may not renew it.
+        """
+        return await token_requests.renew_token(self._cluster, secret, period_ms)
+
+    async def expire_token(self, secret: bytes, *, period_ms: int | None = None) -> int:
+        """Remove a token, or let it expire after a period; when it expires now.
+
+        Raises:
+            BrokerRefused: there is no such token, it has expired, or the client may not do this.
+        """
+        return await token_requests.expire_token(self._cluster, secret, period_ms)
