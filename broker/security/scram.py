@@ -28,13 +28,10 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.security.mechanism import AuthenticationFailed, Step
-from broker.security.principal import user
-
-if TYPE_CHECKING:
-    from broker.security.tokens import Token
+from broker.security.principal import Principal, user
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
@@ -141,7 +138,14 @@ def unknown_user_credential(
     )
 
 
-TokenOf: TypeAlias = Callable[[ScramMechanism, str], "tuple[ScramCredential, Token | None]"]
+class Bearer(NamedTuple):
+    """Who the bearer of a delegation token is, and when the token expires by the wall clock."""
+
+    owner: Principal
+    expires_ms: int
+
+
+TokenOf: TypeAlias = Callable[[ScramMechanism, str], tuple[ScramCredential, Bearer | None]]
 _TOKEN_EXTENSION: Final = "tokenauth=true"
 
 
@@ -163,7 +167,7 @@ class ScramExchange:
         Args:
             mechanism: the hash function.
             credential_of: the credential of a user, who may be unknown.
-            token_of: the credential of a delegation token, by its id, and the token; for an
+            token_of: the credential of a delegation token, by its id, and its bearer; for an
                 unknown one a credential that no secret fits. Without this function tokens are
                 refused.
             nonce: a fixed one, for tests.
@@ -172,7 +176,7 @@ class ScramExchange:
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._token_of = token_of
-        self._token: Token | None = None
+        self._bearer: Bearer | None = None
         self._is_by_token = False
         self._own_nonce = nonce or secrets.token_urlsafe(_NONCE_BYTES)
         self._credential: ScramCredential | None = None
@@ -213,7 +217,7 @@ class ScramExchange:
         if self._token_of is None:
             raise AuthenticationFailed("delegation-tokens-are-off")
         self._is_by_token = True
-        credential, self._token = self._token_of(self._mechanism, name)
+        credential, self._bearer = self._token_of(self._mechanism, name)
         return credential
 
     def _final(self, token: bytes) -> Step:
@@ -235,12 +239,12 @@ class ScramExchange:
         answer = b"v=" + base64.b64encode(signature)
         if not self._is_by_token:
             return Step(token=answer, principal=user(self.claimed_name))
-        if self._token is None:
+        if self._bearer is None:
             raise AuthenticationFailed("unknown-token")
         return Step(
             token=answer,
-            principal=self._token.owner,
-            expires_ms=self._token.expires_ms,
+            principal=self._bearer.owner,
+            expires_ms=self._bearer.expires_ms,
             is_by_token=True,
         )
 

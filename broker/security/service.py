@@ -50,13 +50,14 @@ from broker.security.principal_mapping import NoRuleMatches, PrincipalMapping, R
 from broker.security.sasl import SaslSession
 from broker.security.scram import (
     SCRAM_BY_NAME,
+    Bearer,
     ScramCredential,
     ScramExchange,
     ScramMechanism,
 )
 from broker.security.session import Session
 from broker.security.tls import TlsContexts, TlsUnusable, reveal
-from broker.security.tokens import KIND_TOKEN, Token, Tokens
+from broker.security.tokens import KIND_TOKEN, Tokens
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security
 from config.values import InvalidValue
@@ -187,7 +188,7 @@ class Security:
 
     def _token_of(
         self, mechanism: ScramMechanism, token_id: str
-    ) -> tuple[ScramCredential, Token | None]:
+    ) -> tuple[ScramCredential, Bearer | None]:
         known = self.tokens.credential(mechanism, token_id)
         return known or (self.credentials.of_unknown(mechanism, token_id), None)
 

@@ -26,6 +26,7 @@ from broker.security.principal import USER_TYPE, Principal, user
 from broker.security.scram import (
     ITERATIONS_MIN,
     SALT_BYTES,
+    Bearer,
     ScramCredential,
     ScramMechanism,
     new_credential,
@@ -150,8 +151,8 @@ class Tokens:
 
     def credential(
         self, mechanism: ScramMechanism, token_id: str
-    ) -> tuple[ScramCredential, Token] | None:
-        """What a bearer is checked against, and the token; None for an unknown id.
+    ) -> tuple[ScramCredential, Bearer] | None:
+        """What a bearer is checked against, and who it is; None for an unknown id.
 
         The first call for a token takes some milliseconds.
         """
@@ -168,7 +169,7 @@ class Tokens:
                 # Not random, so that a client cannot learn from it whether the broker restarted.
                 salt=hmac.digest(self._key, b"salt" + secret, _HASH)[:SALT_BYTES],
             )
-        return credential, token
+        return credential, Bearer(token.owner, token.expires_ms)
 
     def create(
         self,
