@@ -131,7 +131,8 @@ mutants: setup ## small bugs planted in one module; those no test notices (MODUL
 
 .PHONY: kill9
 kill9: setup ## kill -9 a broker under load 50 times (CYCLES=) and read back all that was acknowledged
-	KILL9_CYCLES=$(or $(CYCLES),50) $(PYTEST) -q -s --timeout 7200 tests/crash/test_kill9.py
+	KILL9_CYCLES=$(or $(CYCLES),50) KILL9_SECURITY_CYCLES=$(or $(CYCLES),50) \
+		$(PYTEST) -q -s --timeout 7200 tests/crash/test_kill9.py tests/crash/test_kill9_security.py
 
 .PHONY: compose-test
 compose-test: setup ## the integration tests in containers (needs a Docker engine and Compose)

@@ -13,7 +13,6 @@ This module builds every part and hands it its collaborators; no part looks anyt
 start that fails half-way undoes its steps, so the directory is unlocked and no port stays taken.
 """
 
-import asyncio
 import contextlib
 import dataclasses
 import errno
@@ -37,13 +36,15 @@ from broker.jobs.certificates import CertificateWatch
 from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
-from broker.net.acceptor import TlsAcceptor
+from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, render
 from broker.operator.http import MetricsServer, Query, refused
 from broker.operator.segments import list_segments
+from broker.quotas.accepting import AcceptRates
+from broker.quotas.throttle import windows_of
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
 from broker.security.tls import TlsContexts
@@ -95,7 +96,7 @@ class Broker:
         self._files = files or RealFiles()
         self._random = source or random.Random()
         self._stack = contextlib.AsyncExitStack()
-        self._servers: list[asyncio.Server | TlsAcceptor] = []
+        self._servers: list[Acceptor] = []
         self._guards: dict[str, ListenerGuard] = {}
         self._contexts: dict[str, TlsContexts] = {}
         self.certificates: CertificateWatch
@@ -192,8 +193,9 @@ class Broker:
             await self._start_metrics(context, metrics_socket)
         self._schedule_jobs()
         self._stack.push_async_callback(self._finish_requests)
+        rates = self._accept_rates()
         for listener, bound in sockets:
-            await self._listen(context, listener, bound)
+            self._listen(context, listener, bound, rates)
         self.jobs.start(self.config.log_initial_task_delay_ms)
         self._stack.push_async_callback(self.jobs.stop)
         self._is_ready = True
@@ -300,31 +302,37 @@ class Broker:
         self._stack.callback(bound.close)
         return bound
 
-    async def _listen(self, context: Context, listener: Listener, bound: socket.socket) -> None:
+    def _listen(
+        self, context: Context, listener: Listener, bound: socket.socket, rates: AcceptRates
+    ) -> None:
         """Accept the clients of one listener; each listener returns its own address."""
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
         dispatcher = Dispatcher(own)
         self._dispatchers.append(dispatcher)
         guard = self._guards.get(listener.name)
-        backlog = self.config.socket_listen_backlog_size
 
         def connection() -> Connection:
             return Connection(dispatcher, self.connections, guard)
 
-        server: asyncio.Server | TlsAcceptor
         try:
-            if guard is not None and guard.tls is not None:
-                bound.listen(backlog)
-                server = TlsAcceptor(
-                    bound, guard.tls, self.connections, connection, self.metrics, listener.name
-                )
-            else:
-                server = await asyncio.get_running_loop().create_server(
-                    connection, sock=bound, backlog=backlog
-                )
+            bound.listen(self.config.socket_listen_backlog_size)
         except OSError as error:  # another process bound it too and listened first
             raise _address_error(listener, error) from error
-        self._servers.append(server)
+        contexts = None if guard is None else guard.tls
+        self._servers.append(
+            Acceptor(
+                bound, contexts, self.connections, connection, rates, self.metrics, listener.name
+            )
+        )
+
+    def _accept_rates(self) -> AcceptRates:
+        return AcceptRates(
+            lambda: self.topics.broker_config,
+            lambda: self.security.throttle,
+            windows_of(self.config),
+            clock=self.clock,
+            metrics=self.metrics,
+        )
 
     def _warm_up(self) -> None:
         """Load the code for the first requests, in a thread.
@@ -435,6 +443,7 @@ class Broker:
             metrics=self.metrics,
             threads=self._threads.jobs,
             certificates=self.certificates,
+            security=self.security,
         )
         jobs.schedule(self.jobs)
 

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "offsets": ("offsets", "Find offsets by time, or the ends of partitions."),
     "group": ("group", "List, describe, delete consumer groups; move them in time."),
     "user": ("user", "Add, list and remove users, change passwords."),
+    "token": ("security.tokens", "Make, list, renew and expire delegation tokens."),
     "acl": ("acl", "Give, list, take and explain rights."),
     "quota": ("quota", "Limit what clients may use: bytes, time, connections."),
     "certs": ("certs", "Show the certificates of TLS listeners."),

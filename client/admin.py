@@ -20,6 +20,7 @@ from client.aio.explain import explain_lookup, metrics_address
 from client.aio.positions import to_timestamp
 from client.aio.record_times import first_records
 from client.checks import check_text
+from client.core import tokens as token_requests
 from client.core.configs import describe_configs, describe_sizes
 from client.core.groups import GroupAdmin
 from client.core.offsets import (
@@ -35,6 +36,7 @@ from client.core.security import SecurityAdmin
 from client.descriptions import (
     ClusterInfo,
     ConfigEntry,
+    DelegationToken,
     NewTopic,
     ResourceType,
 )
@@ -415,3 +417,43 @@ class Admin(GroupAdmin, SecurityAdmin):
         for node_id in list(self._cluster.brokers):
             sizes |= await describe_sizes(await self._cluster.connection(node_id))
         return sizes
+
+    # Delegation tokens.
+
+    async def create_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int | None = None,
+    ) -> DelegationToken:
+        """A new delegation token of this client's user, or of another one.
+
+        Raises:
+            BrokerRefused: the broker has no tokens, or the client may not make this one.
+        """
+        return await token_requests.create_token(self._cluster, owner, renewers, max_lifetime_ms)
+
+    async def tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
+        """The delegation tokens that this client may see, with their secrets.
+
+        Raises:
+            BrokerRefused: the broker has no tokens, or the client has logged in with one.
+        """
+        return await token_requests.tokens(self._cluster, owners)
+
+    async def renew_token(self, secret: bytes, *, period_ms: int | None = None) -> int:
+        """Let a token expire later, by default after the broker's period; when it expires now.
+
+        Raises:
+            BrokerRefused: there is no such token, it has expired, or the client may not renew it.
+        """
+        return await token_requests.renew_token(self._cluster, secret, period_ms)
+
+    async def expire_token(self, secret: bytes, *, period_ms: int | None = None) -> int:
+        """Remove a token, or let it expire after a period; when it expires now.
+
+        Raises:
+            BrokerRefused: there is no such token, it has expired, or the client may not do this.
+        """
+        return await token_requests.expire_token(self._cluster, secret, period_ms)

@@ -1,7 +1,7 @@
 """The admin client's answers: frozen descriptions of topics' settings, groups and sizes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from client.types import TopicPartition
@@ -98,3 +98,28 @@ class Quota:
 
     entity: Mapping[str, str | None]
     limits: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationToken:
+    """A delegation token. Principals are written `User:name`, times are wall-clock milliseconds.
+
+    Attributes:
+        id: the name that its bearer logs in with.
+        secret: proves the token; in base64 it is the bearer's password.
+        owner: who the bearer is.
+        requester: who asked for it.
+        renewers: who may change its expiry, besides the owner.
+        issued_ms: when it was made.
+        expires_ms: the last moment at which it is valid.
+        max_ms: the bound of `expires_ms`.
+    """
+
+    id: str
+    secret: bytes = field(repr=False)
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int

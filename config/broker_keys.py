@@ -507,7 +507,6 @@ REFUSED_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
         "ssl.": "docs/security.md lists the TLS settings that are served; remove this one",
         "sasl.": "docs/security.md lists the SASL settings that are served; remove this one",
         "listener.name.": "docs/security.md lists the settings that a listener may have",
-        "delegation.token.": "delegation tokens are not served; remove it",
         "principal.builder.": "no class is loaded; ssl.principal.mapping.rules maps names",
         "config.providers": "write file:/PATH or env:NAME as the value of a secret",
     }

@@ -6,11 +6,12 @@ appear among the synonyms, except the default, which always closes the list.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from config.broker_keys import BROKER_KEYS
 from config.group_keys import GROUP_KEYS
 from config.model import BrokerConfig
+from config.security_keys import scoped_key
 from config.topic import canonical_topic_key, inherit
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
@@ -88,13 +89,16 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[E
 
 
 def describe_broker(broker: BrokerConfig) -> list[Entry]:
-    """Every broker setting, in the table's order."""
+    """Every broker setting, in the table's order, then those that listeners have of their own."""
+    keys = list(BROKER_KEYS.values())
+    own = sorted({*broker.settings, *broker.dynamic} - BROKER_KEYS.keys())
+    keys += [replace(key, name=name) for name in own if (key := scoped_key(name.lower()))]
     return [
         Entry(
             key=key,
             synonyms=(*_broker_levels(key.name, broker), _default(key.name, key)),
         )
-        for key in BROKER_KEYS.values()
+        for key in keys
     ]
 
 

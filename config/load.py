@@ -22,7 +22,7 @@ from config.broker_keys import (
 from config.errors import ConfigErrors, Problem
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
-from config.security_keys import scoped_key, security_problems
+from config.security_keys import scoped_key, scoped_name, security_problems
 from config.suggest import nearest
 from config.topic_keys import TOPIC_KEYS
 from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
@@ -84,7 +84,7 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
     """
     problems: list[Problem] = []
     for name, text in dynamic.items():
-        key = BROKER_KEYS.get(name)
+        key = BROKER_KEYS.get(name) or _key_of_listener(config, name)
         if key is None and reason_not_applicable(name) is not None:
             continue  # as in a file: without effect, and not an error
         if key is None or not key.dynamic:
@@ -93,10 +93,18 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
             )
             cure = "see docs/configuration.md" if key is None else "set it at start"
             problems.append(Problem(key=name, value=text, origin="", reason=reason, cure=cure))
+        elif name not in BROKER_KEYS:
+            _parse(key, Setting(text=text, origin="set at run time", written_as=name), problems)
     built = _build(config.settings, config.secrets, dynamic, problems, list(config.notices))
     if problems or built is None:
         raise ConfigErrors(problems)
     return built
+
+
+def _key_of_listener(config: BrokerConfig, name: str) -> Key | None:
+    """The key that `name` sets for one of the listeners; its name is in lower case."""
+    is_theirs = any(name.startswith(scoped_name(own.name, "")) for own in config.listeners)
+    return scoped_key(name) if is_theirs else None
 
 
 def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[str, Setting]]:

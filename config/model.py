@@ -120,6 +120,7 @@ class BrokerConfig:
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
+    max_connection_creation_rate: int
     queued_max_request_bytes: int
     queued_max_response_bytes: int
     queued_max_decompressed_bytes: int
@@ -167,6 +168,9 @@ class BrokerConfig:
     super_users: str
     quota_window_num: int
     quota_window_size_seconds: int
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
     controller_quota_window_num: int
     controller_quota_window_size_seconds: int
     allow_everyone_if_no_acl_found: bool

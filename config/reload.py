@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from config.broker_keys import BROKER_KEYS
 from config.model import BrokerConfig, Setting
+from config.security_keys import scoped_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,11 @@ def plan_reload(running: BrokerConfig, given: BrokerConfig, fresh: BrokerConfig)
     """The changes from `running` to `fresh`; `given` is the configuration at the start."""
     settings = dict(running.settings)
     changed, needs_restart = [], []
-    for name, key in BROKER_KEYS.items():
+    keys = dict(BROKER_KEYS)
+    for name in (*running.settings, *given.settings, *fresh.settings):
+        if (key_of_listener := scoped_key(name)) is not None:
+            keys[name] = key_of_listener
+    for name, key in keys.items():
         setting = fresh.settings.get(name)
         before = running if key.dynamic else given
         if _text(setting) == _text(before.settings.get(name)):

@@ -19,8 +19,9 @@ from typing import Final
 from config.errors import Problem
 from config.model import BrokerConfig, Listener
 from config.rows import flag, number
-from config.values import Key, Secret, Value, ValueType
+from config.values import INT32_MAX, Key, Secret, Value, ValueType
 
+CONNECTION_RATE: Final = "max.connection.creation.rate"
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 AUTHORIZERS: Final = (
     "",
@@ -51,7 +52,7 @@ def _windows(prefix: str, what: str) -> tuple[Key, ...]:
     )
 
 
-_PEM_ONLY: Final = "Only PEM is served; `openssl pkcs12` converts other stores."
+_STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 
 LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
     {
@@ -60,27 +61,34 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             _word(
                 "ssl.keystore.type",
                 "PEM",
-                f"The form of the key and certificate of a TLS listener. {_PEM_ONLY}",
-                "PEM",
+                "The form of the key and certificate of a TLS listener. PKCS12 needs "
+                "tidelog[keystores].",
+                *_STORE_TYPES,
             ),
             _word(
                 "ssl.keystore.location",
                 "",
-                "A PEM file with the private key and the certificate chain, in any order.",
+                "A file with the private key and the certificate chain; in PEM in any order.",
             ),
+            _secret("ssl.keystore.password", "The password of a key store in PKCS12 or JKS."),
             _secret("ssl.key.password", "Decrypts the private key."),
             _secret("ssl.keystore.key", "The private key itself, as PEM."),
             _secret("ssl.keystore.certificate.chain", "The certificate chain itself, as PEM."),
             _word(
                 "ssl.truststore.type",
                 "PEM",
-                f"The form of the certificates that clients are verified with. {_PEM_ONLY}",
-                "PEM",
+                "The form of the certificates that clients are verified with.",
+                *_STORE_TYPES,
             ),
             _word(
                 "ssl.truststore.location",
                 "",
-                "A PEM file with the certificate authorities that may sign clients' certificates.",
+                "A file with the certificate authorities that may sign clients' certificates.",
+            ),
+            _secret(
+                "ssl.truststore.password",
+                "The password of a trust store in PKCS12 or JKS; one in JKS is not verified "
+                "without it.",
             ),
             _secret("ssl.truststore.certificates", "These authorities themselves, as PEM."),
             _word(
@@ -111,6 +119,14 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 "The SASL mechanisms on offer. PLAIN checks passwords against the SCRAM "
                 "credentials.",
                 *MECHANISMS,
+            ),
+            number(
+                CONNECTION_RATE,
+                INT32_MAX,
+                "Connections accepted per second; a listener that is over the rate waits. "
+                "With a listener's prefix its own, besides that of the whole broker.",
+                low=1,
+                dynamic=True,
             ),
             number(
                 "connections.max.reauth.ms",
@@ -164,6 +180,35 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 ),
                 *_windows("quota.window", "bytes, request time and connections"),
                 *_windows("controller.quota.window", "partitions created and deleted"),
+                Key(
+                    name="delegation.token.secret.key",
+                    type=ValueType.PASSWORD,
+                    default="",
+                    doc="Turns delegation tokens on: their secrets are derived from this one. With "
+                    "another one, all tokens that were made before are worthless.",
+                    aliases=("delegation.token.master.key",),
+                ),
+                number(
+                    "delegation.token.max.lifetime.ms",
+                    7 * 24 * 3_600_000,
+                    "A token cannot be renewed for longer than this after it was made.",
+                    low=1,
+                    wide=True,
+                ),
+                number(
+                    "delegation.token.expiry.time.ms",
+                    24 * 3_600_000,
+                    "A token expires after this time unless it is renewed.",
+                    low=1,
+                    wide=True,
+                ),
+                number(
+                    "delegation.token.expiry.check.interval.ms",
+                    3_600_000,
+                    "How often expired tokens are removed. They admit no login in the meantime.",
+                    low=1,
+                    wide=True,
+                ),
                 flag(
                     "insecure.allow",
                     False,
@@ -179,11 +224,15 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
 class TlsSettings:
     """The TLS settings of one listener. Empty texts and None mean unset."""
 
+    keystore_type: str
     keystore_location: str
+    keystore_password: Secret | None
     key_password: Secret | None
     keystore_key: Secret | None
     certificate_chain: Secret | None
+    truststore_type: str
     truststore_location: str
+    truststore_password: Secret | None
     truststore_certificates: Secret | None
     client_auth: str
     principal_mapping_rules: str
@@ -207,6 +256,11 @@ class ListenerSecurity:
     max_reauth_ms: Mapping[str, int]
 
 
+def scoped_name(listener: str, name: str) -> str:
+    """The name under which the setting `name` is given for one listener."""
+    return f"{_PREFIX}{listener.lower()}.{name}"
+
+
 def scoped_key(name: str) -> Key | None:
     """The key that `listener.name.X.key` or `listener.name.X.mechanism.key` gives a value to."""
     if not name.startswith(_PREFIX):
@@ -224,16 +278,16 @@ def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecur
     """The security of `listener`: its own settings, else the general ones, else defaults."""
 
     def value(name: str, mechanism: str = "") -> Value:
-        scope = f"{_PREFIX}{listener.name.lower()}."
-        for full in (f"{scope}{mechanism.lower()}.{name}", f"{scope}{name}", name):
+        of_mechanism = scoped_name(listener.name, f"{mechanism.lower()}.{name}")
+        for full in (of_mechanism, scoped_name(listener.name, name), name):
             setting = config.settings.get(full)
             if setting is not None and not (full == name and name in _PREFIXED_ONLY and is_sasl):
                 return LISTENER_KEYS[name].parse(setting.text)
         return LISTENER_KEYS[name].default
 
     def secret(name: str) -> Secret | None:
-        scoped = f"{_PREFIX}{listener.name.lower()}.{name}"
-        return config.secrets.get(scoped) or config.secrets.get(name)
+        scoped = config.secrets.get(scoped_name(listener.name, name))
+        return scoped or config.secrets.get(name)
 
     protocol = listener.protocol
     is_sasl = protocol.startswith("SASL_")
@@ -244,11 +298,15 @@ def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecur
         protocols = value("ssl.enabled.protocols")
         assert isinstance(protocols, tuple)
         tls = TlsSettings(
+            keystore_type=str(value("ssl.keystore.type")),
             keystore_location=str(value("ssl.keystore.location")),
+            keystore_password=secret("ssl.keystore.password"),
             key_password=secret("ssl.key.password"),
             keystore_key=secret("ssl.keystore.key"),
             certificate_chain=secret("ssl.keystore.certificate.chain"),
+            truststore_type=str(value("ssl.truststore.type")),
             truststore_location=str(value("ssl.truststore.location")),
+            truststore_password=secret("ssl.truststore.password"),
             truststore_certificates=secret("ssl.truststore.certificates"),
             client_auth=str(value("ssl.client.auth")),
             principal_mapping_rules=str(value("ssl.principal.mapping.rules")),
@@ -295,11 +353,12 @@ def _complaints(
             found.append(
                 (
                     "a TLS listener has no certificate",
-                    "set ssl.keystore.location to a PEM file with the key and the certificate",
+                    "set ssl.keystore.location to a file with the key and the certificate",
                 )
             )
         if has_text and tls.certificate_chain is None:
             found.append(("a key without its certificate", "set ssl.keystore.certificate.chain"))
+        found += _complaints_about_stores(tls)
         trusts = tls.truststore_location or tls.truststore_certificates
         if tls.client_auth != "none" and not trusts:
             found.append(
@@ -330,4 +389,36 @@ def _complaints(
                 "use SASL_SSL or SCRAM, or set insecure.allow=true",
             )
         )
+    return found
+
+
+def _complaints_about_stores(tls: TlsSettings) -> list[tuple[str, str]]:
+    """What does not fit together in the types and passwords of stores."""
+    found = []
+    for name, kind, location, password, text in (
+        (
+            "keystore",
+            tls.keystore_type,
+            tls.keystore_location,
+            tls.keystore_password,
+            tls.keystore_key,
+        ),
+        (
+            "truststore",
+            tls.truststore_type,
+            tls.truststore_location,
+            tls.truststore_password,
+            tls.truststore_certificates,
+        ),
+    ):
+        prefix = f"ssl.{name}"
+        if kind == "PEM" and password is not None:
+            cure = f"remove it; ssl.key.password decrypts a key in PEM, {prefix}.type names a store"
+            found.append((f"{prefix}.password is set, but a PEM file has no password", cure))
+        if kind != "PEM" and text is not None:
+            cure = f"set {prefix}.type=PEM, or {prefix}.location"
+            found.append((f"certificates are given inline, but {prefix}.type is {kind}", cure))
+        if kind != "PEM" and name == "keystore" and location and password is None:
+            cure = "write file:/PATH or env:NAME"
+            found.append((f"a key store of the type {kind} needs {prefix}.password", cure))
     return found

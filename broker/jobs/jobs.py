@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.metrics import Metrics
     from broker.net.connection import Connections
+    from broker.security.service import Security
     from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
@@ -82,6 +83,7 @@ class BackgroundJobs:
     metrics: "Metrics"
     threads: "Pool"
     certificates: CertificateWatch
+    security: "Security"
 
     def __post_init__(self) -> None:
         """Start without a memory of earlier runs."""
@@ -116,6 +118,12 @@ class BackgroundJobs:
         scheduler.add("segment-stats", SEGMENT_STATS_INTERVAL_MS, self.collect_segment_stats)
         scheduler.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
         scheduler.add("certificates", CERTIFICATES_INTERVAL_MS, self.certificates.run)
+        if self.security.tokens.are_enabled:
+            scheduler.add(
+                "delegation-tokens",
+                config.delegation_token_expiry_check_interval_ms,
+                self.remove_expired_tokens,
+            )
 
     def _cleaner_backoff_ms(self) -> int:
         """The pause in force, which may change at run time; 0 means the shortest one."""
@@ -213,6 +221,13 @@ class BackgroundJobs:
         else:
             self._held_by_future[log] = held
         self.metrics.logs_held_by_future = len(self._held_by_future)
+
+    async def remove_expired_tokens(self) -> None:
+        """Remove the delegation tokens that have expired."""
+        now_ms = self.clock.wall_ms()
+        tokens = self.security.tokens
+        for token in await self.topics.alone(lambda: tokens.remove_expired(now_ms)):
+            logger.info("the delegation token %s of %s has expired", token.id, token.owner)
 
     async def expire_producer_ids(self) -> None:
         """Expire the producers of all logs that wrote nothing for `producer.id.expiration.ms`."""

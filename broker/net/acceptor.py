@@ -1,9 +1,12 @@
-"""Accepting the clients of a TLS listener: limits first, then the handshake.
+"""Accepting the clients of a listener: rates and limits first, then the TLS handshake.
 
-The event loop's own TLS servers shake hands before anything of ours is asked. A handshake costs a
-millisecond of CPU, so a stranger could keep the loop busy. Here a socket is accepted, counted
-against the limits of connections, and shaken hands with in a task of its own:
+The event loop's own servers accept everything and shake hands before anything of ours is asked. A
+handshake costs a millisecond of CPU, so a stranger could keep the loop busy. Here a socket is
+accepted, measured against the rates (`broker.quotas.accepting`), counted against the limits of
+connections, and connected in a task of its own:
 
+* over the rate of the broker or the listener nothing more is accepted for the delay;
+* over the rate of its address a client is held for the delay and closed, without a handshake;
 * at most `HANDSHAKES_AT_ONCE` shake hands, others wait, and `Connections` bounds them all;
 * a handshake has `HANDSHAKE_TIMEOUT_S`;
 * the context is the listener's of that moment, so a reloaded certificate is used at once.
@@ -14,12 +17,14 @@ Source: docs/security.md; Kafka's `Acceptor` and `SslTransportLayer`.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from broker.metrics import Metrics
 from broker.net.connection import Connection, Connections
+from broker.quotas.accepting import AcceptRates
+from broker.quotas.rates import MS_PER_S
 from broker.security.tls import TlsContexts
 
 logger = logging.getLogger("tidelog.broker.net.acceptor")
@@ -27,33 +32,43 @@ logger = logging.getLogger("tidelog.broker.net.acceptor")
 HANDSHAKES_AT_ONCE: Final = 64
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 SHUTDOWN_TIMEOUT_S: Final = 1.0
+HELD_MAX: Final = 256
+"""Clients over the rate of their address that are held at once; further ones are closed at once."""
+
 _ACCEPTED_PER_TURN: Final = 64
-_FAILURES_LOGGED_PER_SWEEP: Final = 1
+_PAUSE_AFTER_ERROR_MS: Final = 100
+"""The pause after a failed accept: without file descriptors the socket stays ready."""
 
 
-class TlsAcceptor:
+class Acceptor:
     """Accepts the clients of one bound socket until `close`."""
 
     def __init__(
         self,
         bound: socket.socket,
-        contexts: TlsContexts,
+        contexts: TlsContexts | None,
         connections: Connections,
         make: Callable[[], Connection],
+        rates: AcceptRates,
         metrics: Metrics,
         name: str,
     ) -> None:
         """Accept from `bound`, which listens already, and serve with `make()`.
 
-        Handshakes are counted in `metrics` for the listener `name`.
+        Without `contexts` there is no TLS. Handshakes are counted in `metrics` for the listener
+        `name`.
         """
         self._socket = bound
         self._contexts = contexts
         self._connections = connections
         self._make = make
+        self._rates = rates
         self._loop = asyncio.get_running_loop()
         self._free = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._held = 0
+        self._waiting: socket.socket | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self._last_logged_tick = -1
         self._metrics = metrics
         self._name = name
@@ -63,6 +78,10 @@ class TlsAcceptor:
     def close(self) -> None:
         """Accept no more; handshakes that have begun are given up."""
         self._loop.remove_reader(self._socket.fileno())
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._waiting is not None:
+            self._waiting.close()
         for task in self._tasks:
             task.cancel()
 
@@ -74,27 +93,76 @@ class TlsAcceptor:
                 return
             except OSError as error:
                 logger.warning("a connection could not be accepted: %s", error)
+                self._pause_accepting(_PAUSE_AFTER_ERROR_MS)
                 return
+            client.setblocking(False)
             host = str(address[0])
-            if not self._connections.begin_handshake(host):
+            if delay_ms := self._rates.delay_ms(self._name):
+                self._waiting = client
+                self._pause_accepting(delay_ms, partial(self._serve, client, host))
+                return
+            self._serve(client, host)
+
+    def _pause_accepting(self, delay_ms: int, then: Callable[[], None] = lambda: None) -> None:
+        """Accept nothing for this time; then call `then` and continue."""
+        self._loop.remove_reader(self._socket.fileno())
+
+        def resume() -> None:
+            self._pause = self._waiting = None
+            self._loop.add_reader(self._socket.fileno(), self._accept)
+            then()
+
+        self._pause = self._loop.call_later(delay_ms / MS_PER_S, resume)
+
+    def _serve(self, client: socket.socket, host: str) -> None:
+        if hold_ms := self._rates.address_delay_ms(self._name, host):
+            if self._held >= HELD_MAX:
                 client.close()
-                continue
-            task = self._loop.create_task(self._shake_hands(client, host))
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._ended, host))
+                return
+            self._held += 1
+            self._start(self._hold(client, hold_ms), self._released)
+        elif self._contexts is None:
+            self._start(self._connect(client))
+        elif self._connections.begin_handshake(host):
+            ended = partial(self._connections.end_handshake, host)
+            self._start(self._shake_hands(client, host, self._contexts), ended)
+        else:
+            client.close()
 
-    def _ended(self, host: str, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._connections.end_handshake(host)
+    def _start(
+        self, work: Coroutine[Any, Any, None], ended: Callable[[], None] = lambda: None
+    ) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
 
-    async def _shake_hands(self, client: socket.socket, host: str) -> None:
-        client.setblocking(False)
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            ended()
+
+        task.add_done_callback(done)
+
+    def _released(self) -> None:
+        self._held -= 1
+
+    async def _hold(self, client: socket.socket, hold_ms: int) -> None:
+        try:
+            await asyncio.sleep(hold_ms / MS_PER_S)
+        finally:
+            client.close()
+
+    async def _connect(self, client: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, client)
+        except OSError:  # it has gone already
+            client.close()
+
+    async def _shake_hands(self, client: socket.socket, host: str, contexts: TlsContexts) -> None:
         try:
             async with self._free:
                 await self._loop.connect_accepted_socket(
                     self._make,
                     client,
-                    ssl=self._contexts.current,
+                    ssl=contexts.current,
                     ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
                     ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
                 )

@@ -152,10 +152,6 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.session.channel = self
-        if hold_ms := self._dispatcher.connection_delay_ms(self.peer_host):
-            self._close_reason = "connection_creation_rate of its address is exceeded"
-            self._pause_reading()
-            asyncio.get_running_loop().call_later(hold_ms / 1000, transport.abort)
 
     def _open_session(self, guard: "ListenerGuard", transport: asyncio.Transport) -> str | None:
         """Begin the session, or return why the client's certificate is refused.

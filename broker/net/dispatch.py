@@ -337,11 +337,6 @@ class Dispatcher:
             self._security.throttle.count_time()
         return parts
 
-    def connection_delay_ms(self, host: str) -> int:
-        """How long to hold a new connection of `host` before it is closed, or 0 to serve it."""
-        throttle = self._security.throttle
-        return 0 if throttle is None else throttle.connection_delay_ms(host)
-
     def answer_bare(self, api_key: ApiKey, reply: Any) -> "Exchange":
         """Answer with `reply`, bytes or a `Pending` of them, without a response header."""
         route = self._routes[api_key]

@@ -47,6 +47,7 @@ from protocol.api_keys import ApiKey
 if TYPE_CHECKING:
     from broker.clocks.clock import Clock
     from broker.metrics import Metrics
+    from config import BrokerConfig
 
 MUTE_MAX_MS: Final = 30_000
 BUCKETS_MAX: Final = 10_000
@@ -90,6 +91,16 @@ class Windows:
     size_ms: int
     controller_count: int
     controller_size_ms: int
+
+
+def windows_of(config: "BrokerConfig") -> Windows:
+    """The windows that the settings name."""
+    return Windows(
+        count=config.quota_window_num,
+        size_ms=config.quota_window_size_seconds * MS_PER_S,
+        controller_count=config.controller_quota_window_num,
+        controller_size_ms=config.controller_quota_window_size_seconds * MS_PER_S,
+    )
 
 
 class Mutes:

@@ -62,6 +62,19 @@ class Audit:
             f"; {folded} more like it before" if folded else "",
         )
 
+    def showed_certificate(self, session: Session) -> None:
+        """A client has logged in with a certificate."""
+        logger.info(
+            "%s authenticated as %s with a certificate on listener %s",
+            session.peer_host,
+            session.principal,
+            session.listener,
+        )
+
+    def refused_certificate(self, peer_host: str, listener: str, reason: Exception) -> None:
+        """A certificate that an authority has signed gives no name to its client."""
+        logger.warning("%s failed to authenticate on listener %s: %s", peer_host, listener, reason)
+
     def changed(self, session: Session, what: str) -> None:
         """An administrator has changed something."""
         logger.info("%s at %s %s", session.principal, session.peer_host, what)

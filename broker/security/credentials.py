@@ -150,8 +150,11 @@ class Credentials:
 
     def of(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
         """The credential of a user, or for an unknown one a credential that no password fits."""
-        known = self._known.get((mechanism, name))
-        return known or unknown_user_credential(mechanism, name, self._secret, DEFAULT_ITERATIONS)
+        return self._known.get((mechanism, name)) or self.of_unknown(mechanism, name)
+
+    def of_unknown(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        """A credential that no password fits, always the same one for a name."""
+        return unknown_user_credential(mechanism, name, self._secret, DEFAULT_ITERATIONS)
 
     def for_password(self, name: str) -> tuple[ScramMechanism, ScramCredential]:
         """The credential against which a password in clear is checked."""

@@ -38,11 +38,13 @@ class Step:
         token: the bytes for the client, maybe empty.
         principal: the proved identity; None while the exchange goes on.
         expires_ms: the wall-clock time at which the credential itself ends; None for never.
+        is_by_token: whether the credential is a delegation token.
     """
 
     token: bytes = b""
     principal: Principal | None = None
     expires_ms: int | None = None
+    is_by_token: bool = False
 
 
 class SaslExchange(Protocol):

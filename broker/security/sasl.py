@@ -84,6 +84,8 @@ class SaslSession:
         self.state = SaslState.START
         self.principal: Principal = ANONYMOUS
         self.mechanism = ""
+        self.is_by_token = False
+        """Whether the client has proved itself with a delegation token."""
         self.exchange: SaslExchange | None = None
         self._mechanisms = mechanisms
         self._max_reauth_ms = max_reauth_ms
@@ -185,6 +187,7 @@ class SaslSession:
         if self.is_authenticated:
             self._reauthenticated_ms = now_ms
         self.principal = step.principal
+        self.is_by_token = step.is_by_token
         self.state = SaslState.DONE
         self.exchange = None
         self._expires_ms = now_ms + lifetime_ms if lifetime_ms else None

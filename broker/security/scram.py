@@ -28,10 +28,10 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.security.mechanism import AuthenticationFailed, Step
-from broker.security.principal import user
+from broker.security.principal import Principal, user
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
@@ -138,6 +138,17 @@ def unknown_user_credential(
     )
 
 
+class Bearer(NamedTuple):
+    """Who the bearer of a delegation token is, and when the token expires by the wall clock."""
+
+    owner: Principal
+    expires_ms: int
+
+
+TokenOf: TypeAlias = Callable[[ScramMechanism, str], tuple[ScramCredential, Bearer | None]]
+_TOKEN_EXTENSION: Final = "tokenauth=true"
+
+
 class ScramExchange:
     """One SCRAM authentication on the server's side."""
 
@@ -147,13 +158,26 @@ class ScramExchange:
         self,
         mechanism: ScramMechanism,
         credential_of: Callable[[ScramMechanism, str], ScramCredential],
+        token_of: TokenOf | None = None,
         *,
         nonce: str | None = None,
     ) -> None:
-        """Authenticate users by `credential_of(mechanism, name)`; a fixed `nonce` is for tests."""
+        """Begin with the client's first message.
+
+        Args:
+            mechanism: the hash function.
+            credential_of: the credential of a user, who may be unknown.
+            token_of: the credential of a delegation token, by its id, and its bearer; for an
+                unknown one a credential that no secret fits. Without this function tokens are
+                refused.
+            nonce: a fixed one, for tests.
+        """
         self.claimed_name = ""
         self._mechanism = mechanism
         self._credential_of = credential_of
+        self._token_of = token_of
+        self._bearer: Bearer | None = None
+        self._is_by_token = False
         self._own_nonce = nonce or secrets.token_urlsafe(_NONCE_BYTES)
         self._credential: ScramCredential | None = None
         self._gs2_header = b""
@@ -177,16 +201,24 @@ class ScramExchange:
         authzid = match["authzid"]
         if not name or (authzid and _unescape(authzid) != name):
             raise AuthenticationFailed("malformed" if not name else "authzid")
-        if "tokenauth=true" in match["extensions"].split(","):
-            raise AuthenticationFailed("delegation-token")
         self.claimed_name = name
         self._gs2_header = match["gs2"].encode()
         self._nonce = match["nonce"] + self._own_nonce
-        credential = self._credential = self._credential_of(self._mechanism, name)
+        credential = self._credential = self._credential_for(name, match["extensions"])
         salt = base64.b64encode(credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={credential.iterations}"
         self._auth_message_start = f"{match['bare']},{answer},"
         return Step(token=answer.encode())
+
+    def _credential_for(self, name: str, extensions: str) -> ScramCredential:
+        """The credential of a user, or of the delegation token that the client says it has."""
+        if _TOKEN_EXTENSION not in extensions.lower().split(","):
+            return self._credential_of(self._mechanism, name)
+        if self._token_of is None:
+            raise AuthenticationFailed("delegation-tokens-are-off")
+        self._is_by_token = True
+        credential, self._bearer = self._token_of(self._mechanism, name)
+        return credential
 
     def _final(self, token: bytes) -> Step:
         credential = self._credential
@@ -204,7 +236,17 @@ class ScramExchange:
         if not self._proves(credential, _decoded(match["proof"]), auth_message):
             raise AuthenticationFailed("credentials")
         signature = hmac.digest(credential.server_key, auth_message, self._mechanism.hash_name)
-        return Step(token=b"v=" + base64.b64encode(signature), principal=user(self.claimed_name))
+        answer = b"v=" + base64.b64encode(signature)
+        if not self._is_by_token:
+            return Step(token=answer, principal=user(self.claimed_name))
+        if self._bearer is None:
+            raise AuthenticationFailed("unknown-token")
+        return Step(
+            token=answer,
+            principal=self._bearer.owner,
+            expires_ms=self._bearer.expires_ms,
+            is_by_token=True,
+        )
 
     def _proves(self, credential: ScramCredential, proof: bytes, auth_message: bytes) -> bool:
         hash_name = self._mechanism.hash_name

@@ -22,14 +22,13 @@ from broker.quotas.book import (
     document,
     document_key,
 )
-from broker.quotas.rates import MS_PER_S
 from broker.quotas.throttle import (
     UNLIMITED,
     MutationQuota,
     Mutes,
     Request,
     Throttle,
-    Windows,
+    windows_of,
 )
 from broker.security.acls import Access, format_acl, parse_acl
 from broker.security.audit import Audit
@@ -43,21 +42,30 @@ from broker.security.credentials import (
     UnreadableCredential,
     Upsertion,
 )
-from broker.security.distinguished_name import subject_of
+from broker.security.distinguished_name import MalformedName, subject_of
 from broker.security.mechanism import SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
-from broker.security.principal import ANONYMOUS, Principal, parse_principals, user
-from broker.security.principal_mapping import PrincipalMapping, RuleRefused
+from broker.security.principal import Principal, parse_principals, user
+from broker.security.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from broker.security.sasl import SaslSession
-from broker.security.scram import SCRAM_BY_NAME, ScramExchange
+from broker.security.scram import (
+    SCRAM_BY_NAME,
+    Bearer,
+    ScramCredential,
+    ScramExchange,
+    ScramMechanism,
+)
 from broker.security.session import Session
 from broker.security.tls import TlsContexts, TlsUnusable, reveal
+from broker.security.tokens import KIND_TOKEN, Tokens
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security
+from config.values import InvalidValue
 from protocol.acl import Acl
 from storage.directory.metadata_journal import Json
 
 KIND_ACL: Final = "acl"
+_RESTORE: Final = "restore metadata.journal from a copy"
 
 
 class Documents(Protocol):
@@ -86,6 +94,7 @@ class ListenerGuard:
         """
         self.name = name
         self.security = security
+        self._audit = owner.audit
         self.tls: TlsContexts | None = None
         if security.tls is not None:
             self.tls = TlsContexts(security.tls, reveal, now_ms=now_ms)
@@ -101,14 +110,19 @@ class ListenerGuard:
             MalformedName: the certificate's subject cannot be read.
             NoRuleMatches: no rule gives it a name.
         """
-        sasl = None
-        if self._mechanisms:
+        if self._mechanisms:  # the client is who its mechanism says, whatever its certificate
             sasl = SaslSession(self._mechanisms, max_reauth_ms=self.security.max_reauth_ms)
-        principal = ANONYMOUS
-        # A client of a SASL listener is whom its mechanism says.
-        if certificate is not None and sasl is None:
+            return Session(listener=self.name, peer_host=peer_host, sasl=sasl)
+        if certificate is None:
+            return Session(listener=self.name, peer_host=peer_host)
+        try:
             principal = user(self._mapping.name_of(subject_of(certificate)))
-        return Session(listener=self.name, peer_host=peer_host, principal=principal, sasl=sasl)
+        except (MalformedName, NoRuleMatches) as error:
+            self._audit.refused_certificate(peer_host, self.name, error)
+            raise
+        session = Session(listener=self.name, peer_host=peer_host, principal=principal)
+        self._audit.showed_certificate(session)
+        return session
 
 
 class Security:
@@ -134,7 +148,8 @@ class Security:
             }
             self.quotas = QuotaBook(documents.documents(KIND_QUOTA))
         except (UnreadableCredential, ValueError) as error:
-            raise StartError(str(error), "restore metadata.journal from a copy") from error
+            raise StartError(str(error), _RESTORE) from error
+        self.tokens = _tokens(config, documents)
         self.access: Access | None = None
         """The rules in force, or None without an authorizer."""
         if config.authorizer_class_name:
@@ -146,7 +161,7 @@ class Security:
 
         self.mutes = Mutes(clock)
         self._throttle = Throttle(
-            self.quotas, _windows(config), self.mutes, clock=clock, metrics=metrics
+            self.quotas, windows_of(config), self.mutes, clock=clock, metrics=metrics
         )
         self.throttle = self._throttle if len(self.quotas) else None
         """What enforces the quotas, or None when none is set."""
@@ -169,7 +184,14 @@ class Security:
         """A function that begins an exchange with `mechanism`."""
         if mechanism == "PLAIN":
             return partial(PlainExchange, self.credentials.for_password, self._passwords)
-        return partial(ScramExchange, SCRAM_BY_NAME[mechanism], self.credentials.of)
+        token_of = self._token_of if self.tokens.are_enabled else None
+        return partial(ScramExchange, SCRAM_BY_NAME[mechanism], self.credentials.of, token_of)
+
+    def _token_of(
+        self, mechanism: ScramMechanism, token_id: str
+    ) -> tuple[ScramCredential, Bearer | None]:
+        known = self.tokens.credential(mechanism, token_id)
+        return known or (self.credentials.of_unknown(mechanism, token_id), None)
 
     def alter_users(
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
@@ -247,13 +269,23 @@ class Security:
         return secret
 
 
-def _windows(config: BrokerConfig) -> Windows:
-    return Windows(
-        count=config.quota_window_num,
-        size_ms=config.quota_window_size_seconds * MS_PER_S,
-        controller_count=config.controller_quota_window_num,
-        controller_size_ms=config.controller_quota_window_size_seconds * MS_PER_S,
-    )
+def _tokens(config: BrokerConfig, documents: Documents) -> Tokens:
+    name = "delegation.token.secret.key"
+    secret = config.secrets.get(name)
+    try:
+        secret_key = "" if secret is None else reveal(secret)
+    except (OSError, InvalidValue) as error:
+        raise StartError(f"{name}: {error}", "write file:/PATH or env:NAME") from error
+    try:
+        return Tokens(
+            documents.documents(KIND_TOKEN),
+            partial(documents.put_documents, KIND_TOKEN),
+            secret_key=secret_key,
+            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+            expiry_time_ms=config.delegation_token_expiry_time_ms,
+        )
+    except ValueError as error:
+        raise StartError(str(error), _RESTORE) from error
 
 
 def _super_users(text: str) -> list[Principal]:

@@ -66,6 +66,13 @@ class Session:
         """Who the client is."""
         return self._fixed if self.sasl is None else self.sasl.principal
 
+    @property
+    def may_handle_tokens(self) -> bool:
+        """Whether the client may ask about delegation tokens: it has a credential of its own."""
+        if self.sasl is None:
+            return self._fixed != ANONYMOUS
+        return not self.sasl.is_by_token
+
 
 def _nothing(*_: object) -> None:
     """Nobody listens."""

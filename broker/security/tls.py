@@ -5,8 +5,9 @@ does not fit. `build_context` makes a new one, and `TlsContexts.reload` replaces
 the new one is good, so a failed reload keeps the old certificate. Connections keep the certificate
 that they began with.
 
-Python loads keys from paths only. A key that is given inline goes through a file in memory, or
-where there is none through a file that nobody else may read and that is removed at once.
+Python loads keys from paths only. A key that is given inline or in a store of Java goes through a
+file in memory, or where there is none through one that is readable by this user only and removed at
+once.
 
 Source: Kafka `DefaultSslEngineFactory`, `SslFactory`; KIP-651 (PEM); docs/security.md.
 """
@@ -19,9 +20,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from broker.security.certificate import Certificate, read_certificate
+from broker.security.keystores import Store, StoreUnusable, is_store, read_store
 from config.security_keys import TlsSettings
 from config.values import InvalidValue, Secret
 
@@ -30,6 +32,7 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 _PEM_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 Reveal = Callable[[Secret], str]
+_T = TypeVar("_T")
 
 
 class TlsUnusable(Exception):
@@ -92,24 +95,36 @@ def reveal(secret: Secret) -> str:
 
 
 def _load_key(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal) -> None:
-    password = "" if settings.key_password is None else _revealed(settings.key_password, reveal)
+    password = _revealed(settings.key_password, reveal) or ""
     place: contextlib.AbstractContextManager[str]
     if settings.keystore_key is not None and settings.certificate_chain is not None:
         text = "\n".join(
-            _wrapped(_revealed(secret, reveal))
+            _wrapped(_revealed(secret, reveal) or "")
             for secret in (settings.keystore_key, settings.certificate_chain)
         )
         place = _as_file(text)
         what = "ssl.keystore.key and ssl.keystore.certificate.chain"
     else:
-        place = contextlib.nullcontext(settings.keystore_location)
         what = f"ssl.keystore.location = {settings.keystore_location}"
+        if settings.keystore_type == "PEM":
+            place = contextlib.nullcontext(settings.keystore_location)
+        else:
+            store = _read(
+                settings.keystore_location,
+                what,
+                _revealed(settings.keystore_password, reveal),
+                password or None,
+            )
+            place, password = _as_file(_taken(store.key_and_chain, what)), ""
     try:
         with place as path:
             # Without this OpenSSL would ask for a missing password on the terminal.
             context.load_cert_chain(path, password=lambda: password)
     except ssl.SSLError as error:
-        raise TlsUnusable(f"{what}: {_reason(error)}") from error
+        problem = _reason(error)
+        if settings.keystore_type == "PEM" and _is_store(settings.keystore_location):
+            problem = "it is a key store of Java; set ssl.keystore.type to PKCS12 or JKS"
+        raise TlsUnusable(f"{what}: {problem}") from error
     except OSError as error:
         raise TlsUnusable(f"{what}: {error.strerror or error}") from error
 
@@ -119,19 +134,42 @@ def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal
     try:
         if settings.truststore_certificates is not None:
             what = "ssl.truststore.certificates"
-            text = _wrapped(_revealed(settings.truststore_certificates, reveal))
+            text = _wrapped(_revealed(settings.truststore_certificates, reveal) or "")
             context.load_verify_locations(cadata=text)
-        else:
+        elif settings.truststore_type == "PEM":
             context.load_verify_locations(cafile=settings.truststore_location)
+        else:
+            password = _revealed(settings.truststore_password, reveal)
+            store = _read(settings.truststore_location, what, password, None)
+            context.load_verify_locations(cadata=_taken(store.authorities, what))
     except ssl.SSLError as error:
         raise TlsUnusable(f"{what}: {_reason(error)}") from error
     except OSError as error:
         raise TlsUnusable(f"{what}: {error.strerror or error}") from error
 
 
-def _revealed(secret: Secret, reveal: Reveal) -> str:
+def _read(path: str, what: str, password: str | None, key_password: str | None) -> Store:
+    content = Path(path).read_bytes()
+    return _taken(lambda: read_store(content, password, key_password), what)
+
+
+def _taken(take: Callable[[], _T], what: str) -> _T:
     try:
-        return reveal(secret)
+        return take()
+    except StoreUnusable as error:
+        raise TlsUnusable(f"{what}: {error}") from error
+
+
+def _is_store(path: str) -> bool:
+    try:
+        return bool(path) and is_store(Path(path).read_bytes())
+    except OSError:
+        return False
+
+
+def _revealed(secret: Secret | None, reveal: Reveal) -> str | None:
+    try:
+        return None if secret is None else reveal(secret)
     except (OSError, InvalidValue) as error:
         raise TlsUnusable(f"a secret of a TLS listener cannot be read: {error}") from error
 
@@ -197,7 +235,9 @@ class TlsContexts:
         """The files that the settings name."""
         settings = self.settings
         secrets = (
+            settings.keystore_password,
             settings.key_password,
+            settings.truststore_password,
             settings.keystore_key,
             settings.certificate_chain,
             settings.truststore_certificates,

@@ -18,7 +18,6 @@ from protocol.errors import UnsupportedVersion
 NOT_DECLARED: Final = frozenset(
     {
         *range(ApiKey.LEADER_AND_ISR, ApiKey.OFFSET_COMMIT),
-        *range(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DELETE_GROUPS),
         *range(ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM),
         ApiKey.ALTER_PARTITION,
         ApiKey.ENVELOPE,
@@ -29,7 +28,7 @@ NOT_DECLARED: Final = frozenset(
         *range(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.DELETE_SHARE_GROUP_OFFSETS + 1),
     }
 )
-"""Keys without a module: between brokers, delegation tokens, telemetry, share, Streams groups."""
+"""Keys without a module: between brokers, telemetry, share and Streams groups."""
 
 _CAMEL_NAMES: Final = MappingProxyType({key: key.name.title().replace("_", "") for key in ApiKey})
 _CLASSES: Final[dict[tuple[int, Direction], type]] = {}

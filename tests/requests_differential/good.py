@@ -485,6 +485,36 @@ def _(_: Scene) -> Body:
     return {"timeout_ms": 30_000, "feature_updates": [update], "validate_only": True}
 
 
+# On the plain listener of the comparison no client may ask about tokens; their work is compared in
+# tests/compat/test_delegation_tokens.py.
+
+
+@_good(ApiKey.CREATE_DELEGATION_TOKEN)
+def _create_token(scene: Scene) -> Body:
+    renewer = {"principal_type": "User", "principal_name": scene.case}
+    return {
+        "owner_principal_type": "User",
+        "owner_principal_name": "bob",
+        "renewers": [renewer],
+        "max_lifetime_ms": 1_000_000,
+    }
+
+
+@_good(ApiKey.RENEW_DELEGATION_TOKEN)
+def _renew_token(_: Scene) -> Body:
+    return {"hmac": bytes(64), "renew_period_ms": 1_000_000}
+
+
+@_good(ApiKey.EXPIRE_DELEGATION_TOKEN)
+def _expire_token(_: Scene) -> Body:
+    return {"hmac": bytes(64), "expiry_time_period_ms": -1}
+
+
+@_good(ApiKey.DESCRIBE_DELEGATION_TOKEN, reads=True)
+def _describe_tokens(_: Scene) -> Body:
+    return {"owners": [{"principal_type": "User", "principal_name": "bob"}]}
+
+
 @_good(ApiKey.DESCRIBE_ACLS, "", reads=True)
 def _(scene: Scene) -> Body:
     return {

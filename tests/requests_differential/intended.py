@@ -103,6 +103,12 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     # -- where Kafka fails, or does not answer ----------------------------------------------------
     Intended(
+        "an owner without a type is one that has no token; Kafka fails inside",
+        (_K.CREATE_DELEGATION_TOKEN,),
+        sent=r".*owner_principal_type=null",
+        at=r"(error_code|principal_(name|type))",
+    ),
+    Intended(
         "records that are null are refused; Kafka fails and does not answer",
         (_K.PRODUCE,),
         sent=r".*records=null.*",

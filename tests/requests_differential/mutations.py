@@ -76,6 +76,10 @@ KAFKA_MINIMA: Final[dict[ApiKey, int]] = {
     ApiKey.DESCRIBE_CONFIGS: 1,
     ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
     ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.CREATE_DELEGATION_TOKEN: 1,
+    ApiKey.RENEW_DELEGATION_TOKEN: 1,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
 }
 """The first version that Kafka 4.3 serves, where it is not 0. It advertises Produce from 0 on so
 that old clients compress, and closes the connection on what is below 3."""

@@ -20,8 +20,16 @@ from tests.rights.conditions import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Con
 
 _K = ApiKey
 
-NOT_ASKED: Final = frozenset({_K.SASL_HANDSHAKE, _K.SASL_AUTHENTICATE})
-"""What a client sends before it has rights."""
+TOKENS: Final = frozenset(
+    {
+        *(_K.CREATE_DELEGATION_TOKEN, _K.RENEW_DELEGATION_TOKEN),
+        *(_K.EXPIRE_DELEGATION_TOKEN, _K.DESCRIBE_DELEGATION_TOKEN),
+    }
+)
+"""About resources that no scene has; `tests.compat.test_delegation_tokens` asks both brokers."""
+
+NOT_ASKED: Final = TOKENS | {_K.SASL_HANDSHAKE, _K.SASL_AUTHENTICATE}
+"""Also what a client sends before it has rights."""
 
 MOVES: Final[dict[ApiKey, tuple[int, ...]]] = {
     _K.PRODUCE: (3, 9, 12),

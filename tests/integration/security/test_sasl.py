@@ -1,11 +1,7 @@
 """SASL as clients meet it: each state of the exchange, with the answers of Apache Kafka 4.3.1."""
 
 import asyncio
-import base64
-import hashlib
-import hmac
 import os
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +19,7 @@ from protocol.error_codes import ErrorCode
 from tests.support.broker import ConnectionClosed, RawClient, RunningBroker, running_broker
 from tests.support.clock import FrozenClock
 from tests.support.kafka_peer import resident_bytes
+from tests.support.logins import log_in_scram
 
 HELLO = ApiVersionsRequest(client_software_name="x", client_software_version="1")
 SALT = b"0123456789abcdef"
@@ -88,25 +85,6 @@ async def works(client: RawClient) -> bool:
     return bool((await client.request(MetadataRequest(topics=[]), 12)).brokers)
 
 
-async def scram(client: RawClient, name: str, password: str) -> SaslAuthenticateResponse:
-    """The client's side of SCRAM-SHA-512 as RFC 5802 has it."""
-    assert await handshake(client, "SCRAM-SHA-512") == 0
-    bare = f"n={name},r=nonce"
-    first = await client.request(SaslAuthenticateRequest(auth_bytes=f"n,,{bare}".encode()), 2)
-    match = re.fullmatch(rb"r=([^,]+),s=([^,]+),i=(\d+)", bytes(first.auth_bytes))
-    assert match is not None
-    key = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(match[2]), 4096)
-    client_key = hmac.digest(key, b"Client Key", "sha512")
-    unproved = b"c=biws,r=" + match[1]
-    message = b",".join([bare.encode(), bytes(first.auth_bytes), unproved])
-    signature = hmac.digest(hashlib.sha512(client_key).digest(), message, "sha512")
-    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    final = unproved + b",p=" + base64.b64encode(proof)
-    answer = await client.request(SaslAuthenticateRequest(auth_bytes=final), 2)
-    assert isinstance(answer, SaslAuthenticateResponse)
-    return answer
-
-
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_plain(client: RawClient, version: int) -> None:
     answer = await log_in(client, version=version)
@@ -116,7 +94,7 @@ async def test_plain(client: RawClient, version: int) -> None:
 
 async def test_scram(secured: RunningBroker) -> None:
     client = await secured.client()
-    answer = await scram(client, "alice", "secret")
+    answer = await log_in_scram(client, "alice", "secret")
     assert answer.error_code == 0
     assert bytes(answer.auth_bytes).startswith(b"v=")
     assert await works(client)
@@ -134,7 +112,7 @@ async def test_a_wrong_password_and_an_unknown_user_look_alike(
     )
     assert await client.is_closed_by_broker()
     other = await secured.client()
-    answer = await scram(other, name, "wrong")
+    answer = await log_in_scram(other, name, "wrong")
     assert (answer.error_code, answer.error_message) == (
         ErrorCode.SASL_AUTHENTICATION_FAILED,
         "Authentication failed during authentication due to invalid credentials with SASL "
@@ -292,7 +270,7 @@ async def test_failed_logins_leave_nothing_and_hurt_no_one(secured: RunningBroke
     async def fail(number: int) -> None:
         stranger = await RawClient.connect(secured.host, secured.port)
         name = "alice" if number % 2 else f"stranger-{number}"
-        attempt = log_in if number % 10 == 0 else scram
+        attempt = log_in if number % 10 == 0 else log_in_scram
         answer = await attempt(stranger, name, "wrong")
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await stranger.is_closed_by_broker()

@@ -1,6 +1,7 @@
 """TLS listeners: certificates that change, strangers that fail, answers that stay unread."""
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -177,6 +178,7 @@ async def test_a_hundred_new_certificates_under_load_fail_no_send(
 )
 async def test_rules_name_the_user_of_a_certificate(
     tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
     settings: dict[str, Any],
     trusting: ssl.SSLContext,
     place: Path,
@@ -185,12 +187,21 @@ async def test_rules_name_the_user_of_a_certificate(
 ) -> None:
     settings["ssl_principal_mapping_rules"] = rules
     trusting.load_cert_chain(place / "device.pem")
+    caplog.set_level(logging.INFO, "tidelog.audit")
+
+    def audited() -> str:
+        (line,) = (one for one in caplog.records if one.name == "tidelog.audit")
+        return line.getMessage()
+
     async with running_broker(tmp_path / "data", **settings) as running:
         client = await running.client(trusting)
         if principal is None:
             assert await client.is_closed_by_broker()
+            assert "127.0.0.1 failed to authenticate on listener SSL: no rule" in audited()
             return
         assert await works(client)
+        name = f"127.0.0.1 authenticated as {principal} with a certificate on listener SSL"
+        assert audited() == name
         (connection,) = running.broker.connections
         assert str(connection.session.principal) == principal
 

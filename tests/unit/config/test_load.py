@@ -108,7 +108,7 @@ def test_kafka_settings_without_meaning_are_notices() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
-        ("listeners", "SSL://h:1", "set ssl.keystore.location to a PEM file"),
+        ("listeners", "SSL://h:1", "set ssl.keystore.location to a file"),
         ("listeners", "PLAINTEXT://0.0.0.0:9092", "--insecure"),
         ("ssl.key.password", "open sesame", "write file:/PATH or env:NAME"),
         ("sasl.jaas.config", "x", "remove this one"),

@@ -34,16 +34,24 @@ def settings(
     trust: Path | str = "",
     client_auth: str = "none",
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3"),
+    kind: str = "PEM",
+    store_password: str | None = None,
+    trust_kind: str = "PEM",
+    trust_password: str | None = None,
 ) -> TlsSettings:
     def secret(text: str | None) -> Secret | None:
         return None if text is None else Secret(text)
 
     return TlsSettings(
+        keystore_type=kind,
         keystore_location=str(location),
+        keystore_password=secret(store_password),
         key_password=secret(password),
         keystore_key=secret(key),
         certificate_chain=secret(chain),
+        truststore_type=trust_kind,
         truststore_location=str(trust),
+        truststore_password=secret(trust_password),
         truststore_certificates=None,
         client_auth=client_auth,
         principal_mapping_rules="DEFAULT",
