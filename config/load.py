@@ -166,6 +166,8 @@ def _accept(
     name = BROKER_ALIASES.get(given, given)
     reason = reason_not_applicable(name)
     key = BROKER_KEYS.get(name) or scoped_key(name.lower())
+    if key is not None and name not in BROKER_KEYS:
+        name = name.lower()
     if key is not None and key.type is ValueType.PASSWORD:
         secrets[name] = Secret(setting.text)
         settings[name] = replace(setting, text=HIDDEN)
@@ -180,7 +182,7 @@ def _accept(
                 )
             )
     elif key is not None and name not in BROKER_KEYS:
-        settings[name.lower()] = setting
+        settings[name] = setting
         _parse(key, replace(setting, written_as=given), problems)
     elif name in BROKER_KEYS:
         settings[name] = replace(setting, written_as="" if given == name else given)

@@ -14,6 +14,7 @@
 | checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
 | pending-files | 10 s                                      | unlink what was renamed away   |
 | certificates  | 10 s                                      | read changed ones, warn        |
+| identity-keys | 1 s                                       | read keys that tokens need     |
 
 `broker.jobs.scheduler` schedules and supervises; storage decides what may be deleted.
 """
@@ -30,6 +31,8 @@ from broker.clocks.trusted_clock import TrustedClock
 from broker.jobs.certificates import INTERVAL_MS as CERTIFICATES_INTERVAL_MS
 from broker.jobs.certificates import CertificateWatch
 from broker.jobs.cleaner import Cleaner
+from broker.jobs.identity_keys import INTERVAL_MS as IDENTITY_KEYS_INTERVAL_MS
+from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.scheduler import JobScheduler
 from storage.errors import StorageError
 from storage.log.retention import delete_expired
@@ -82,6 +85,7 @@ class BackgroundJobs:
     metrics: "Metrics"
     threads: "Pool"
     certificates: CertificateWatch
+    identity_keys: IdentityKeysWatch
 
     def __post_init__(self) -> None:
         """Start without a memory of earlier runs."""
@@ -116,6 +120,8 @@ class BackgroundJobs:
         scheduler.add("segment-stats", SEGMENT_STATS_INTERVAL_MS, self.collect_segment_stats)
         scheduler.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
         scheduler.add("certificates", CERTIFICATES_INTERVAL_MS, self.certificates.run)
+        if self.identity_keys:
+            scheduler.add("identity-keys", IDENTITY_KEYS_INTERVAL_MS, self.identity_keys.run)
 
     def _cleaner_backoff_ms(self) -> int:
         """The pause in force, which may change at run time; 0 means the shortest one."""
