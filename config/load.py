@@ -29,7 +29,7 @@ from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
 
-_OF_CLIENTS = frozenset({"TIDELOG_USER", "TIDELOG_PASSWORD_FILE"})
+_OF_CLIENTS = frozenset({"TIDELOG_USER", "TIDELOG_PASSWORD_FILE", "TIDELOG_TOKEN_FILE"})
 """Variables that clients read, and that a broker beside them ignores."""
 
 _SPECIAL = ("log.dirs", "listeners", "advertised.listeners", "listener.security.protocol.map")

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from broker.errors import StartError
+from client.admin import Admin
+from client.core.options import Security
+from client.errors import BrokerRefused, InvalidUse
 from protocol.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.error_codes import ErrorCode
 from tests.integration.security.test_sasl import handshake, works
@@ -246,3 +250,57 @@ async def test_a_start_without_the_library_names_the_extra(
     with pytest.raises(StartError, match=r"OAUTHBEARER needs a package .*'tidelog\[oauth\]'"):
         async with running_broker(tmp_path / "data", **provider.settings):
             pass
+
+
+class TestTheBundledClient:
+    """In real time: its tokens are real ones."""
+
+    @pytest.fixture
+    async def secured(self, tmp_path: Path, provider: Provider) -> AsyncIterator[RunningBroker]:
+        async with running_broker(tmp_path / "data", **provider.settings) as running:
+            yield running
+
+    async def test_a_function_or_a_file_gives_the_token(
+        self, secured: RunningBroker, provider: Provider, tmp_path: Path
+    ) -> None:
+        path, address = tmp_path / "token", f"{secured.host}:{secured.port}"
+        path.write_text(provider.key.token() + "\n")
+        for chosen in ({"token": provider.key.token}, {"token_file": str(path)}):
+            security = Security(mechanism="OAUTHBEARER", **chosen)  # type: ignore[arg-type]
+            async with Admin(address, security=security) as admin:
+                assert await admin.topics() == {}
+
+    async def test_a_new_connection_takes_a_newer_token(
+        self, secured: RunningBroker, provider: Provider
+    ) -> None:
+        made = []
+
+        def token() -> str:
+            made.append(provider.key.token(exp=time.time() + 1))
+            return made[-1]
+
+        security = Security(mechanism="OAUTHBEARER", token=token)
+        async with Admin(f"{secured.host}:{secured.port}", security=security) as admin:
+            await admin.topics()
+            first = len(made)
+            await asyncio.sleep(1.2)
+            await admin.topics()
+        assert len(made) > first
+
+    @pytest.mark.parametrize(
+        ("token", "error", "sentence"),
+        [
+            (SigningKey().token(), BrokerRefused, 'as the user of the token.*"invalid_token"'),
+            ("not a token", InvalidUse, "what the function token returned is no token"),
+            (None, InvalidUse, "token_file='/none': .*; give a file with the token"),
+        ],
+    )
+    async def test_a_bad_token_is_said(
+        self, secured: RunningBroker, token: str | None, error: type[Exception], sentence: str
+    ) -> None:
+        security = Security(mechanism="OAUTHBEARER", token_file="/none")
+        if token is not None:
+            security = Security(mechanism="OAUTHBEARER", token=lambda: token)
+        with pytest.raises(error, match=sentence):
+            async with Admin(f"{secured.host}:{secured.port}", security=security) as admin:
+                await admin.topics()
