@@ -219,9 +219,17 @@ CLIENTS = (
         reads_timestamps=False,
         environment=_node_path("no-kafka@3.4.4"),
     ),
-    Client(name="Java 4.3.1", language="Java", command=_java("4.3.1", *_JAVA_PROGRAMS, "JavaLate")),
-    Client(name="Java 3.9.1", language="Java", command=_java("3.9.1", *_JAVA_PROGRAMS)),
-    Client(name="Java 2.8.2", language="Java", command=_java("2.8.2", *_JAVA_PROGRAMS)),
+    Client(
+        name="Java 4.3.1",
+        language="Java",
+        command=_java("4.3.1", *_JAVA_PROGRAMS, "JavaToken", "JavaLate"),
+    ),
+    Client(
+        name="Java 3.9.1", language="Java", command=_java("3.9.1", *_JAVA_PROGRAMS, "JavaToken")
+    ),
+    Client(
+        name="Java 2.8.2", language="Java", command=_java("2.8.2", *_JAVA_PROGRAMS, "JavaToken")
+    ),
     Client(
         name="Java 1.1.1",
         language="Java",

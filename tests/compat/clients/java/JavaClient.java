@@ -1,4 +1,8 @@
 import java.io.File;
+import java.io.FileReader;
+import java.io.IOException;
+import java.io.Reader;
+import java.io.UncheckedIOException;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
 import java.time.Duration;
@@ -65,7 +69,13 @@ public class JavaClient {
       properties.put("ssl.keystore.type", "PEM");
       properties.put("ssl.keystore.location", arguments.get("cert"));
     }
-    if (arguments.containsKey("mechanism")) {
+    if (arguments.containsKey("properties")) {
+      try (Reader reader = new FileReader(arguments.get("properties"))) {
+        properties.load(reader);
+      } catch (IOException error) {
+        throw new UncheckedIOException(error);
+      }
+    } else if (arguments.containsKey("mechanism")) {
       String mechanism = arguments.get("mechanism");
       String module = mechanism.equals("PLAIN") ? "plain.Plain" : "scram.Scram";
       properties.put("sasl.mechanism", mechanism);
