@@ -63,8 +63,10 @@ public class JavaClient {
 
   private static void secure(Properties properties) {
     properties.put("security.protocol", arguments.get("security"));
-    properties.put("ssl.truststore.type", "PEM");
-    properties.put("ssl.truststore.location", arguments.get("ca"));
+    if (arguments.containsKey("ca")) {
+      properties.put("ssl.truststore.type", "PEM");
+      properties.put("ssl.truststore.location", arguments.get("ca"));
+    }
     if (arguments.containsKey("cert")) {
       properties.put("ssl.keystore.type", "PEM");
       properties.put("ssl.keystore.location", arguments.get("cert"));
