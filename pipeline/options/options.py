@@ -302,7 +302,7 @@ def _bootstrap(reader: OptionReader) -> tuple[tuple[str, int], ...]:
     return tuple(addresses)
 
 
-def _login(reader: OptionReader, mechanism: str) -> dict[str, str]:
+def _login(reader: OptionReader, mechanism: str) -> dict[str, Any]:
     """The file with the token, or the user out of the JAAS text that Java clients are given."""
     if mechanism == TOKEN_MECHANISM:
         name = "kafka.sasl.oauthbearer.token.endpoint.url"

@@ -42,8 +42,8 @@ PIECES = (
     b"\0", b"\1", b"\1\1", b",", b"=", b"n,,", b"n=", b"r=", b"a=", b"c=", b"p=", b"m=", b"=2C",
     b"=3D", b"=,", b"auth=", b"Bearer ", b"bearer", b".", b"..", b"/", b"@", b"\xff", b"\xc3\xa4",
     b"\xed\xa0\x80", b'"', b"{", b"}", b"[", b"[[[[", b"null", b"true", b"-1", b"1e400", b"NaN",
-    b"9" * 40, b'"exp":', b'"alg":', b"none", b"HS256", b"\\u0000", b"\\ud800", b" ", b"\t", b"\r\n",
-    b"e30", b"x" * 2000,
+    b"9" * 40, b'"exp":', b'"alg":', b"none", b"HS256", b"\\u0000", b"\\ud800", b" ", b"\t",
+    b"\r\n", b"e30", b"x" * 2000,
 )  # fmt: skip
 
 Target = Callable[[bytes], Principal | None]
@@ -185,7 +185,7 @@ def machines() -> Iterator[Mapping[str, tuple[Target, tuple[bytes, ...]]]]:
             (client.first(), b"n,a=ann,n=ann,r=abc,ext=1", b"n,,n=a=2Cb=3D,r=x", b"y,,n=a,r=b"),
         ),
         "SCRAM final": (stepping(scram, client.first()), (final,)),
-        "OAUTHBEARER": (
+        "OAUTHBEARER message": (
             stepping(lambda: OAuthBearerExchange(verifier, lambda: now_ms)),
             (head + token + after, b"n,a=ann,\1auth=Bearer " + token + b"\1host=h\1port=1" + after),
         ),

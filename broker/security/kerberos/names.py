@@ -80,7 +80,7 @@ class LocalNames:
         found = _PRINCIPAL.fullmatch(principal)
         if found is None:
             raise NoRuleMatches(f"{principal} is no principal of a user")
-        parts = [found["realm"], found["first"], *filter(None, [found["second"]])]
+        parts: list[str] = [found["realm"], found["first"], *filter(None, [found["second"]])]
         for rule in self._rules:
             if rule is None:
                 name = parts[1] if parts[0] == self._realm else None

@@ -149,6 +149,9 @@ def _check_scope(scope: object) -> None:
     words = scope.split() if isinstance(scope, str) else scope
     if words is None:
         return
-    is_list = isinstance(words, list) and all(isinstance(word, str) and word for word in words)
-    if not is_list or len(set(words)) < len(words):
+    if not (
+        isinstance(words, list)
+        and all(isinstance(word, str) and word for word in words)
+        and len(set(words)) == len(words)
+    ):
         raise TokenRefused("malformed-scope")
