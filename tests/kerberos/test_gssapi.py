@@ -1,6 +1,8 @@
 """Logins with tickets of a real KDC: message by message, and by Java's and Python's clients."""
 
 import asyncio
+import shutil
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +17,7 @@ from protocol.api.sasl_authenticate import SaslAuthenticateRequest
 from protocol.error_codes import ErrorCode
 from tests.compat import harness
 from tests.compat.matrix import CLIENTS, PROGRAMS, Client
+from tests.integration.cli.test_security_recipes import recipe, serving
 from tests.integration.security.test_sasl import handshake, works
 from tests.kerberos.realm import REALM, SERVICE, Realm, running_realm
 from tests.support.broker import RawClient, RunningBroker, running_broker
@@ -215,6 +218,18 @@ async def test_a_service_needs_its_name(tmp_path: Path, realm: Realm) -> None:
     with pytest.raises(StartError, match=r"needs sasl\.kerberos\.service\.name; set it"):
         async with running_broker(tmp_path / "data", **given):
             pass
+
+
+async def test_the_recipe_of_the_documentation(tmp_path: Path, realm: Realm) -> None:
+    serve, clients = recipe("Kerberos")
+    assert clients == []
+    shutil.copy(realm.keytab, tmp_path / "kafka.keytab")
+    with serving(serve, tmp_path, {"KRB5_CONFIG": str(realm.config)}) as port:
+        trusted = ssl.create_default_context(cafile=tmp_path / "data" / "ca.pem")
+        client = await RawClient.connect("localhost", int(port), trusted)
+        answer = await log_in(client, Ticket(realm.ticket_of(f"ann@{REALM}")))
+        assert answer.error_code == 0
+        await client.close()
 
 
 def write_and_read(client: Client, bootstrap: str, arguments: dict[str, Any]) -> None:
