@@ -211,7 +211,7 @@ def main() -> int:
                 continue
             tally = drive(target, seeds, options.inputs, options.seed)
             found += len(tally.findings)
-            counts = {key: getattr(tally, key) for key in Tally.__slots__}  # type: ignore[attr-defined]
+            counts = {key: getattr(tally, key) for key in Tally.__slots__}
             print(json.dumps({"machine": name, "seed": options.seed, **counts}), flush=True)
     return 1 if found else 0
 

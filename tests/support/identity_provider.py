@@ -34,8 +34,8 @@ class SigningKey:
         if algorithm == "EdDSA":
             self.private = ed25519.Ed25519PrivateKey.generate()
         elif algorithm.startswith("ES"):
-            curves = {"ES256": ec.SECP256R1, "ES384": ec.SECP384R1, "ES512": ec.SECP521R1}
-            self.private = ec.generate_private_key(curves[algorithm]())
+            curves = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}
+            self.private = ec.generate_private_key(curves[algorithm])
         else:
             self.private = rsa.generate_private_key(public_exponent=65537, key_size=bits)
 

@@ -266,7 +266,7 @@ class TestTheBundledClient:
         path, address = tmp_path / "token", f"{secured.host}:{secured.port}"
         path.write_text(provider.key.token() + "\n")
         for chosen in ({"token": provider.key.token}, {"token_file": str(path)}):
-            security = Security(mechanism="OAUTHBEARER", **chosen)  # type: ignore[arg-type]
+            security = Security(mechanism="OAUTHBEARER", **chosen)
             async with Admin(address, security=security) as admin:
                 assert await admin.topics() == {}
 

@@ -39,6 +39,7 @@ def jobs_of(logs: Callable[[], Iterable[Log]], threads: Pool) -> BackgroundJobs:
         metrics=others,
         threads=threads,
         certificates=others,
+        identity_keys=others,
     )
 
 

@@ -7,7 +7,7 @@ from broker.security.principal_mapping import RuleRefused
 
 REALM = "EXAMPLE.COM"
 
-NAMES = (
+NAMES: tuple[tuple[list[str], str, str | None], ...] = (
     # rules, principal, name or None
     (["DEFAULT"], "ann@EXAMPLE.COM", "ann"),
     (["DEFAULT"], "ann/host.example.com@EXAMPLE.COM", "ann"),
