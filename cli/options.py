@@ -78,8 +78,16 @@ def _broker_options(function: _Command, prefix: str) -> _Command:
         )
         return function(broker=broker, **options)
 
+    for decorator in reversed(_decorators(prefix)):
+        function_with = decorator(command)
+        command = function_with
+    return command
+
+
+def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
+    """The options, in the order of the help."""
     mechanisms = click.Choice(PASSWORD_MECHANISMS)
-    decorators = [
+    return [
         click.option(
             "-b",
             "--bootstrap",
@@ -132,10 +140,6 @@ def _broker_options(function: _Command, prefix: str) -> _Command:
             help="How the user is authenticated; PLAIN hides the password only with TLS.",
         ),
     ]
-    for decorator in reversed(decorators):
-        function_with = decorator(command)
-        command = function_with
-    return command
 
 
 def _security(

@@ -209,9 +209,9 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             _words(
                 "sasl.kerberos.principal.to.local.rules",
                 ("DEFAULT",),
-                "How a Kerberos principal becomes the name of a user: DEFAULT or "
-                "RULE:[n:$1](pattern)s/pattern/replacement/g, with /L or /U at the end; the first "
-                "match counts.",
+                "How a Kerberos principal becomes the name of a user: DEFAULT, which takes the "
+                "first part of principals of the broker's realm, or Kafka's RULE:[n:format] with a "
+                "pattern and a substitution; the first match counts.",
             ),
         )
     }
