@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from broker.errors import StartError
 from client.admin import Admin
@@ -304,3 +305,30 @@ class TestTheBundledClient:
         with pytest.raises(error, match=sentence):
             async with Admin(f"{secured.host}:{secured.port}", security=security) as admin:
                 await admin.topics()
+
+
+@pytest.mark.slow
+async def test_librdkafka_prolongs_its_session(tmp_path: Path, provider: Provider) -> None:
+    def tokens(_: str) -> tuple[str, float]:
+        # It gets a newer one before a session ends, else that would begin the next session.
+        return provider.key.token(exp=time.time() + 4), time.time() + 2
+
+    def produce(address: str) -> list[Any]:
+        errors: list[Any] = []
+        settings: dict[str, Any] = {
+            "bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanisms": "OAUTHBEARER", "oauth_cb": tokens, "error_cb": errors.append,
+        }  # fmt: skip
+        producer = Producer(settings)
+        end_s = time.monotonic() + 8
+        while time.monotonic() < end_s:
+            producer.produce("t", b"x", on_delivery=lambda error, _: error and errors.append(error))
+            producer.poll(0.1)
+        assert producer.flush(10) == 0
+        return errors
+
+    async with running_broker(tmp_path / "data", **provider.settings) as running:
+        assert await asyncio.to_thread(produce, running.bootstrap) == []
+        logins = running.broker.metrics.authentications
+        assert logins["SASL_PLAINTEXT", "OAUTHBEARER", "ok"] >= 4
+        assert logins["SASL_PLAINTEXT", "OAUTHBEARER", "failed"] == 0
