@@ -472,6 +472,7 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "security.providers": _NO_JVM,
         "sasl.mechanism.inter.broker.protocol": _NO_REPLICAS,
         "sasl.oauthbearer.header.urlencode": _NO_CLIENT,
+        "sasl.oauthbearer.jwt.retriever.class": _NO_CLIENT,
         "sasl.oauthbearer.scope": _NO_CLIENT,
         "sasl.oauthbearer.token.endpoint.url": _NO_CLIENT,
         "early.start.listeners": _NO_REPLICAS,

@@ -195,6 +195,14 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 "Ours: the signatures that tokens may have.",
                 *SIGNATURES,
             ),
+            _word(
+                "sasl.oauthbearer.jwt.validator.class",
+                f"{_OAUTH_CLASSES}.DefaultJwtValidator",
+                "Kafka's name for the check of tokens, which is the only one here; no class is "
+                "loaded.",
+                f"{_OAUTH_CLASSES}.DefaultJwtValidator",
+                f"{_OAUTH_CLASSES}.BrokerJwtValidator",
+            ),
             flag(
                 "sasl.oauthbearer.unsecured",
                 False,

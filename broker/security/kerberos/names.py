@@ -9,7 +9,10 @@ with `g` all of them. `/L` and `/U` change the letters' case. The first rule tha
 name. `DEFAULT` is the first part of a principal of the broker's own realm. A principal that no rule
 names is refused, and so is a name that still has a `/` or `@`.
 
-Patterns are RE2's, so that none takes forever; a rule that could not work is refused at start.
+Patterns are RE2's, so that none takes forever.
+
+Differs from Kafka: a rule that names a part or a group which does not exist is refused at start;
+there it fails when a principal comes. Patterns have no look-around and no back-references.
 
 Source: Kafka `KerberosName`, `KerberosShortNamer`, `KerberosRule`.
 """

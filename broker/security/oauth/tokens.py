@@ -6,6 +6,9 @@ names a user. The header of a token chooses among the known keys and nothing mor
 addresses of keys in it are ignored. Signatures with shared secrets do not exist here, so a public
 key can never serve as one.
 
+Differs from Kafka: an issuer and an audience must be configured, and tokens without a signature are
+refused unless a setting of a loopback listener accepts them; a Kafka without a JWKS accepts them.
+
 Source: RFC 7519, RFC 7515, RFC 8725; Kafka `BrokerJwtValidator`.
 """
 
