@@ -78,10 +78,10 @@ def _broker_options(function: _Command, prefix: str) -> _Command:
         )
         return function(broker=broker, **options)
 
+    with_options: _Command = command
     for decorator in reversed(_decorators(prefix)):
-        function_with = decorator(command)
-        command = function_with
-    return command
+        with_options = decorator(with_options)
+    return with_options
 
 
 def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
@@ -165,7 +165,9 @@ def _security(
         raise click.UsageError(
             f"--{prefix}user and --{prefix}password-file need each other: give both"
         )
-    if token_file is not None and (login or sasl_mechanism):
+    if not login:
+        token_file = token_file or file.token_file
+    if token_file and (login or sasl_mechanism):
         raise click.UsageError(
             f"--{prefix}token-file names the user and the mechanism: leave --{prefix}user and "
             "--sasl-mechanism out"
@@ -175,8 +177,6 @@ def _security(
     if not files["certificate_file"]:
         key_password = file.key_password
     files = {name: path or file.files.get(name, "") for name, path in files.items()}
-    if not login:
-        token_file = token_file or file.token_file
     username = "" if token_file else login or file.username
     if not tls and not username and not token_file:
         return NOT_SECURED

@@ -71,16 +71,17 @@ async def authenticate(call: Call, address: str, security: Security) -> None:
 
 def _token(security: Security) -> str:
     """The token of this moment."""
-    path = security.token_file
-    try:
-        given: object = security.token() if security.token else Path(path).read_text("ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidUse(f"token_file={path!r}: {error}; give a file with the token") from None
-    token = given.strip() if isinstance(given, str) else ""
-    if not _TOKEN.fullmatch(token):
-        source = "what the function token returned" if security.token else f"token_file={path!r}"
+    if security.token is not None:
+        source, given = "what the function token returned", security.token()
+    else:
+        source = f"token_file={security.token_file!r}"
+        try:
+            given = Path(security.token_file).read_text("ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidUse(f"{source}: {error}; give a file with the token") from None
+    if not isinstance(given, str) or not _TOKEN.fullmatch(given.strip()):
         raise InvalidUse(f"{source} is no token: get one from the identity provider")
-    return token
+    return given.strip()
 
 
 async def _scram(send: Callable[[str], Awaitable[str]], address: str, security: Security) -> None:
