@@ -228,7 +228,8 @@ def test_a_bad_token_is_said(client: Client, secured: Secured) -> None:
     stranger = SigningKey(algorithm="RS256")
     complaint = complaint_of(client, secured.token(stranger.token(sub=ANN)))
     if not client.name.startswith(WITHOUT_REASON):
-        assert re.search("authenticat|invalid_token|oauth response", complaint, re.IGNORECASE), complaint
+        said = "authenticat|invalid_token|oauth response"
+        assert re.search(said, complaint, re.IGNORECASE), complaint
 
 
 @pytest.fixture

@@ -319,10 +319,15 @@ async def test_librdkafka_prolongs_its_session(tmp_path: Path, provider: Provide
             "bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanisms": "OAUTHBEARER", "oauth_cb": tokens, "error_cb": errors.append,
         }  # fmt: skip
+
+        def delivered(error: Any, _: object) -> None:
+            if error is not None:
+                errors.append(error)
+
         producer = Producer(settings)
         end_s = time.monotonic() + 8
         while time.monotonic() < end_s:
-            producer.produce("t", b"x", on_delivery=lambda error, _: error and errors.append(error))
+            producer.produce("t", b"x", on_delivery=delivered)
             producer.poll(0.1)
         assert producer.flush(10) == 0
         return errors
