@@ -60,8 +60,8 @@ quick: setup ## unit tests only, stop at the first failure
 	$(PYTEST) -x -q -n auto tests/unit
 
 .PHONY: test
-test: setup ## everything but what needs other languages or a Java
-	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/pipeline \
+test: setup ## everything but what needs other languages, a Java or a KDC
+	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/kerberos --ignore=tests/pipeline \
 		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential \
 		--ignore=tests/rights/test_against_kafka.py
 
@@ -112,6 +112,20 @@ differential-requests-core: setup ## the part of differential-requests that CI r
 rights: setup ## every API (or API="FETCH ...") under every kind of access rule, of Apache Kafka and of us
 	$(if $(API),$(BIN)/python -m tests.rights.run $(API),$(PYTEST) -q tests/rights)
 
+$(VENV)/.kerberos: pyproject.toml | setup
+	@which krb5-config krb5kdc kadmin.local kinit >/dev/null || (apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+		apt-get install -q -y --no-install-recommends krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,kerberos]' k5test
+	@touch $@
+
+.PHONY: kerberos
+kerberos: $(VENV)/.kerberos ## logins with tickets of a real KDC (Debian's packages, installed if you are root)
+	$(PYTEST) -q tests/kerberos
+
+.PHONY: fuzz
+fuzz: setup ## malformed logins for every state machine of SASL (INPUTS=, default 1000000 each)
+	$(BIN)/python -m tests.fuzz.sasl --inputs $(or $(INPUTS),1000000)
+
 .PHONY: demo
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour
 	$(BIN)/python -m demo.flights
@@ -151,7 +165,7 @@ docs: setup ## regenerate the tables in docs/
 	$(BIN)/python -m tests.tidy.generate_docs
 
 .PHONY: ci
-ci: lint types test compat-core kafka-roundtrip differential-requests-core bench-smoke spark-core ## what CI runs
+ci: lint types test compat-core kafka-roundtrip differential-requests-core kerberos bench-smoke spark-core ## what CI runs
 
 .PHONY: clean
 clean: ## remove what was built, never ./data

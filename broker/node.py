@@ -33,6 +33,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices
 from broker.groups.offsets.lag import GroupLag
 from broker.jobs.certificates import CertificateWatch
+from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
@@ -100,6 +101,7 @@ class Broker:
         self._guards: dict[str, ListenerGuard] = {}
         self._contexts: dict[str, TlsContexts] = {}
         self.certificates: CertificateWatch
+        self.identity_keys: IdentityKeysWatch
         self._dispatchers: list[Dispatcher] = []
         self._is_ready = False
         self._threads = Threads()
@@ -136,6 +138,7 @@ class Broker:
         restart. It also names unacceptable ones; then nothing changes.
         """
         await self.certificates.reload_all()
+        await self.identity_keys.reload_all()
         plan = plan_reload(self.topics.broker_config, self._given, fresh)
         if plan.needs_restart:
             logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
@@ -169,6 +172,15 @@ class Broker:
             name: guard.tls for name, guard in self._guards.items() if guard.tls is not None
         }
         self.certificates = CertificateWatch(self._contexts, self.clock.wall_ms, self._threads.jobs)
+        self.identity_keys = IdentityKeysWatch(
+            {
+                name: guard.identity_keys
+                for name, guard in self._guards.items()
+                if guard.identity_keys is not None
+            },
+            self.clock.monotonic_ms,
+            self._threads.jobs,
+        )
         self._stack.push_async_callback(self.group_commit.drain)
         services = CoordinatorServices(
             config=self.config,
@@ -444,6 +456,7 @@ class Broker:
             threads=self._threads.jobs,
             certificates=self.certificates,
             security=self.security,
+            identity_keys=self.identity_keys,
         )
         jobs.schedule(self.jobs)
 

@@ -16,6 +16,7 @@ Source: RE2's syntax.
 
 import functools
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 _LENGTH_MAX: Final = 1_000
@@ -50,6 +51,18 @@ class Pattern:
         """The text and what each group matched, if the pattern matches from end to end."""
         found = self._compiled.fullmatch(text)
         return None if found is None else [text, *(group or "" for group in found.groups())]
+
+    def replace(self, text: str, by: Callable[[list[str]], str], *, once: bool) -> str:
+        """`text` with its first match, or all of them, replaced by what `by` makes of the groups.
+
+        The first of the groups is the match itself.
+        """
+
+        def replacement(found: Any) -> str:
+            return by([found[0], *(group or "" for group in found.groups())])
+
+        replaced: str = self._compiled.sub(replacement, text, 1 if once else 0)
+        return replaced
 
 
 @functools.lru_cache(maxsize=_PATTERNS_MAX)

@@ -13,7 +13,13 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.security.client_properties import ClientProperties, read_client_properties
-from client.core.options import NOT_SECURED, BadFile, Security
+from client.core.options import (
+    NOT_SECURED,
+    PASSWORD_MECHANISMS,
+    TOKEN_MECHANISM,
+    BadFile,
+    Security,
+)
 from client.core.tls import tls_context
 from client.errors import InvalidTime
 from client.times import parse_time
@@ -27,6 +33,7 @@ _Command = Callable[..., Any]
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 USER_VARIABLE = "TIDELOG_USER"
 PASSWORD_VARIABLE = "TIDELOG_PASSWORD_FILE"
+TOKEN_VARIABLE = "TIDELOG_TOKEN_FILE"
 CONFIG_VARIABLE = "TIDELOG_COMMAND_CONFIG"
 
 
@@ -62,7 +69,7 @@ def login_options(function: _Command) -> _Command:
 def _broker_options(function: _Command, prefix: str) -> _Command:
     @wraps(function)
     def command(**options: Any) -> Any:
-        names = ("tls", "login", "login_file", "sasl_mechanism", *_FILE_OPTIONS)
+        names = ("tls", "login", "login_file", "token_file", "sasl_mechanism", *_FILE_OPTIONS)
         bootstrap, config_file = options.pop("bootstrap"), options.pop("command_config")
         file = ClientProperties()
         if config_file is not None:
@@ -74,8 +81,16 @@ def _broker_options(function: _Command, prefix: str) -> _Command:
         )
         return function(broker=broker, **options)
 
-    mechanisms = click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-    decorators = [
+    with_options: _Command = command
+    for decorator in reversed(_decorators(prefix)):
+        with_options = decorator(with_options)
+    return with_options
+
+
+def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
+    """The options, in the order of the help."""
+    mechanisms = click.Choice(PASSWORD_MECHANISMS)
+    return [
         click.option(
             "-b",
             "--bootstrap",
@@ -113,6 +128,14 @@ def _broker_options(function: _Command, prefix: str) -> _Command:
             help=f"The password of that user is its first line; also ${PASSWORD_VARIABLE}.",
         ),
         click.option(
+            f"--{prefix}token-file",
+            "token_file",
+            metavar="FILE",
+            envvar=TOKEN_VARIABLE,
+            help="Authenticate by the token in this file (OAUTHBEARER), instead of a user and a "
+            f"password; also ${TOKEN_VARIABLE}.",
+        ),
+        click.option(
             "--sasl-mechanism",
             type=mechanisms,
             default=None,
@@ -120,10 +143,6 @@ def _broker_options(function: _Command, prefix: str) -> _Command:
             help="How the user is authenticated; PLAIN hides the password only with TLS.",
         ),
     ]
-    for decorator in reversed(decorators):
-        function_with = decorator(command)
-        command = function_with
-    return command
 
 
 def _security(
@@ -131,6 +150,7 @@ def _security(
     tls: bool,
     login: str,
     login_file: str | None,
+    token_file: str | None,
     sasl_mechanism: str | None,
     prefix: str,
     file: ClientProperties,
@@ -148,19 +168,26 @@ def _security(
         raise click.UsageError(
             f"--{prefix}user and --{prefix}password-file need each other: give both"
         )
+    if not login:
+        token_file = token_file or file.token_file
+    if token_file and (login or sasl_mechanism):
+        raise click.UsageError(
+            f"--{prefix}token-file names the user and the mechanism: leave --{prefix}user and "
+            "--sasl-mechanism out"
+        )
     tls = tls or any(files.values()) or file.tls
     key_password = ""
     if not files["certificate_file"]:
         key_password = file.key_password
     files = {name: path or file.files.get(name, "") for name, path in files.items()}
-    username, password = login or file.username, file.password
-    if not tls and not username:
+    username = "" if token_file else login or file.username
+    if not tls and not username and not token_file:
         return NOT_SECURED
-    mechanism = sasl_mechanism or file.mechanism or DEFAULT_MECHANISM
+    password = file.password if username else ""
     if login_file is not None:
         with Path(login_file).open(encoding="utf-8") as stream:
             password = stream.readline().rstrip("\r\n")
-    for path in filter(None, files.values()):
+    for path in filter(None, (*files.values(), token_file)):
         # Here, because missing files have an exit code of their own.
         Path(path).open("rb").close()
     security = Security(
@@ -170,9 +197,10 @@ def _security(
         key_file=files["key_file"],
         key_password=key_password,
         check_hostname=file.check_hostname,
-        mechanism=mechanism if username else "",
+        mechanism=_mechanism(sasl_mechanism or file.mechanism, username, token_file),
         username=username,
         password=password,
+        token_file=token_file or "",
     )
     try:
         tls_context(security)
@@ -180,6 +208,14 @@ def _security(
         option = _FILE_OPTIONS[error.field][0]
         raise click.UsageError(f"{option} {error.path}: {error.problem}; give a PEM file") from None
     return security
+
+
+def _mechanism(chosen: str, username: str, token_file: str | None) -> str:
+    if token_file:
+        return TOKEN_MECHANISM
+    if not username:
+        return ""
+    return chosen if chosen in PASSWORD_MECHANISMS else DEFAULT_MECHANISM
 
 
 def json_option(function: _Command) -> _Command:

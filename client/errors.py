@@ -168,7 +168,7 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the same transactional_id",
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: "choose a mechanism that the broker offers",
     ErrorCode.ILLEGAL_SASL_STATE: "the listener expects no user: leave the mechanism out",
-    ErrorCode.SASL_AUTHENTICATION_FAILED: "check the user name and the password",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "check the user name and the password, or the token",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: _granted_by(
         "--user NAME --produce TOPIC or --consume TOPIC --group GROUP"
     ),

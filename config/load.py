@@ -29,7 +29,7 @@ from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
 
-_OF_CLIENTS = frozenset({"TIDELOG_USER", "TIDELOG_PASSWORD_FILE"})
+_OF_CLIENTS = frozenset({"TIDELOG_USER", "TIDELOG_PASSWORD_FILE", "TIDELOG_TOKEN_FILE"})
 """Variables that clients read, and that a broker beside them ignores."""
 
 _SPECIAL = ("log.dirs", "listeners", "advertised.listeners", "listener.security.protocol.map")
@@ -174,6 +174,8 @@ def _accept(
     name = BROKER_ALIASES.get(given, given)
     reason = reason_not_applicable(name)
     key = BROKER_KEYS.get(name) or scoped_key(name.lower())
+    if key is not None and name not in BROKER_KEYS:
+        name = name.lower()
     if key is not None and key.type is ValueType.PASSWORD:
         secrets[name] = Secret(setting.text)
         settings[name] = replace(setting, text=HIDDEN)
@@ -188,7 +190,7 @@ def _accept(
                 )
             )
     elif key is not None and name not in BROKER_KEYS:
-        settings[name.lower()] = setting
+        settings[name] = setting
         _parse(key, replace(setting, written_as=given), problems)
     elif name in BROKER_KEYS:
         settings[name] = replace(setting, written_as="" if given == name else given)

@@ -22,7 +22,13 @@ from config.rows import flag, number
 from config.values import INT32_MAX, Key, Secret, Value, ValueType
 
 CONNECTION_RATE: Final = "max.connection.creation.rate"
-MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER", "GSSAPI")
+SIGNATURES: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Signatures by a private key, which the broker verifies by the public one (RFC 7518, RFC 8037)."""
+
 AUTHORIZERS: Final = (
     "",
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -53,6 +59,15 @@ def _windows(prefix: str, what: str) -> tuple[Key, ...]:
 
 
 _STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
+_OAUTH_CLASSES: Final = "org.apache.kafka.common.security.oauthbearer"
+_JWKS: Final = "sasl.oauthbearer.jwks.endpoint"
+
+
+def _jwks_address(value: Value) -> str | None:
+    if not value or str(value).startswith(("https://", "file:///")):
+        return None
+    return "neither https://HOST/PATH nor file:///PATH"
+
 
 LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
     {
@@ -135,10 +150,116 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 low=0,
                 wide=True,
             ),
+            Key(
+                name=f"{_JWKS}.url",
+                type=ValueType.STRING,
+                default="",
+                check=_jwks_address,
+                doc="Where the keys are that sign the tokens of OAUTHBEARER: https://HOST/PATH or "
+                "file:///PATH of a JSON Web Key Set.",
+            ),
+            number(
+                f"{_JWKS}.refresh.ms",
+                3_600_000,
+                "The keys are read again after this time, and when a token names another key.",
+                low=1000,
+                wide=True,
+            ),
+            number(
+                f"{_JWKS}.retry.backoff.ms",
+                100,
+                "How long the second attempt to read the keys waits; it doubles with each more.",
+                low=1,
+                wide=True,
+            ),
+            number(
+                f"{_JWKS}.retry.backoff.max.ms",
+                10_000,
+                "The longest wait between attempts to read the keys, and the shortest between two "
+                "readings because of unknown keys.",
+                low=1,
+                wide=True,
+            ),
+            _word("sasl.oauthbearer.expected.issuer", "", "The issuer that tokens need (`iss`)."),
+            _words(
+                "sasl.oauthbearer.expected.audience",
+                (),
+                "Tokens need one of these audiences (`aud`).",
+            ),
+            number(
+                "sasl.oauthbearer.clock.skew.seconds",
+                30,
+                "How far the clocks of the broker and the identity provider may differ.",
+                low=0,
+                high=600,
+            ),
+            _word(
+                "sasl.oauthbearer.sub.claim.name",
+                "sub",
+                "The claim of a token that has the name of the user.",
+            ),
+            _word(
+                "sasl.oauthbearer.scope.claim.name",
+                "scope",
+                "The claim of a token that has its scopes. Their form is checked; rights come from "
+                "rules.",
+            ),
+            _words(
+                "sasl.oauthbearer.allowed.algorithms",
+                ("RS256", "PS256", "ES256", "EdDSA"),
+                "Ours: the signatures that tokens may have.",
+                *SIGNATURES,
+            ),
+            _word(
+                "sasl.oauthbearer.jwt.validator.class",
+                f"{_OAUTH_CLASSES}.DefaultJwtValidator",
+                "Kafka's name for the check of tokens, which is the only one here; no class is "
+                "loaded.",
+                f"{_OAUTH_CLASSES}.DefaultJwtValidator",
+                f"{_OAUTH_CLASSES}.BrokerJwtValidator",
+            ),
+            flag(
+                "sasl.oauthbearer.unsecured",
+                False,
+                "Ours: tokens need no signature, so anyone may be any user. For tests, and on "
+                "loopback only.",
+            ),
+            _word(
+                "sasl.kerberos.service.name",
+                "",
+                "The first part of the broker's Kerberos principal, as in kafka/HOST@REALM.",
+            ),
+            _words(
+                "sasl.kerberos.principal.to.local.rules",
+                ("DEFAULT",),
+                "How a Kerberos principal becomes the name of a user: DEFAULT, which takes the "
+                "first part of principals of the broker's realm, or Kafka's RULE:[n:format] with a "
+                "pattern and a substitution; the first match counts.",
+            ),
         )
     }
 )
 """Settings that may also be given for one listener."""
+
+MECHANISM_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
+    {
+        "connections.max.reauth.ms": LISTENER_KEYS["connections.max.reauth.ms"],
+        "sasl.jaas.config": _secret(
+            "sasl.jaas.config",
+            "For GSSAPI: Krb5LoginModule with keyTab and principal. For OAUTHBEARER it says "
+            "nothing that counts here.",
+        ),
+        "sasl.server.callback.handler.class": _word(
+            "sasl.server.callback.handler.class",
+            "",
+            "Kafka's name for checking tokens by a JWKS, which is the only way here; no class is "
+            "loaded.",
+            f"{_OAUTH_CLASSES}.OAuthBearerValidatorCallbackHandler",
+            f"{_OAUTH_CLASSES}.secured.OAuthBearerValidatorCallbackHandler",
+        ),
+    }
+)
+"""Settings that may be given for one mechanism of a listener, the last two only so."""
 
 SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
     {
@@ -240,6 +361,32 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """Which tokens one listener accepts. Empty texts mean unset."""
+
+    jwks_url: str
+    refresh_ms: int
+    backoff_ms: int
+    backoff_max_ms: int
+    issuer: str
+    audience: tuple[str, ...]
+    skew_seconds: int
+    sub_claim: str
+    scope_claim: str
+    algorithms: tuple[str, ...]
+    unsecured: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KerberosSettings:
+    """Who the broker is on one listener, and how its clients are named."""
+
+    service_name: str
+    local_rules: tuple[str, ...]
+    jaas: Secret | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSecurity:
     """How one listener protects itself.
 
@@ -248,12 +395,16 @@ class ListenerSecurity:
         tls: None on listeners without TLS.
         mechanisms: the SASL mechanisms; empty on listeners without SASL.
         max_reauth_ms: the lifetime of a session for each mechanism; 0 is for ever.
+        oauth: None on listeners without OAUTHBEARER.
+        kerberos: None on listeners without GSSAPI.
     """
 
     protocol: str
     tls: TlsSettings | None
     mechanisms: tuple[str, ...]
     max_reauth_ms: Mapping[str, int]
+    oauth: OAuthSettings | None = None
+    kerberos: KerberosSettings | None = None
 
 
 def scoped_name(listener: str, name: str) -> str:
@@ -269,9 +420,7 @@ def scoped_key(name: str) -> Key | None:
     if rest in LISTENER_KEYS:
         return LISTENER_KEYS[rest]
     mechanism, _, key_name = rest.partition(".")
-    if mechanism.upper() in MECHANISMS and key_name == "connections.max.reauth.ms":
-        return LISTENER_KEYS[key_name]
-    return None
+    return MECHANISM_KEYS.get(key_name) if mechanism.upper() in MECHANISMS else None
 
 
 def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecurity:
@@ -285,40 +434,68 @@ def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecur
                 return LISTENER_KEYS[name].parse(setting.text)
         return LISTENER_KEYS[name].default
 
+    def text(name: str) -> str:
+        return str(value(name))
+
+    def words(name: str) -> tuple[str, ...]:
+        found = value(name)
+        assert isinstance(found, tuple)
+        return found
+
+    def whole(name: str, mechanism: str = "") -> int:
+        return int(str(value(name, mechanism)))
+
     def secret(name: str) -> Secret | None:
         scoped = config.secrets.get(scoped_name(listener.name, name))
         return scoped or config.secrets.get(name)
 
     protocol = listener.protocol
     is_sasl = protocol.startswith("SASL_")
-    mechanisms = value("sasl.enabled.mechanisms") if is_sasl else ()
-    assert isinstance(mechanisms, tuple)
+    mechanisms = words("sasl.enabled.mechanisms") if is_sasl else ()
     tls = None
     if protocol.endswith("SSL"):
-        protocols = value("ssl.enabled.protocols")
-        assert isinstance(protocols, tuple)
         tls = TlsSettings(
-            keystore_type=str(value("ssl.keystore.type")),
-            keystore_location=str(value("ssl.keystore.location")),
+            keystore_type=text("ssl.keystore.type"),
+            keystore_location=text("ssl.keystore.location"),
             keystore_password=secret("ssl.keystore.password"),
             key_password=secret("ssl.key.password"),
             keystore_key=secret("ssl.keystore.key"),
             certificate_chain=secret("ssl.keystore.certificate.chain"),
-            truststore_type=str(value("ssl.truststore.type")),
-            truststore_location=str(value("ssl.truststore.location")),
+            truststore_type=text("ssl.truststore.type"),
+            truststore_location=text("ssl.truststore.location"),
             truststore_password=secret("ssl.truststore.password"),
             truststore_certificates=secret("ssl.truststore.certificates"),
-            client_auth=str(value("ssl.client.auth")),
-            principal_mapping_rules=str(value("ssl.principal.mapping.rules")),
-            enabled_protocols=protocols,
+            client_auth=text("ssl.client.auth"),
+            principal_mapping_rules=text("ssl.principal.mapping.rules"),
+            enabled_protocols=words("ssl.enabled.protocols"),
         )
     return ListenerSecurity(
         protocol=protocol,
         tls=tls,
         mechanisms=mechanisms,
-        max_reauth_ms={
-            name: int(str(value("connections.max.reauth.ms", name))) for name in mechanisms
-        },
+        max_reauth_ms={name: whole("connections.max.reauth.ms", name) for name in mechanisms},
+        oauth=OAuthSettings(
+            jwks_url=text(f"{_JWKS}.url"),
+            refresh_ms=whole(f"{_JWKS}.refresh.ms"),
+            backoff_ms=whole(f"{_JWKS}.retry.backoff.ms"),
+            backoff_max_ms=whole(f"{_JWKS}.retry.backoff.max.ms"),
+            issuer=text("sasl.oauthbearer.expected.issuer"),
+            audience=words("sasl.oauthbearer.expected.audience"),
+            skew_seconds=whole("sasl.oauthbearer.clock.skew.seconds"),
+            sub_claim=text("sasl.oauthbearer.sub.claim.name"),
+            scope_claim=text("sasl.oauthbearer.scope.claim.name"),
+            algorithms=words("sasl.oauthbearer.allowed.algorithms"),
+            unsecured=value("sasl.oauthbearer.unsecured") is True,
+        )
+        if "OAUTHBEARER" in mechanisms
+        else None,
+        kerberos=KerberosSettings(
+            service_name=text("sasl.kerberos.service.name"),
+            local_rules=words("sasl.kerberos.principal.to.local.rules"),
+            jaas=config.secrets.get(f"{_PREFIX}{listener.name.lower()}.gssapi.sasl.jaas.config"),
+        )
+        if "GSSAPI" in mechanisms
+        else None,
     )
 
 
@@ -379,14 +556,54 @@ def _complaints(
         found.append(("a SASL listener without mechanisms", "set sasl.enabled.mechanisms"))
     if (
         security.protocol == "SASL_PLAINTEXT"
-        and "PLAIN" in security.mechanisms
         and not listener.is_loopback
         and not config.insecure_allow
     ):
+        found += [
+            (
+                f"{mechanism} would send {secrets} in clear over the network",
+                "use SASL_SSL or SCRAM, or set insecure.allow=true",
+            )
+            for mechanism, secrets in (("PLAIN", "passwords"), ("OAUTHBEARER", "tokens"))
+            if mechanism in security.mechanisms
+        ]
+    return found + _oauth_complaints(security.oauth, listener, config)
+
+
+def _oauth_complaints(
+    oauth: OAuthSettings | None, listener: Listener, config: BrokerConfig
+) -> list[tuple[str, str]]:
+    if oauth is None or (oauth.unsecured and listener.is_loopback):
+        return []
+    if oauth.unsecured:
+        return [
+            (
+                "with sasl.oauthbearer.unsecured everyone who reaches this address may be any user",
+                "listen on 127.0.0.1, or remove sasl.oauthbearer.unsecured",
+            )
+        ]
+    found = []
+    if not oauth.jwks_url:
         found.append(
             (
-                "PLAIN would send passwords in clear over the network",
-                "use SASL_SSL or SCRAM, or set insecure.allow=true",
+                "OAUTHBEARER has no keys to verify tokens with",
+                f"set {_JWKS}.url to the key set of the identity provider",
+            )
+        )
+    for name, expected in (("issuer", oauth.issuer), ("audience", oauth.audience)):
+        if not expected and not (listener.is_loopback and config.insecure_allow):
+            found.append(
+                (
+                    f"tokens of any {name} would be accepted",
+                    f"set sasl.oauthbearer.expected.{name} to what the identity provider writes "
+                    "into tokens for this broker",
+                )
+            )
+    if not oauth.algorithms:
+        found.append(
+            (
+                "no signature of a token would be accepted",
+                "set sasl.oauthbearer.allowed.algorithms, or remove it",
             )
         )
     return found

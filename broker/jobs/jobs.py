@@ -14,6 +14,7 @@
 | checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
 | pending-files | 10 s                                      | unlink what was renamed away   |
 | certificates  | 10 s                                      | read changed ones, warn        |
+| identity-keys | 1 s                                       | read keys that tokens need     |
 
 `broker.jobs.scheduler` schedules and supervises; storage decides what may be deleted.
 """
@@ -30,6 +31,8 @@ from broker.clocks.trusted_clock import TrustedClock
 from broker.jobs.certificates import INTERVAL_MS as CERTIFICATES_INTERVAL_MS
 from broker.jobs.certificates import CertificateWatch
 from broker.jobs.cleaner import Cleaner
+from broker.jobs.identity_keys import INTERVAL_MS as IDENTITY_KEYS_INTERVAL_MS
+from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.scheduler import JobScheduler
 from storage.errors import StorageError
 from storage.log.retention import delete_expired
@@ -84,6 +87,7 @@ class BackgroundJobs:
     threads: "Pool"
     certificates: CertificateWatch
     security: "Security"
+    identity_keys: IdentityKeysWatch
 
     def __post_init__(self) -> None:
         """Start without a memory of earlier runs."""
@@ -124,6 +128,8 @@ class BackgroundJobs:
                 config.delegation_token_expiry_check_interval_ms,
                 self.remove_expired_tokens,
             )
+        if self.identity_keys:
+            scheduler.add("identity-keys", IDENTITY_KEYS_INTERVAL_MS, self.identity_keys.run)
 
     def _cleaner_backoff_ms(self) -> int:
         """The pause in force, which may change at run time; 0 means the shortest one."""

@@ -30,6 +30,10 @@ class AuthenticationFailed(Exception):
         self.message = message
 
 
+class MechanismUnusable(Exception):
+    """A mechanism that a listener should offer cannot be; the message says what to do."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """The answer to one token.

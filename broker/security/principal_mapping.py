@@ -23,7 +23,7 @@ _RULE: Final = re.compile(
     r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*"
 )
 _REFERENCE: Final = re.compile(r"\\(?P<char>.)|\$(?P<digits>[0-9]*)", re.DOTALL)
-_CASES: Final[dict[str, Callable[[str], str]]] = {"": str, "L": str.lower, "U": str.upper}
+CASES: Final[dict[str, Callable[[str], str]]] = {"": str, "L": str.lower, "U": str.upper}
 
 
 class RuleRefused(ValueError):
@@ -74,7 +74,7 @@ class PrincipalMapping:
                 return subject
             found = rule.pattern.groups_of(subject)
             if found is not None:
-                name = _CASES[rule.case](_expanded(rule.replacement, found))
+                name = CASES[rule.case](expanded(rule.replacement, found))
                 if name:
                     return name
                 break
@@ -90,18 +90,25 @@ def _rule(found: re.Match[str]) -> _Rule | None:
         raise RuleRefused(
             f"ssl.principal.mapping.rules: the pattern {found['pattern']!r} is refused: {error}"
         ) from error
-    for reference in _REFERENCE.finditer(found["replacement"]):
-        number = reference["digits"]
-        if number is not None and (not number or int(number[0]) > pattern.groups):
-            raise RuleRefused(
-                f"ssl.principal.mapping.rules: {reference[0]!r} in {found['replacement']!r} names "
-                f"none of the {pattern.groups} groups of {found['pattern']!r}; a dollar sign is "
-                r"written \$"
-            )
+    problem = bad_reference(found["replacement"], pattern)
+    if problem is not None:
+        raise RuleRefused(f"ssl.principal.mapping.rules: in {found[0]!r} {problem}")
     return _Rule(pattern, found["replacement"], found["case"])
 
 
-def _expanded(replacement: str, groups: list[str]) -> str:
+def bad_reference(replacement: str, pattern: Pattern) -> str | None:
+    """What is wrong with the `$n` of a replacement for `pattern`; None if nothing is."""
+    for reference in _REFERENCE.finditer(replacement):
+        number = reference["digits"]
+        if number is not None and (not number or int(number[0]) > pattern.groups):
+            return (
+                f"{reference[0]!r} names none of the {pattern.groups} groups of the pattern; a "
+                r"dollar sign is written \$"
+            )
+    return None
+
+
+def expanded(replacement: str, groups: list[str]) -> str:
     """`replacement` with `$n` as Java reads it: as many digits as still name a group."""
 
     def part(found: re.Match[str]) -> str:

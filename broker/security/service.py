@@ -10,7 +10,7 @@ import base64
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.clocks.clock import Clock
 from broker.errors import StartError
@@ -43,7 +43,7 @@ from broker.security.credentials import (
     Upsertion,
 )
 from broker.security.distinguished_name import MalformedName, subject_of
-from broker.security.mechanism import SaslExchange
+from broker.security.mechanism import MechanismUnusable, SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.principal import Principal, parse_principals, user
 from broker.security.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
@@ -63,6 +63,9 @@ from config.security_keys import ListenerSecurity, listener_security
 from config.values import InvalidValue
 from protocol.acl import Acl
 from storage.directory.metadata_journal import Json
+
+if TYPE_CHECKING:
+    from broker.security.oauth.keys import IdentityKeys
 
 KIND_ACL: Final = "acl"
 _RESTORE: Final = "restore metadata.journal from a copy"
@@ -91,6 +94,7 @@ class ListenerGuard:
         Raises:
             TlsUnusable: they cannot be used.
             RuleRefused: the rules for names are none.
+            MechanismUnusable: a SASL mechanism lacks something.
         """
         self.name = name
         self.security = security
@@ -99,9 +103,23 @@ class ListenerGuard:
         if security.tls is not None:
             self.tls = TlsContexts(security.tls, reveal, now_ms=now_ms)
             self._mapping = PrincipalMapping(security.tls.principal_mapping_rules)
+        self.identity_keys: IdentityKeys | None = None
         self._mechanisms: dict[str, Callable[[], SaslExchange]] = {
-            mechanism: owner.exchange_maker(mechanism) for mechanism in security.mechanisms
+            mechanism: self._exchange_maker(mechanism, owner) for mechanism in security.mechanisms
         }
+
+    def _exchange_maker(self, mechanism: str, owner: "Security") -> Callable[[], SaslExchange]:
+        """A function that begins an exchange with `mechanism` on this listener."""
+        if self.security.oauth is not None and mechanism == "OAUTHBEARER":
+            from broker.security.optional_mechanisms import oauth_bearer
+
+            self.identity_keys, make = oauth_bearer(self.security.oauth, owner.clock)
+            return make
+        if self.security.kerberos is not None and mechanism == "GSSAPI":
+            from broker.security.optional_mechanisms import kerberos
+
+            return kerberos(self.security.kerberos, reveal)
+        return owner.exchange_maker(mechanism)
 
     def session(self, peer_host: str, certificate: bytes | None) -> Session:
         """The session of a client that has just connected, maybe with a certificate (DER).
@@ -136,6 +154,7 @@ class Security:
         Raises:
             StartError: a document or a setting is unreadable; nothing is guessed.
         """
+        self.clock = clock
         self._documents = documents
         self._passwords = PasswordCache()
         self.audit = Audit(clock.monotonic_ms)
@@ -175,7 +194,7 @@ class Security:
         try:
             security = listener_security(config, listener)
             return ListenerGuard(listener.name, security, self, now_ms=now_ms)
-        except (TlsUnusable, RuleRefused) as error:
+        except (TlsUnusable, RuleRefused, MechanismUnusable) as error:
             raise StartError(
                 f"listener {listener.name}: {error}", "see docs/security.md"
             ) from error

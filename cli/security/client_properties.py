@@ -5,34 +5,30 @@ kinds that this program cannot honour is refused, because a connection that is l
 its file says would be worse than none. All other keys are for other clients and have no effect.
 """
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
+from broker.security.jaas import parse_jaas
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from client.core.options import MECHANISMS
+from client.core.options import MECHANISMS, TOKEN_MECHANISM
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _FILES = {"ssl.truststore.location": "ca_file", "ssl.keystore.location": "certificate_file"}
 _PEM_KEYS = ("ssl.truststore.type", "ssl.keystore.type")
+_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _WITHOUT_EFFECT = (
     "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.provider",
     "ssl.secure.random.implementation", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
-    "sasl.client.callback.handler.class",
+    "sasl.client.callback.handler.class", "sasl.login.callback.handler.class",
+    "sasl.oauthbearer.jwt.retriever.class",
 )  # fmt: skip
 _HONOURED = (
     *_FILES, *_PEM_KEYS, "security.protocol", "sasl.mechanism", "sasl.jaas.config",
-    "ssl.key.password", "ssl.endpoint.identification.algorithm",
+    "ssl.key.password", "ssl.endpoint.identification.algorithm", _TOKEN_URL,
 )  # fmt: skip
-_LOGIN = re.compile(
-    r"""\s*[\w.]+\.(?:Scram|Plain)LoginModule\s+required(?P<options>(?:\s+[\w.]+\s*=\s*
-    (?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+))*)\s*;\s*""",
-    re.VERBOSE | re.DOTALL,
-)
-_OPTION = re.compile(
-    r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.DOTALL
-)
+_MODULES = ("ScramLoginModule", "PlainLoginModule")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +43,7 @@ class ClientProperties:
     mechanism: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
+    token_file: str = ""
 
 
 def read_client_properties(path: str) -> ClientProperties:
@@ -66,7 +63,8 @@ def read_client_properties(path: str) -> ClientProperties:
         reason = f"{protocol!r}: write one of {', '.join(_PROTOCOLS)}"
         raise _refused(path, "security.protocol", reason)
     tls = protocol.endswith("SSL")
-    mechanism, login = _authentication(path, found) if protocol.startswith("SASL") else ("", {})
+    is_sasl = protocol.startswith("SASL")
+    mechanism, login = _authentication(path, found) if is_sasl else ("", {})
     return ClientProperties(
         bootstrap=found.get("bootstrap.servers", "").strip(),
         tls=tls,
@@ -76,6 +74,7 @@ def read_client_properties(path: str) -> ClientProperties:
         mechanism=mechanism,
         username=login.get("username", ""),
         password=login.get("password", ""),
+        token_file=login.get("token_file", ""),
     )
 
 
@@ -107,14 +106,20 @@ def _files(path: str, found: dict[str, str]) -> dict[str, str]:
 
 
 def _authentication(path: str, found: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """The mechanism, and the options of the JAAS line."""
+    """The mechanism, and the options of the JAAS line, or where the token is."""
     mechanism = found.get("sasl.mechanism", "").strip()
     if mechanism not in MECHANISMS:
         raise _refused(
             path, "sasl.mechanism", f"{mechanism!r}: write one of {', '.join(MECHANISMS)}"
         )
-    login = _login(found.get("sasl.jaas.config", ""))
-    if not login.get("username") or "password" not in login:
+    if mechanism == TOKEN_MECHANISM:
+        url = found.get(_TOKEN_URL, "").strip()
+        if not url.startswith("file:///"):
+            reason = f"{url!r}: write file:///PATH; this program reads tokens from files"
+            raise _refused(path, _TOKEN_URL, reason)
+        return mechanism, {"token_file": unquote(url.removeprefix("file://"))}
+    module, login = parse_jaas(found.get("sasl.jaas.config", "")) or ("", {})
+    if not module.endswith(_MODULES) or not login.get("username") or "password" not in login:
         raise _refused(
             path,
             "sasl.jaas.config",
@@ -122,14 +127,3 @@ def _authentication(path: str, found: dict[str, str]) -> tuple[str, dict[str, st
             '...plain.PlainLoginModule) required username="NAME" password="PASSWORD";',
         )
     return mechanism, login
-
-
-def _login(text: str) -> dict[str, str]:
-    """The options of a JAAS line, empty if it is none of the modules that are understood."""
-    match = _LOGIN.fullmatch(text)
-    if match is None:
-        return {}
-    return {
-        name: re.sub(r"\\(.)", r"\1", double or single) if double or single else bare
-        for name, double, single, bare in _OPTION.findall(match["options"])
-    }

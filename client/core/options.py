@@ -3,7 +3,7 @@
 Values with their checks. What a field does is in `connection`, `tls`, `sasl` and `cluster`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from client.checks import check_choice, check_flags, check_numbers, check_text
@@ -11,7 +11,9 @@ from client.errors import InvalidType, InvalidUse
 
 DEFAULT_PORT = 9092
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TOKEN_MECHANISM = "OAUTHBEARER"
+MECHANISMS = (*PASSWORD_MECHANISMS, TOKEN_MECHANISM)
 """The ways of SASL to prove a user name; Kafka's names."""
 
 
@@ -27,9 +29,12 @@ class Security:
         key_password: of an encrypted private key.
         check_hostname: False accepts a certificate of any host name that an authority signed.
         mechanism: how to authenticate, one of `MECHANISMS`; empty: not at all. PLAIN sends the
-            password as it is, so use it with `tls`.
-        username: the user's name.
+            password as it is, and OAUTHBEARER the token, so use them with `tls`.
+        username: the user's name; OAUTHBEARER has none, its token names the user.
         password: the user's password.
+        token_file: for OAUTHBEARER: the file with the token, read for each connection.
+        token: for OAUTHBEARER, instead of a file: called for each connection, returns the token.
+            It should return at once, so let it keep a token until that expires.
     """
 
     tls: bool = False
@@ -41,6 +46,8 @@ class Security:
     mechanism: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
+    token_file: str = ""
+    token: Callable[[], str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse fields that contradict each other.
@@ -49,23 +56,46 @@ class Security:
             InvalidUse: with the field, its value and the cure.
         """
         check_flags(tls=self.tls, check_hostname=self.check_hostname)
-        for name in ("ca_file", "certificate_file", "key_file"):
+        for name in ("ca_file", "certificate_file", "key_file", "token_file"):
             path = getattr(self, name)
             if not isinstance(path, str):
                 raise InvalidType(f"{name}={path!r} is no text: give the path as a str")
-            if path and not self.tls:
+            if path and not self.tls and name != "token_file":
                 raise InvalidUse(f"{name}={path!r} has no effect without TLS: give tls=True too")
         if self.key_file and not self.certificate_file:
             raise InvalidUse(
                 f"key_file={self.key_file!r} belongs to no certificate: give certificate_file too"
             )
+        self._check_login()
+
+    def _check_login(self) -> None:
+        has_token = bool(self.token_file) or self.token is not None
         if self.mechanism:
             check_choice("mechanism", self.mechanism, MECHANISMS)
+        if self.mechanism == TOKEN_MECHANISM:
+            if bool(self.token_file) == (self.token is not None):
+                raise InvalidUse(
+                    f"mechanism={self.mechanism!r} sends a token: give either token_file, or "
+                    "token, a function that returns it"
+                )
+            if self.token is not None and not callable(self.token):
+                raise InvalidType("token is no function: give one that returns the token")
+            if self.username or self.password:
+                raise InvalidUse(
+                    f"username={self.username!r} is not sent by {self.mechanism}: leave it and "
+                    "password out, the token names the user"
+                )
+        elif has_token:
+            raise InvalidUse(
+                f"token_file={self.token_file!r} and token are sent by {TOKEN_MECHANISM} alone: "
+                f"give mechanism={TOKEN_MECHANISM!r}"
+            )
+        elif self.mechanism:
             check_text("username", self.username)
         elif self.username or self.password:
             raise InvalidUse(
                 f"username={self.username!r} is sent by no mechanism: give mechanism, one of "
-                f"{', '.join(MECHANISMS)}"
+                f"{', '.join(PASSWORD_MECHANISMS)}"
             )
 
     @property

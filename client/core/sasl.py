@@ -1,24 +1,29 @@
-"""Authentication of a connection: SASL PLAIN and SCRAM-SHA-256/512.
+"""Authentication of a connection: SASL PLAIN, SCRAM-SHA-256/512 and OAUTHBEARER.
 
 A conversation over a connection whose versions are known; before it the broker answers nothing
 else. A broker that limits the life of a session (KIP-368) closes the connection in the end, and the
 next request opens another.
 
-Source: KIP-43, KIP-152 (SASL in Kafka's frames), RFC 4616 (PLAIN), RFC 5802 (SCRAM).
+Source: KIP-43, KIP-152 (SASL in Kafka's frames), RFC 4616 (PLAIN), RFC 5802 (SCRAM), RFC 7628
+(OAUTHBEARER).
 """
 
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
-from client.core.options import Security
+from client.core.options import TOKEN_MECHANISM, Security
 from client.core.parts import check
-from client.errors import BrokerRefused, BrokerUnreachable
+from client.errors import BrokerRefused, BrokerUnreachable, InvalidUse
 from protocol.api.sasl_authenticate import SaslAuthenticateRequest
 from protocol.api.sasl_handshake import SaslHandshakeRequest
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 _ITERATIONS_MAX = 1_000_000
 """More would keep the client busy for seconds; Kafka's default is 4096."""
@@ -32,8 +37,9 @@ async def authenticate(call: Call, address: str, security: Security) -> None:
     """Prove the user's name by the chosen mechanism; `address` is the broker's, for messages.
 
     Raises:
-        BrokerRefused: the broker knows no such mechanism, user or password.
+        BrokerRefused: the broker knows no such mechanism, user or password, or not the token.
         BrokerUnreachable: the connection ended, or the broker does not know the password.
+        InvalidUse: there is no token.
     """
     handshake = await call(
         SaslHandshakeRequest(mechanism=security.mechanism), min_version=1, max_version=1
@@ -48,13 +54,34 @@ async def authenticate(call: Call, address: str, security: Security) -> None:
 
     async def send(text: str) -> str:
         answer = await call(SaslAuthenticateRequest(auth_bytes=text.encode()), max_version=2)
-        check(f"authenticating as {security.username!r}", answer, address)
+        who = repr(security.username) if security.username else "the user of the token"
+        check(f"authenticating as {who}", answer, address)
         return bytes(answer.auth_bytes).decode()
 
     if security.mechanism == "PLAIN":
         await send(f"\0{security.username}\0{security.password}")
+    elif security.mechanism == TOKEN_MECHANISM:
+        refusal = await send(f"n,,\1auth=Bearer {_token(security)}\1\1")
+        if refusal:
+            await send("\1")  # the answer to this is the error
+            raise _foreign(address, f"refuses the token without an error: {refusal}")
     else:
         await _scram(send, address, security)
+
+
+def _token(security: Security) -> str:
+    """The token of this moment."""
+    if security.token is not None:
+        source, given = "what the function token returned", security.token()
+    else:
+        source = f"token_file={security.token_file!r}"
+        try:
+            given = Path(security.token_file).read_text("ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidUse(f"{source}: {error}; give a file with the token") from None
+    if not isinstance(given, str) or not _TOKEN.fullmatch(given.strip()):
+        raise InvalidUse(f"{source} is no token: get one from the identity provider")
+    return given.strip()
 
 
 async def _scram(send: Callable[[str], Awaitable[str]], address: str, security: Security) -> None:
@@ -89,4 +116,4 @@ async def _scram(send: Callable[[str], Awaitable[str]], address: str, security: 
 
 
 def _foreign(address: str, problem: str) -> BrokerUnreachable:
-    return BrokerUnreachable(f"{address}: the SCRAM answer {problem}", broker=address)
+    return BrokerUnreachable(f"{address}: the SASL answer {problem}", broker=address)

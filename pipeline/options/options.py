@@ -17,8 +17,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
-from client.core.options import MECHANISMS, ClusterOptions, Security
+from client.core.options import MECHANISMS, TOKEN_MECHANISM, ClusterOptions, Security
 from client.errors import InvalidTime, InvalidUse
 from client.times import UTC, parse_time
 from pipeline.options.reader import OptionReader
@@ -246,7 +247,7 @@ def parse_connection(reader: OptionReader) -> ClusterOptions:
     """The `kafka.*` options of the connection; problems go into `reader`."""
     protocol = reader.choice("kafka.security.protocol", _SECURITY_PROTOCOLS, "PLAINTEXT")
     mechanism = reader.choice("kafka.sasl.mechanism", MECHANISMS, "PLAIN")
-    username, password = _credentials(reader, protocol)
+    login = _login(reader, mechanism) if protocol.startswith("SASL_") else {}
     for side in ("truststore", "keystore"):
         kind = reader.text(f"kafka.ssl.{side}.type", "PEM")
         location = reader.text(f"kafka.ssl.{side}.location")
@@ -267,8 +268,7 @@ def parse_connection(reader: OptionReader) -> ClusterOptions:
             check_hostname=reader.text("kafka.ssl.endpoint.identification.algorithm", "https")
             != "",
             mechanism=mechanism if is_sasl else "",
-            username=username,
-            password=password,
+            **login,
         )
         return ClusterOptions(
             bootstrap=bootstrap,
@@ -300,11 +300,15 @@ def _bootstrap(reader: OptionReader) -> tuple[tuple[str, int], ...]:
     return tuple(addresses)
 
 
-def _credentials(reader: OptionReader, protocol: str) -> tuple[str, str]:
-    """User name and password out of the JAAS text that Java clients are given."""
+def _login(reader: OptionReader, mechanism: str) -> dict[str, Any]:
+    """The file with the token, or the user out of the JAAS text that Java clients are given."""
+    if mechanism == TOKEN_MECHANISM:
+        name = "kafka.sasl.oauthbearer.token.endpoint.url"
+        url = reader.text(name)
+        if not url.startswith("file:///"):
+            reader.refuse(name, "write file:///PATH of a file with the token, there on every node")
+        return {"token_file": unquote(url.removeprefix("file://"))}
     name = "kafka.sasl.jaas.config"
-    if not protocol.startswith("SASL_"):
-        return "", ""
     found = re.findall(
         r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""",
         reader.text(name),
@@ -312,7 +316,7 @@ def _credentials(reader: OptionReader, protocol: str) -> tuple[str, str]:
     pairs = {word: re.sub(r"\\(.)", r"\1", double or single) for word, double, single in found}
     if len(pairs) != 2:
         reader.refuse(name, 'write ...LoginModule required username="NAME" password="SECRET";')
-    return pairs.get("username", ""), pairs.get("password", "")
+    return pairs
 
 
 def _topic_choice(reader: OptionReader) -> TopicChoice:

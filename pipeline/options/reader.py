@@ -42,7 +42,8 @@ _UNITS_MS: Final = {
 _USED_KAFKA: Final = (
     "kafka.bootstrap.servers", "kafka.security.protocol", "kafka.client.id",
     "kafka.request.timeout.ms", "kafka.isolation.level", "kafka.sasl.mechanism",
-    "kafka.sasl.jaas.config", "kafka.ssl.truststore.location", "kafka.ssl.keystore.location",
+    "kafka.sasl.jaas.config", "kafka.sasl.oauthbearer.token.endpoint.url",
+    "kafka.ssl.truststore.location", "kafka.ssl.keystore.location",
 )  # fmt: skip
 
 

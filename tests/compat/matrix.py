@@ -41,6 +41,9 @@ PENDING: dict[tuple[str, str], str] = {}
 """(client name or "*", scenario) -> why it is expected to fail, with the issue that brings it."""
 
 _SILENT = "org.slf4j:slf4j-nop:1.7.36"
+_TOKENS = ("org.bitbucket.b_c:jose4j:0.9.6", "com.fasterxml.jackson.core:jackson-databind:2.21.2")
+"""What Java's client needs to get tokens from an identity provider."""
+
 _JAXB = "javax.xml.bind:jaxb-api:2.3.1"
 
 
@@ -93,9 +96,11 @@ def _node_path(*packages: str) -> Callable[[], dict[str, str]]:
     return lambda: {"NODE_PATH": str(toolchains.node_modules(*packages) / "node_modules")}
 
 
-def _java(version: str, *programs: str) -> Callable[[], list[str]]:
+def _java(version: str, *programs: str, jars: tuple[str, ...] = ()) -> Callable[[], list[str]]:
+    coordinates = (f"org.apache.kafka:kafka-clients:{version}", _SILENT, _JAXB, *jars)
+
     def command() -> list[str]:
-        jars = toolchains.maven_jars(f"org.apache.kafka:kafka-clients:{version}", _SILENT, _JAXB)
+        jars = toolchains.maven_jars(*coordinates)
         sources = [PROGRAMS / "java" / f"{name}.java" for name in programs]
         classes = toolchains.java_classes(sources, jars)
         path = f"{classes}:{jars}/*"
@@ -219,9 +224,17 @@ CLIENTS = (
         reads_timestamps=False,
         environment=_node_path("no-kafka@3.4.4"),
     ),
-    Client(name="Java 4.3.1", language="Java", command=_java("4.3.1", *_JAVA_PROGRAMS, "JavaLate")),
-    Client(name="Java 3.9.1", language="Java", command=_java("3.9.1", *_JAVA_PROGRAMS)),
-    Client(name="Java 2.8.2", language="Java", command=_java("2.8.2", *_JAVA_PROGRAMS)),
+    Client(
+        name="Java 4.3.1",
+        language="Java",
+        command=_java("4.3.1", *_JAVA_PROGRAMS, "JavaToken", "JavaLate", jars=_TOKENS),
+    ),
+    Client(
+        name="Java 3.9.1", language="Java", command=_java("3.9.1", *_JAVA_PROGRAMS, "JavaToken")
+    ),
+    Client(
+        name="Java 2.8.2", language="Java", command=_java("2.8.2", *_JAVA_PROGRAMS, "JavaToken")
+    ),
     Client(
         name="Java 1.1.1",
         language="Java",

@@ -1,4 +1,4 @@
-"""Names of certificates by rules: Kafka's own class and ours, line by line."""
+"""Names of certificates and of Kerberos principals by rules: Kafka's own classes and ours."""
 
 import itertools
 import subprocess
@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from broker.security.kerberos.names import LocalNames
+from broker.security.kerberos.names import NoRuleMatches as NoLocalName
 from broker.security.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from tests.compat.programs import jars
 from tests.support import toolchains
+from tests.unit.broker.security.test_kerberos_names import NAMES, REALM
+
+BROKEN = ("default", "RULE:[1:$2]", "RULE:[1:$1]/X", "RULE:[:$1]", "RULE:[1:$1](()")
+"""Kafka notices some of these when a principal comes."""
 
 SUBJECTS = (
     "CN=kafka-1,OU=Devices,O=Example,C=DE",
@@ -51,21 +57,50 @@ def ours(rules: str, subject: str) -> str:
         return "none"
 
 
-@pytest.mark.jvm
-def test_every_rule_names_every_subject_as_kafka_does() -> None:
+def kafkas(program: str, arguments: list[str], lines: list[tuple[str, str]]) -> list[str]:
+    """What Kafka's class answers to each line."""
     library = jars("kafka-clients")
-    source = Path(__file__).parent / "applications" / "PrincipalMapper.java"
+    source = Path(__file__).parent / "applications" / f"{program}.java"
     classes = toolchains.java_classes([source], library)
     done = subprocess.run(
-        [toolchains.java(), "-cp", f"{classes}:{library}/*", "PrincipalMapper"],
-        input="".join(f"{rules}\t{subject}\n" for rules, subject in cases()),
+        [toolchains.java(), "-cp", f"{classes}:{library}/*", program, *arguments],
+        input="".join(f"{rules}\t{name}\n" for rules, name in lines),
         capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
-    theirs = done.stdout.splitlines()
-    assert len(theirs) == len(cases())
+    answers = done.stdout.splitlines()
+    assert len(answers) == len(lines)
+    return answers
+
+
+@pytest.mark.jvm
+def test_every_rule_names_every_subject_as_kafka_does() -> None:
     different = [
         (case, answer, ours(*case))
-        for case, answer in zip(cases(), theirs, strict=True)
+        for case, answer in zip(cases(), kafkas("PrincipalMapper", [], cases()), strict=True)
         if ours(*case) != answer
+    ]
+    assert different == []
+
+
+def local_name(rules: str, principal: str) -> str:
+    try:
+        return "=" + LocalNames(rules.split(","), REALM).name_of(principal)
+    except (RuleRefused, NoLocalName):
+        return "none"
+
+
+@pytest.mark.jvm
+def test_every_rule_names_every_principal_as_kafka_does() -> None:
+    own = [",".join(rules) for rules, _, _ in NAMES if rules]
+    pairs = (f"{one},{other}" for one, other in itertools.product(own, own))
+    principals = (
+        *("Ann@EXAMPLE.COM", "ann@OTHER.COM", "ann/host@EXAMPLE.COM", "App.bob@OTHER.COM"),
+        *("ServiceA/h@EXAMPLE.COM", "a/b/c@EXAMPLE.COM", "x@y@EXAMPLE.COM"),
+    )
+    asked = [(rules, name) for rules in (*own, *BROKEN, *pairs) for name in principals]
+    different = [
+        (case, answer, local_name(*case))
+        for case, answer in zip(asked, kafkas("LocalNames", [REALM], asked), strict=True)
+        if local_name(*case) != answer
     ]
     assert different == []

@@ -16,7 +16,7 @@ import pytest
 
 from client.admin import Admin
 from client.consumer import Consumer
-from client.core.options import MECHANISMS, Security
+from client.core.options import PASSWORD_MECHANISMS, Security
 from client.errors import BrokerRefused, BrokerUnreachable
 from client.producer import Producer
 from tests.support.kafka_peer import KafkaPeer
@@ -54,7 +54,7 @@ def security(keys: Keys, protocol: str, mechanism: str = "", **fields: Any) -> S
     return Security(**fields)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 async def test_apache_kafka_accepts_the_user_and_no_other(
     kafka: KafkaPeer, keys: Keys, protocol: str, mechanism: str

@@ -9,12 +9,25 @@ import asyncio
 import time
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
+from aiokafka.abc import AbstractTokenProvider
 from contract import Arguments, emit, main, text, wants_more
 
 try:
     from aiokafka import TopicPartition
 except ImportError:  # aiokafka before 0.8 borrowed it
     from kafka import TopicPartition
+
+
+def _security(arguments: Arguments) -> dict:
+    options = arguments.python_security
+    if "token" in arguments:
+
+        class TokenFile(AbstractTokenProvider):
+            async def token(self) -> str:
+                return arguments.token()
+
+        options["sasl_oauth_token_provider"] = TokenFile()
+    return options
 
 
 async def produce(arguments: Arguments) -> None:
@@ -24,7 +37,7 @@ async def produce(arguments: Arguments) -> None:
         acks="all",
         compression_type=codec,
         linger_ms=20,
-        **arguments.python_security,
+        **_security(arguments),
     )
     await producer.start()
     try:
@@ -67,7 +80,7 @@ def _consumer(arguments: Arguments) -> AIOKafkaConsumer:
         session_timeout_ms=6000,
         heartbeat_interval_ms=1000,
         metadata_max_age_ms=2000,
-        **arguments.python_security,
+        **_security(arguments),
         **options,
     )
 

@@ -21,6 +21,7 @@ def produce(arguments: Arguments) -> None:
             "linger.ms": 20,
             "request.required.acks": -1,
             **arguments.librdkafka_security,
+            **arguments.librdkafka_token,
         }
     )
     failures = []
@@ -54,6 +55,7 @@ def _consumer(arguments: Arguments) -> Consumer:
         "enable.auto.commit": False,
         "session.timeout.ms": 6000,
         **arguments.librdkafka_security,
+        **arguments.librdkafka_token,
     }
     if "isolation" in arguments:
         config["isolation.level"] = arguments["isolation"]

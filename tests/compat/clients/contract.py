@@ -49,8 +49,26 @@ class Arguments(dict):
             "ssl.ca.location": "ca",
             "ssl.certificate.location": "cert",
             "ssl.key.location": "cert",
+            "sasl.oauthbearer.method": "method",
+            "sasl.oauthbearer.client.id": "user",
+            "sasl.oauthbearer.client.secret": "password",
+            "sasl.oauthbearer.token.endpoint.url": "token_url",
         }
+        if "token_url" not in self:
+            names = {name: key for name, key in names.items() if ".oauthbearer." not in name}
         return {name: self[key] for name, key in names.items() if key in self}
+
+    @property
+    def librdkafka_token(self) -> dict:
+        """The function that gives librdkafka's programs their token, nothing without `token`."""
+        if "token" not in self:
+            return {}
+        return {"oauth_cb": lambda _: (self.token(), time.time() + 300)}
+
+    def token(self) -> str:
+        """The token for OAUTHBEARER, which the file `token` has."""
+        with open(self["token"]) as file:
+            return file.read()
 
     @property
     def python_security(self) -> dict:

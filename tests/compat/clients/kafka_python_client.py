@@ -15,6 +15,22 @@ from kafka.structs import OffsetAndMetadata
 VERSION = tuple(int(part) for part in kafka.__version__.split(".")[:2])
 
 
+def _security(arguments: Arguments) -> dict:
+    options = arguments.python_security
+    if "token" in arguments:
+        try:
+            from kafka.net.sasl.oauth import AbstractTokenProvider
+        except ImportError:  # until 2.0
+            from kafka.oauth import AbstractTokenProvider
+
+        class TokenFile(AbstractTokenProvider):
+            def token(self) -> str:
+                return arguments.token()
+
+        options["sasl_oauth_token_provider"] = TokenFile()
+    return options
+
+
 def produce(arguments: Arguments) -> None:
     codec = None if arguments.codec == "none" else arguments.codec
     producer = KafkaProducer(
@@ -22,7 +38,7 @@ def produce(arguments: Arguments) -> None:
         acks="all",
         compression_type=codec,
         linger_ms=20,
-        **arguments.python_security,
+        **_security(arguments),
     )
     futures = []
     for i in range(arguments.count):
@@ -62,7 +78,7 @@ def _consumer(arguments: Arguments, **options: object) -> KafkaConsumer:
         enable_auto_commit=False,
         session_timeout_ms=6000,
         heartbeat_interval_ms=1000,
-        **arguments.python_security,
+        **_security(arguments),
         **options,
     )
 

@@ -29,6 +29,7 @@ const security = (args) => {
     mechanism: args.mechanism.toLowerCase(),
     username: args.user,
     password: args.password,
+    ...(args.token && { oauthBearerProvider: async () => ({ value: read(args.token) }) }),
   };
   return { ssl: args.ca ? { ca: [read(args.ca)], ...own } : false, sasl };
 };

@@ -5,51 +5,86 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import authority, signed
 from tests.support.cli import ROOT, environment
+from tests.support.identity_provider import identity_provider
 
 COMMANDS = re.compile(r"^ {4}(.+)$", re.M)
+ENVIRONMENT = {"TIDELOG_METRICS_LISTENER": "127.0.0.1:0"}
+PATH = f"PATH={Path(sys.executable).parent}:$PATH; "
 
 
-def recipe(heading: str) -> list[str]:
+def recipe(heading: str) -> tuple[str, list[str]]:
+    """What starts the broker, and the commands after that."""
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return COMMANDS.findall(section)
+    lines = COMMANDS.findall(section)
+    serves = [at for at, line in enumerate(lines) if line.startswith("tidelog serve --secure")]
+    after = serves[0] + 1 if serves else 0
+    return "\n".join(lines[:after]), lines[after:]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_the_recipes_of_a_service_and_of_an_edge_box(tmp_path: Path) -> None:
-    serve, *service = recipe("A small service")
-    edge = recipe("An edge box")
-    assert serve.startswith("tidelog serve --secure")
-    assert (len(service), len(edge)) == (8, 7)
+@contextmanager
+def serving(recipe: str, place: Path, variables: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The broker of a recipe, on a free port instead of 9092; that port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    path = f"PATH={Path(sys.executable).parent}:$PATH; "
-    serve = serve.replace("0.0.0.0:9092", f"127.0.0.1:{port}")
-    assert port in serve
-    variables = environment(None) | {"TIDELOG_METRICS_LISTENER": "127.0.0.1:0"}
+    script = recipe.replace("0.0.0.0:9092", f"127.0.0.1:{port}")
+    assert port in script
     broker = subprocess.Popen(
-        ["bash", "-c", f"{path} exec {serve}"], cwd=tmp_path, env=variables, text=True,
+        ["bash", "-c", PATH + script.replace("tidelog serve", "exec tidelog serve")],
+        cwd=place, env=environment(None) | ENVIRONMENT | dict(variables or {}), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         assert broker.stdout is not None
         assert broker.stdout.readline().startswith("Tidelog is ready")
-        done = subprocess.run(
-            ["bash", "-e", "-c", path + "\n".join([*service, *edge]).replace("9092", port)],
-            cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=280,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert "allowed: " in done.stdout
-        assert "telemetry.pump7" in done.stdout
+        yield port
     finally:
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(timeout=30) == 0
         assert broker.stdout is not None
         broker.stdout.close()
+
+
+def run(commands: list[str], port: str, place: Path) -> str:
+    done = subprocess.run(
+        ["bash", "-e", "-c", PATH + "\n".join(commands).replace("9092", port)],
+        cwd=place, env=environment(None) | ENVIRONMENT, capture_output=True, text=True,
+        check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_recipes_of_a_service_and_of_an_edge_box(tmp_path: Path) -> None:
+    serve, service = recipe("A small service")
+    _, edge = recipe("An edge box")
+    assert (len(service), len(edge)) == (8, 7)
+    with serving(serve, tmp_path) as port:
+        output = run([*service, *edge], port, tmp_path)
+    assert "allowed: " in output
+    assert "telemetry.pump7" in output
+
+
+@pytest.mark.slow
+def test_the_recipe_of_an_identity_provider(tmp_path: Path) -> None:
+    serve, clients = recipe("Tokens of an identity provider")
+    assert len(clients) == 4
+    issuer = "https://identity.example.com"
+    trusted = authority(tmp_path, "provider-ca")
+    with identity_provider(signed(tmp_path, trusted, "provider")) as provider:
+        token = provider.keys[0].token(sub="ann", iss=issuer)
+        (tmp_path / "ann.token").write_text(token)
+        serve = serve.replace(f"{issuer}/jwks", provider.jwks_url)
+        with serving(serve, tmp_path, {"SSL_CERT_FILE": str(trusted)}) as port:
+            run(clients, port, tmp_path)

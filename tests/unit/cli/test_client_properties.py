@@ -73,6 +73,16 @@ def test_the_line_of_the_login_module(tmp_path: Path, options: str, password: st
     [
         ("security.protocol=TLS", "security.protocol: 'TLS': write one of PLAINTEXT, SSL"),
         ("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI", "sasl.mechanism: 'GSSAPI': write"),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+            "sasl.oauthbearer.token.endpoint.url=https://identity.test/token",
+            "sasl.oauthbearer.token.endpoint.url: 'https:.*': write file:///PATH",
+        ),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=x.Krb5LoginModule "
+            'required username="a" password="b";',
+            "sasl.jaas.config: write org.apache",
+        ),
         ("security.protocol=SSL\nssl.truststore.location=/a.jks", "ssl.truststore.type: .*pkcs12"),
         ("ssl.engine.factory.class=x", "ssl.engine.factory.class: remove it; .* honours only"),
         ("ssl.keystore.password=x", "ssl.keystore.password: remove it"),
@@ -83,6 +93,18 @@ def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, sentence:
     with pytest.raises(CommandFailed, match=sentence) as caught:
         read(tmp_path, text)
     assert caught.value.code is ExitCode.USAGE
+
+
+def test_a_token_is_in_a_file(tmp_path: Path) -> None:
+    text = (
+        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+        "sasl.oauthbearer.token.endpoint.url=file:///a%20b/token\nsasl.jaas.config="
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;\n"
+    )
+    found = read(tmp_path, text)
+    assert (found.mechanism, found.token_file, found.username) == (
+        "OAUTHBEARER", "/a b/token", ""
+    )  # fmt: skip
 
 
 def test_options_count_more_than_the_file(tmp_path: Path) -> None:

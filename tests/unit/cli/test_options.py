@@ -70,6 +70,15 @@ def test_tls_and_a_user(certificate: Path, password: Path) -> None:
     assert (plain.protocol, plain.mechanism) == ("SASL_PLAINTEXT", "PLAIN")
 
 
+def test_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    path.write_text("a.b.c")
+    expected = Security(mechanism="OAUTHBEARER", token_file=str(path))
+    assert given("--token-file", str(path))["security"] == expected
+    monkeypatch.setenv("TIDELOG_TOKEN_FILE", str(path))
+    assert given("--tls")["security"].protocol == "SASL_SSL"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
@@ -80,6 +89,12 @@ def test_tls_and_a_user(certificate: Path, password: Path) -> None:
         (["--tls-cert", "{here}/own.pem"], 2, "--tls-cert {here}/own.pem: .*; give a PEM file"),
         (["--tls-ca", "{here}/none"], 4, "{here}/none: No such file or directory"),
         (["--user", "a", "--password-file", "{here}/none"], 4, "{here}/none: No such file"),
+        (["--token-file", "{here}/none"], 4, "{here}/none: No such file"),
+        (
+            ["--token-file", "{here}/password", "--sasl-mechanism", "PLAIN"],
+            2,
+            "--token-file names the user and the mechanism: leave --user",
+        ),
         (["--sasl-mechanism", "GSSAPI"], 2, "'GSSAPI' is not one of"),
     ],
 )

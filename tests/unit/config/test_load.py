@@ -4,6 +4,7 @@ import pytest
 
 from config import BrokerConfig, ConfigErrors, load, topic_config, with_dynamic
 from config.model import Listener
+from config.security_keys import listener_security
 
 
 def problems_of(**sources: object) -> list[str]:
@@ -176,3 +177,63 @@ def test_a_problem_names_the_alias_that_was_written() -> None:
     with pytest.raises(ConfigErrors) as raised:
         load(command_line={"log.dir": "a,b"})
     assert raised.value.problems[0].key == "log.dir"
+
+
+OAUTH = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:9092",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.oauthbearer.jwks.endpoint.url": "https://identity.test/jwks",
+    "sasl.oauthbearer.expected.issuer": "https://identity.test",
+    "sasl.oauthbearer.expected.audience": "tidelog",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"jwks.endpoint.url": ""}, "OAUTHBEARER has no keys to verify tokens with"),
+        ({"jwks.endpoint.url": "http://identity.test/jwks"}, "neither https://HOST/PATH nor"),
+        ({"jwks.endpoint.url": "/etc/jwks.json"}, "neither https://HOST/PATH nor file:///PATH"),
+        ({"expected.issuer": ""}, "tokens of any issuer would be accepted; set sasl.oauthbearer"),
+        ({"expected.audience": ""}, "tokens of any audience would be accepted"),
+        ({"allowed.algorithms": ""}, "no signature of a token would be accepted"),
+        ({"allowed.algorithms": "HS256"}, "give a list of: RS256"),
+        ({"allowed.algorithms": "none"}, "give a list of: RS256"),
+        ({"clock.skew.seconds": "601"}, "from 0 to 600"),
+    ],
+)
+def test_tokens_need_their_settings(changed: dict[str, str], complaint: str) -> None:
+    given = OAUTH | {f"sasl.oauthbearer.{name}": value for name, value in changed.items()}
+    assert complaint in "\n".join(problems_of(command_line=given))
+
+
+def test_tokens_of_anyone_are_for_loopback_and_tests() -> None:
+    everyone = {"sasl.oauthbearer.expected.issuer": "", "sasl.oauthbearer.expected.audience": ""}
+    load(command_line=OAUTH | everyone | {"insecure.allow": "true"})
+    unsecured = {"sasl.oauthbearer.unsecured": "true"}
+    load(command_line=OAUTH | everyone | unsecured)
+    elsewhere = {"listeners": "SASL_PLAINTEXT://0.0.0.0:9092", "insecure.allow": "true"}
+    complaints = "\n".join(problems_of(command_line=OAUTH | unsecured | elsewhere))
+    assert "everyone who reaches this address may be any user" in complaints
+    everywhere = "\n".join(problems_of(command_line=OAUTH | {"listeners": elsewhere["listeners"]}))
+    assert "OAUTHBEARER would send tokens in clear over the network" in everywhere
+
+
+def test_a_listener_and_a_mechanism_may_have_their_own_settings() -> None:
+    scope = "listener.name.Sasl_Plaintext"
+    validator = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    own = {
+        f"{scope}.oauthbearer.sasl.server.callback.handler.class": validator,
+        f"{scope}.gssapi.sasl.jaas.config": "file:/etc/jaas",
+        f"{scope}.sasl.oauthbearer.expected.issuer": "https://other.test",
+        f"{scope}.sasl.enabled.mechanisms": "OAUTHBEARER,GSSAPI",
+    }
+    config = load(command_line=OAUTH | own)
+    security = listener_security(config, config.listeners[0])
+    assert security.oauth is not None
+    assert security.kerberos is not None
+    assert (security.oauth.issuer, security.oauth.audience) == ("https://other.test", ("tidelog",))
+    assert security.kerberos.jaas is not None
+    assert security.kerberos.jaas.file == "/etc/jaas"
+    other = {f"{scope}.oauthbearer.sasl.server.callback.handler.class": "x.Validator"}
+    assert "give one of: org.apache" in "\n".join(problems_of(command_line=OAUTH | other))

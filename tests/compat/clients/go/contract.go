@@ -38,6 +38,13 @@ func codec() string {
 	return "none"
 }
 
+// token returns what the file has that the argument `token` names.
+func token() string {
+	text, err := os.ReadFile(arguments["token"])
+	check(err)
+	return string(text)
+}
+
 // tlsConfig returns how to speak TLS: whom to trust, and a certificate of our own if one is given.
 func tlsConfig() *tls.Config {
 	authorities, err := os.ReadFile(arguments["ca"])

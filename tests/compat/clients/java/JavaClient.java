@@ -1,5 +1,7 @@
 import java.io.File;
+import java.io.FileReader;
 import java.io.IOException;
+import java.io.Reader;
 import java.io.UncheckedIOException;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
@@ -63,8 +65,10 @@ public class JavaClient {
 
   private static void secure(Properties properties) {
     properties.put("security.protocol", arguments.get("security"));
-    properties.put("ssl.truststore.type", "PEM");
-    properties.put("ssl.truststore.location", arguments.get("ca"));
+    if (arguments.containsKey("ca")) {
+      properties.put("ssl.truststore.type", "PEM");
+      properties.put("ssl.truststore.location", arguments.get("ca"));
+    }
     if (arguments.containsKey("cert")) {
       // The texts, not the file's name: Kafka 2.8 wants a password for a key in a file.
       String pem = textOf(arguments.get("cert"));
@@ -72,7 +76,13 @@ public class JavaClient {
       properties.put("ssl.keystore.key", pem);
       properties.put("ssl.keystore.certificate.chain", pem);
     }
-    if (arguments.containsKey("mechanism")) {
+    if (arguments.containsKey("properties")) {
+      try (Reader reader = new FileReader(arguments.get("properties"))) {
+        properties.load(reader);
+      } catch (IOException error) {
+        throw new UncheckedIOException(error);
+      }
+    } else if (arguments.containsKey("mechanism")) {
       String mechanism = arguments.get("mechanism");
       String module = mechanism.equals("PLAIN") ? "plain.Plain" : "scram.Scram";
       properties.put("sasl.mechanism", mechanism);

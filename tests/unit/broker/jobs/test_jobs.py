@@ -40,6 +40,7 @@ def jobs_of(logs: Callable[[], Iterable[Log]], threads: Pool) -> BackgroundJobs:
         threads=threads,
         certificates=others,
         security=others,
+        identity_keys=others,
     )
 
 

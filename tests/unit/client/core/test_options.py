@@ -42,8 +42,20 @@ def test_several_addresses_may_come_as_a_list() -> None:
         ({"tls": True, "key_file": "k"}, "key_file='k' belongs to no certificate"),
         ({"tls": 1}, "tls=1 is neither True nor False"),
         ({"tls": True, "ca_file": Path("x")}, "give the path as a str"),
-        ({"mechanism": "GSSAPI", "username": "ann"}, "choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (
+            {"mechanism": "GSSAPI", "username": "ann"},
+            "choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTH",
+        ),
         ({"mechanism": "PLAIN"}, "username is empty"),
+        ({"mechanism": "OAUTHBEARER"}, "give either token_file, or token, a function"),
+        ({"mechanism": "OAUTHBEARER", "token_file": "t", "token": str}, "give either token_file"),
+        ({"mechanism": "OAUTHBEARER", "token": "abc"}, "token is no function"),
+        (
+            {"mechanism": "OAUTHBEARER", "token_file": "t", "username": "ann"},
+            "username='ann' is not sent by OAUTHBEARER",
+        ),
+        ({"token_file": "t"}, "are sent by OAUTHBEARER alone: give mechanism='OAUTHBEARER'"),
+        ({"mechanism": "PLAIN", "username": "ann", "token": str}, "sent by OAUTHBEARER alone"),
         ({"username": "ann"}, "username='ann' is sent by no mechanism"),
     ],
 )

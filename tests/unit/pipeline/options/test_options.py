@@ -203,3 +203,14 @@ def test_users_and_passwords_are_read_as_java_reads_them(text: str) -> None:
     named = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.jaas.config": text}
     connection = parse_source_options({**BASE, **named}, is_stream=False).connection
     assert (connection.security.username, connection.security.password) == ('a"b', "c\\d")
+
+
+def test_a_token_is_read_from_a_file() -> None:
+    named: dict[str, Any] = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+    }
+    url = {"kafka.sasl.oauthbearer.token.endpoint.url": "file:///etc/token"}
+    security = parse_source_options({**BASE, **named, **url}, is_stream=False).connection.security
+    assert (security.mechanism, security.token_file) == ("OAUTHBEARER", "/etc/token")
+    assert "token.endpoint.url='': write file:///PATH" in problems(**named)

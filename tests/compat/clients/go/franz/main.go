@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -33,6 +34,8 @@ func client(options ...kgo.Opt) *kgo.Client {
 	switch arguments["mechanism"] {
 	case "PLAIN":
 		base = append(base, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "OAUTHBEARER":
+		base = append(base, kgo.SASL(oauth.Auth{Token: token()}.AsMechanism()))
 	case "SCRAM-SHA-256":
 		base = append(base, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
 	case "SCRAM-SHA-512":

@@ -37,10 +37,15 @@ func settings() *sarama.Config {
 		config.Net.SASL.Enable = true
 		config.Net.SASL.Mechanism = sarama.SASLMechanism(mechanism)
 		config.Net.SASL.User, config.Net.SASL.Password = arguments["user"], arguments["password"]
+		config.Net.SASL.TokenProvider = tokenFile{}
 		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{} }
 	}
 	return config
 }
+
+type tokenFile struct{}
+
+func (tokenFile) Token() (*sarama.AccessToken, error) { return &sarama.AccessToken{Token: token()}, nil }
 
 // scramClient does what sarama leaves to its users.
 type scramClient struct{ *scram.ClientConversation }

@@ -1,0 +1,68 @@
+"""Mechanisms whose libraries are extras: imported once a listener offers them, else a clear error.
+
+Read next: `broker.security.oauth`, `broker.security.kerberos`.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.clocks.clock import Clock
+from broker.security.mechanism import MechanismUnusable, SaslExchange
+from config.security_keys import KerberosSettings, OAuthSettings
+from config.values import Secret
+
+logger = logging.getLogger("tidelog.broker.security.optional_mechanisms")
+
+if TYPE_CHECKING:
+    from broker.security.oauth.keys import IdentityKeys
+
+
+def oauth_bearer(
+    settings: OAuthSettings, clock: Clock
+) -> "tuple[IdentityKeys | None, Callable[[], SaslExchange]]":
+    """The keys of the identity provider, read now, and a function that begins an exchange.
+
+    Raises:
+        MechanismUnusable: the keys cannot be read, or PyJWT is not installed.
+    """
+    try:
+        from broker.security.oauth.exchange import OAuthBearerExchange
+        from broker.security.oauth.keys import IdentityKeys, KeysUnusable
+        from broker.security.oauth.tokens import TokenVerifier
+    except ImportError as error:
+        raise _not_installed("OAUTHBEARER", "oauth", error) from error
+    try:
+        keys = None
+        if settings.unsecured:
+            logger.warning(
+                "sasl.oauthbearer.unsecured: tokens need no signature, so anyone may be any user"
+            )
+        else:
+            keys = IdentityKeys(settings, now_ms=clock.monotonic_ms())
+    except KeysUnusable as error:
+        raise MechanismUnusable(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from error
+    return keys, partial(OAuthBearerExchange, TokenVerifier(settings, keys), clock.wall_ms)
+
+
+def kerberos(
+    settings: KerberosSettings, reveal: Callable[[Secret], str]
+) -> Callable[[], SaslExchange]:
+    """A function that begins an exchange; `reveal` reads the text of a secret.
+
+    Raises:
+        MechanismUnusable: there is no key for the broker, the rules are none, or gssapi is not
+            installed.
+    """
+    try:
+        from broker.security.kerberos.exchange import GssapiExchange, acceptor
+    except ImportError as error:
+        raise _not_installed("GSSAPI", "kerberos", error) from error
+    return partial(GssapiExchange, *acceptor(settings, reveal))
+
+
+def _not_installed(mechanism: str, extra: str, error: ImportError) -> MechanismUnusable:
+    return MechanismUnusable(
+        f"{mechanism} needs a package that is not here ({error}): pip install 'tidelog[{extra}]'"
+    )
