@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from broker.clocks.clock import Clock, SystemClock
+from broker.clocks.settable_clock import SettableClock
 from broker.clocks.trusted_clock import TrustedClock
 from broker.errors import AddressUnavailable, DataDirUnusable
 from broker.fetch.sessions import FetchSessions
@@ -44,7 +45,7 @@ from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, render
-from broker.operator.http import MetricsServer, Query, refused
+from broker.operator.http import Command, MetricsServer, Query, refused
 from broker.operator.segments import list_segments
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
@@ -54,6 +55,7 @@ from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from config import BrokerConfig, ConfigErrors, Listener, plan_reload
+from storage.directory.clock_file import read_clock, write_clock
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
 from storage.errors import DataDirError, StorageError
@@ -93,6 +95,7 @@ class Broker:
         """Prepare; `start` is the first to touch anything."""
         self.config = self._given = config
         self.clock = clock or SystemClock()
+        self.live = clock.live if isinstance(clock, SettableClock) else self.clock
         self.metrics = Metrics()
         self._files = files or RealFiles()
         self._random = source or random.Random()
@@ -105,7 +108,7 @@ class Broker:
         self._is_ready = False
         self._threads = Threads()
         self.connections = Connections(config, self._threads.side)
-        self.fetch_waiters = FetchWaiters(self.clock)
+        self.fetch_waiters = FetchWaiters(self.live)
         self.group_commit = GroupCommit(
             self.fetch_waiters, self.metrics.commits, self._threads.sync
         )
@@ -160,7 +163,7 @@ class Broker:
         metrics_socket = self._bind_metrics()
         self._stack.callback(self._threads.close)
         self._open_data_dir()
-        self.security = Security(self.config, self.data_dir, clock=self.clock, metrics=self.metrics)
+        self.security = Security(self.config, self.data_dir, clock=self.live, metrics=self.metrics)
         self._guards = {
             listener.name: self.security.guard(self.config, listener, now_ms=self.clock.wall_ms())
             for listener in self.config.listeners
@@ -174,6 +177,7 @@ class Broker:
         services = CoordinatorServices(
             config=self.config,
             clock=self.clock,
+            sessions=self.clock.sessions if isinstance(self.clock, SettableClock) else self.clock,
             time=self.time,
             random=self._random,
             topics=self.topics,
@@ -213,6 +217,7 @@ class Broker:
 
     def _open_data_dir(self) -> None:
         try:
+            self._restore_clock()
             self.data_dir = DataDir.open(
                 self.config.data_dir,
                 files=self._files,
@@ -222,6 +227,7 @@ class Broker:
         except DataDirError as error:
             raise DataDirUnusable(str(error), "") from error
         self._stack.callback(self._close_data_dir)
+        self._save_clock()
         self.space = SpaceGuard(self.data_dir.path, self.config.log_reserved_bytes)
         self.topics = TopicRegistry(
             self.data_dir, config=self.config, clock=self.clock, threads=self._threads.control
@@ -230,7 +236,11 @@ class Broker:
             self.clock,
             self.metrics,
             hold_ms=self.config.log_clock_trust_delay_ms,
-            newest_append_ms=max((log.newest_append_ms for log in self.topics.logs()), default=-1),
+            newest_append_ms=(
+                -1  # A clock that is set on purpose may start at any time.
+                if isinstance(self.clock, SettableClock)
+                else max((log.newest_append_ms for log in self.topics.logs()), default=-1)
+            ),
         )
         self.topics.when_deleted(self._topic_deleted)
         for log in self.topics.logs():
@@ -238,6 +248,28 @@ class Broker:
                 logger.error("%s-%d is offline: %s", log.topic, log.partition, log.offline_reason)
         self._stack.push_async_callback(self.topics.finish)
         self._stack.callback(self._threads.side.close)
+
+    def _restore_clock(self) -> None:
+        """Let a settable clock continue where it stood.
+
+        Raises:
+            DataDirError: the directory was made with the system's clock.
+        """
+        if isinstance(self.clock, SettableClock):
+            self.metrics.clock_settable = True
+            state = read_clock(self.config.data_dir, self._files)
+            if state is not None:
+                self.clock.restore(state)
+            logger.warning(
+                "the clock is settable, for tests: records are stamped and deleted by it; it reads "
+                "%d ms and runs at %g times real time",
+                self.clock.wall_ms(),
+                self.clock.rate,
+            )
+
+    def _save_clock(self) -> None:
+        if isinstance(self.clock, SettableClock):
+            write_clock(self.data_dir.path, self._files, self.clock.state())
 
     def _close_data_dir(self) -> None:
         try:
@@ -258,7 +290,7 @@ class Broker:
             config=self.config,
             cluster_id=self.data_dir.cluster_id,
             endpoint=self._endpoint(listener, bound),
-            clock=self.clock,
+            clock=self.live,
             time=self.time,
             random=self._random,
             topics=self.topics,
@@ -267,7 +299,7 @@ class Broker:
             fetch_waiters=self.fetch_waiters,
             fetch_sessions=FetchSessions(
                 self.config.max_incremental_fetch_session_cache_slots,
-                clock=self.clock,
+                clock=self.live,
                 source=self._random,
             ),
             turns=self.connections.turns,
@@ -402,11 +434,26 @@ class Broker:
             "/explain": partial(explain, self.topics),
             "/segments": partial(list_segments, self.topics),
         }
+        commands: dict[str, Command] = {}
+        if isinstance(self.clock, SettableClock):
+            from broker.operator.clock import ClockControl
+
+            control = ClockControl(
+                self.clock,
+                self.jobs,
+                self.group_commit,
+                self.groups,
+                self.metrics,
+                self._save_clock,
+            )
+            queries["/clock"] = control.show
+            commands = {"/clock": control.change} if shows_names else {}
         server = MetricsServer(
             lambda: render(collector),
             healthy=partial(self._offline_partition, shows_names=shows_names),
             ready=self._why_not_ready,
             queries=queries if shows_names else dict.fromkeys(queries, refused),
+            commands=commands,
         )
         await server.start(bound)
         self._stack.push_async_callback(server.stop)
@@ -426,6 +473,7 @@ class Broker:
         jobs = BackgroundJobs(
             config=self.config,
             clock=self.clock,
+            live=self.live,
             time=self.time,
             data_dir=self.data_dir,
             topics=self.topics,

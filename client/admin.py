@@ -15,7 +15,12 @@ from typing import Any, Self
 
 from client.aio.connection import open_cluster
 from client.aio.explain import SETTING as METRICS_SETTING
-from client.aio.explain import explain_lookup, metrics_address
+from client.aio.explain import (
+    explain_lookup,
+    forecast_retention,
+    metrics_address,
+    request_clock,
+)
 from client.aio.positions import to_timestamp
 from client.aio.record_times import first_records
 from client.checks import check_text
@@ -336,12 +341,48 @@ class Admin:
                 here.
         """
         if metrics_url is None:
-            node_id = await self._cluster.leader(partition)
-            listener = (await self.broker_configs(node_id)).get(METRICS_SETTING)
-            metrics_url = metrics_address(
-                listener.value if listener else None, self._cluster.brokers[node_id].host
-            )
+            metrics_url = await self._metrics_url(await self._cluster.leader(partition))
         return await explain_lookup(metrics_url, partition.topic, partition.partition, timestamp_ms)
+
+    async def forecast_retention(
+        self,
+        topic: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        metrics_url: str | None = None,
+    ) -> dict[str, Any]:
+        """When retention deletes each segment of a topic, what keeps it, when the disk is full.
+
+        `settings` (``retention.ms`` and the like) replace the topic's for the answer only. Keys as
+        of the broker's /retention; raises as `explain_lookup`.
+        """
+        if metrics_url is None:
+            leader = await self._cluster.leader(TopicPartition(topic, 0))
+            metrics_url = await self._metrics_url(leader)
+        return await forecast_retention(metrics_url, topic, settings or {})
+
+    async def clock(
+        self, changes: Mapping[str, float] | None = None, *, metrics_url: str | None = None
+    ) -> dict[str, Any]:
+        """Read the settable clock of a broker for tests, or apply `changes` to it.
+
+        `changes` are ``set_ms``, ``advance_ms``, ``jump_ms`` and ``rate``. The answer has
+        ``wall_ms``, ``elapsed_ms``, ``rate``, and after a change its effects.
+
+        Raises:
+            InvalidUse: a change that the broker refuses.
+            UnsupportedByBroker: the broker's clock cannot be set.
+        """
+        if metrics_url is None:
+            metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
+        return await request_clock(metrics_url, changes or {})
+
+    async def _metrics_url(self, node_id: int) -> str:
+        """The address of a broker's metrics port, by its settings."""
+        listener = (await self.broker_configs(node_id)).get(METRICS_SETTING)
+        return metrics_address(
+            listener.value if listener else None, self._cluster.brokers[node_id].host
+        )
 
     async def first_records(
         self,

@@ -261,6 +261,9 @@ class BrokerCollector:
             int(metrics.wall_clock_distrusted),
         )
         yield _gauge(
+            "tidelog_clock_settable", "1 with serve --clock settable", int(metrics.clock_settable)
+        )
+        yield _gauge(
             "tidelog_partitions_held_by_future",
             "Partitions whose retention waits for a timestamp that is ahead of the clock",
             metrics.logs_held_by_future,

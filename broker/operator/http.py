@@ -10,6 +10,7 @@ once. `broker.operator.http_connection` reads the requests.
 | /readyz   | clients are being accepted                                | starting, or stopping    |
 | /explain  | a lookup was explained: `broker.operator.explain`         | its partition is offline |
 | /segments | a topic's segments are listed: `broker.operator.segments` |                          |
+| /clock    | the clock is settable: `broker.operator.clock`, also POST |                          |
 
 Names of topics and groups and times of records are data, and this port knows no users. With an
 authorizer, a port that is not on loopback shows none: /explain and /segments are 403, /metrics
@@ -18,7 +19,7 @@ leaves out the figures of partitions and groups, /healthz names no partition.
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ Probe = Callable[[], str | None]
 
 Query = Callable[[str], tuple[int, bytes]]
 """From a query string to HTTP status and JSON."""
+
+Command = Callable[[str, Mapping[bytes, bytes]], Awaitable[tuple[int, bytes]]]
+"""From a query string and the headers of a POST to HTTP status and JSON."""
 
 
 def refused(_: str) -> tuple[int, bytes]:
@@ -55,9 +59,11 @@ class MetricsServer:
         healthy: Probe,
         ready: Probe,
         queries: Mapping[str, Query],
+        commands: Mapping[str, Command],
     ) -> None:
-        """Serve the pieces of `render`, the two probes, and `queries` by path."""
+        """Serve the pieces of `render`, the probes, `queries` (GET) and `commands` (POST)."""
         self._queries = queries
+        self._commands = commands
         self._render = render
         self._probes = {"/healthz": healthy, "/readyz": ready}
         self._server: asyncio.Server | None = None
@@ -87,7 +93,7 @@ class MetricsServer:
             return
         from broker.operator.http_connection import HttpConnection
 
-        connection = HttpConnection(reader, writer, self._answer)
+        connection = HttpConnection(reader, writer, self._answer, self._command)
         task = asyncio.get_running_loop().create_task(connection.serve())
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
@@ -108,6 +114,15 @@ class MetricsServer:
             return Answer(503, _TEXT, f"{problem}\n".encode())
         known = b"there are /metrics, /healthz, /readyz, /explain and /segments\n"
         return Answer(404, _TEXT, known)
+
+    async def _command(self, target: str, headers: Mapping[bytes, bytes]) -> "Answer":
+        from broker.operator.http_connection import Answer
+
+        path, _, query = target.partition("?")
+        if path not in self._commands:
+            return Answer(405, _TEXT, b"GET or HEAD\n")
+        status, document = await self._commands[path](query, headers)
+        return Answer(status, _JSON, document)
 
     async def _exposition(self) -> bytes:
         """The whole exposition, with a turn for other tasks after each piece."""

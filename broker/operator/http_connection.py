@@ -11,7 +11,7 @@ Source: RFC 9112; docs/adr/0022. Read next: `broker.operator.http`.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
@@ -42,11 +42,16 @@ class HttpConnection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         answer: Callable[[str], Awaitable[Answer]],
+        command: Callable[[str, Mapping[bytes, bytes]], Awaitable[Answer]],
     ) -> None:
-        """Serve GET and HEAD; `answer` is given the request's target, its query included."""
+        """Serve GET and HEAD by `answer`, POST by `command`.
+
+        Both are given the request's target, its query included; `command` also the headers.
+        """
         self._reader = reader
         self._writer = writer
         self._respond = answer
+        self._command = command
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         # Then `drain` returns when the peer has taken everything, and closing has nothing to flush.
         writer.transport.set_write_buffer_limits(0)
@@ -74,6 +79,9 @@ class HttpConnection:
                 return False
             if request.method in (b"GET", b"HEAD"):
                 answer = await self._respond(request.target.decode("ascii"))
+            elif request.method == b"POST":
+                target = request.target.decode("ascii")
+                answer = await self._command(target, dict(request.headers))
             else:
                 answer = Answer(405, _TEXT, b"GET or HEAD\n")
         except h11.RemoteProtocolError as error:

@@ -1,14 +1,15 @@
-"""The explanation of a lookup by time, from a broker's metrics port.
+"""Requests to a broker's metrics port: lookups explained, the settable clock, retention.
 
-Kafka's protocol has no such request, so this goes to the HTTP port that also serves the metrics. It
-owns the request only and passes the broker's answer on unchanged.
+Kafka's protocol has no such requests, so they go to the HTTP port that also serves the metrics.
+This module owns the requests only and passes the broker's answers on unchanged.
 """
 
 import asyncio
 import ipaddress
 import json
+from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import format_address
@@ -35,11 +36,49 @@ async def explain_lookup(
         InvalidUse: the broker refused the request; the message gives the reason.
         UnsupportedByBroker: the server that answered explains no lookups.
     """
+    path = f"/explain?topic={quote(topic)}&partition={partition}&at={timestamp_ms}"
+    return _decode(await _request(metrics_url, f"GET {path}"))
+
+
+async def forecast_retention(
+    metrics_url: str, topic: str, settings: Mapping[str, str], partition: int | None = None
+) -> dict[str, Any]:
+    """When retention deletes each segment of a topic, as if `settings` were the topic's.
+
+    Keys as of the broker's /retention. Raises as `explain_lookup`.
+    """
+    asked: dict[str, str] = {"topic": topic, **settings}
+    if partition is not None:
+        asked["partition"] = str(partition)
+    return _decode(await _request(metrics_url, f"GET /retention?{urlencode(asked)}"))
+
+
+async def request_clock(metrics_url: str, changes: Mapping[str, float]) -> dict[str, Any]:
+    """Apply `changes` to the broker's settable clock, none to read it; the clock's answer.
+
+    The changes and the answer's keys are those of the broker's /clock.
+
+    Raises:
+        BrokerUnreachable: no answer from there.
+        InvalidUse: the broker refused a change; the message gives the reason.
+        UnsupportedByBroker: its clock cannot be set.
+    """
+    line = f"POST /clock?{urlencode(changes)}" if changes else "GET /clock"
+    answer = await _request(metrics_url, line, "X-Tidelog-Clock: set\r\n")
+    if answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")):
+        raise UnsupportedByBroker(
+            "the broker's clock cannot be set: start it with tidelog serve --clock settable"
+        )
+    return _decode(answer)
+
+
+async def _request(metrics_url: str, line: str, headers: str = "") -> bytes:
+    """The answer, head and body, to a request without a body; `line` is method and target."""
     url = urlsplit(metrics_url if "//" in metrics_url else f"//{metrics_url}")
     if url.hostname is None or url.port is None:
         raise InvalidUse(f"{metrics_url} is no address of a metrics port: write host:port")
-    path = f"/explain?topic={quote(topic)}&partition={partition}&at={timestamp_ms}"
-    request = f"GET {path} HTTP/1.1\r\nHost: {url.hostname}\r\nConnection: close\r\n\r\n"
+    host = format_address(url.hostname, url.port)
+    request = f"{line} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n"
     try:
         async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(url.hostname, url.port)
@@ -53,7 +92,7 @@ async def explain_lookup(
             f"no metrics port answered at {url.hostname}:{url.port}: {error}",
             broker=f"{url.hostname}:{url.port}",
         ) from error
-    return _decode(answer)
+    return answer
 
 
 def metrics_address(listener: str | None, broker_host: str) -> str:

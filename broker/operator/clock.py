@@ -1,0 +1,179 @@
+"""The settable clock over HTTP, on the operators' port: read it, set it, let time pass.
+
+    GET /clock                                    where it stands
+    POST /clock?rate=0&set_ms=1767225600000       freeze it, at a time
+
+| parameter  | meaning                                                                           |
+|------------|-----------------------------------------------------------------------------------|
+| rate       | its speed as a multiple of real time; 0 freezes it, 1 resumes it                  |
+| set_ms     | advance to this time since the epoch, or jump back to it                          |
+| advance_ms | let so much time pass                                                             |
+| jump_ms    | move the wall clock alone, also back, as a clock that is set wrong does           |
+
+They are applied in the order of the table. The answer comes when the jobs that fell due have run
+and what they wrote is durable, so that a test sees their effect at once:
+
+    {"wall_ms": 1767225600000, "elapsed_ms": 812345, "rate": 0.0, "fired": 4,
+     "segments_deleted": 2, "groups_expired": 0}
+
+`fired` is the number of jobs, of session deadlines with ``--clock-sessions settable``, and the two
+others are their effects. A page in a browser cannot move the clock: a POST needs the header
+`X-Tidelog-Clock` and a Host on this machine. The path exists only with ``serve --clock settable``.
+
+Read next: `broker.clocks.settable_clock`.
+"""
+
+import asyncio
+import ipaddress
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from broker.clocks.settable_clock import RATE_MAX, SettableClock
+
+if TYPE_CHECKING:
+    from broker.group_commit import GroupCommit
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.jobs.scheduler import JobScheduler
+    from broker.metrics import Metrics
+
+HEADER: Final = b"x-tidelog-clock"
+STEP_MAX_MS: Final = 10 * 365 * 86_400_000
+"""The most that one command moves the clock: ten years, beyond which a unit is wrong."""
+WALL_MAX_MS: Final = 253_402_300_799_999
+"""The end of the year 9999."""
+
+SETTLE_S: Final = 5.0
+"""How long an answer waits for the disk when clients keep writing."""
+
+_RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    "rate": (0, RATE_MAX),
+    "set_ms": (0, WALL_MAX_MS),
+    "advance_ms": (0, STEP_MAX_MS),
+    "jump_ms": (-STEP_MAX_MS, STEP_MAX_MS),
+}
+
+Reply = tuple[int, bytes]
+
+
+class ClockControl:
+    """Commands to a settable clock, one at a time."""
+
+    def __init__(
+        self,
+        clock: SettableClock,
+        jobs: "JobScheduler",
+        group_commit: "GroupCommit",
+        groups: "GroupCoordinator",
+        metrics: "Metrics",
+        save: Callable[[], object],
+    ) -> None:
+        """Move `clock`, wait for the others, call `save` after each change."""
+        self._clock = clock
+        self._jobs = jobs
+        self._group_commit = group_commit
+        self._groups = groups
+        self._metrics = metrics
+        self._save = save
+        self._alone = asyncio.Lock()
+
+    def show(self, _: str = "") -> Reply:
+        """The answer to GET: where the clock stands."""
+        return 200, _encode(self._reading())
+
+    async def change(self, query: str, headers: Mapping[bytes, bytes]) -> Reply:
+        """The answer to POST: apply `query`, run what falls due, report."""
+        refusal = _refusal(headers)
+        if refusal is not None:
+            return 403, _encode({"error": refusal})
+        try:
+            changes = _parse(query)
+            async with self._alone:
+                return 200, _encode(await self._apply(changes))
+        except ValueError as error:
+            return 400, _encode({"error": str(error)})
+
+    async def _apply(self, changes: Mapping[str, float]) -> dict[str, float]:
+        clock = self._clock
+        target_ms = changes.get("set_ms", clock.wall_ms())
+        if abs(target_ms - clock.wall_ms()) > STEP_MAX_MS:
+            raise ValueError(
+                f"set_ms={target_ms:.0f} is more than ten years from {clock.wall_ms()}, where the "
+                "clock stands; go there in several steps"
+            )
+        deleted = sum(self._metrics.segments_deleted.values())
+        expired = self._groups.cleanup.deleted
+        fired = 0
+        if "rate" in changes:
+            clock.set_rate(changes["rate"])
+        if "set_ms" in changes:
+            fired += clock.set_wall(int(target_ms))
+        if "advance_ms" in changes:
+            fired += clock.advance(int(changes["advance_ms"]))
+        if "jump_ms" in changes:
+            clock.jump(int(changes["jump_ms"]))
+        self._save()
+        await self._settle()
+        return self._reading() | {
+            "fired": fired,
+            "segments_deleted": sum(self._metrics.segments_deleted.values()) - deleted,
+            "groups_expired": self._groups.cleanup.deleted - expired,
+        }
+
+    async def _settle(self) -> None:
+        """Wait until what fell due has run and is on disk."""
+        await self._jobs.settle()
+        await self._jobs.run_now("clock")
+        await self._jobs.run_now("coordinators")
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                await self._group_commit.drain()
+        except TimeoutError:
+            pass  # Clients keep writing; what the jobs wrote is durable by now.
+
+    def _reading(self) -> dict[str, float]:
+        clock = self._clock
+        return {
+            "wall_ms": clock.wall_ms(),
+            "elapsed_ms": clock.monotonic_ms(),
+            "rate": clock.rate,
+        }
+
+
+def _parse(query: str) -> dict[str, float]:
+    """The changes that `query` asks for.
+
+    Raises:
+        ValueError: an unknown parameter, or a value out of range.
+    """
+    changes: dict[str, float] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name not in _RANGES:
+            raise ValueError(f"{name} is not a parameter; there are {', '.join(_RANGES)}")
+        low, high = _RANGES[name]
+        try:
+            value = float(text) if name == "rate" else int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise ValueError(f"{name}={text} is not a number from {low} to {high}")
+        changes[name] = value
+    if not changes:
+        raise ValueError(f"give at least one of {', '.join(_RANGES)}")
+    return changes
+
+
+def _refusal(headers: Mapping[bytes, bytes]) -> str | None:
+    if HEADER not in headers:
+        return "setting the clock needs the header X-Tidelog-Clock: set"
+    host = urlsplit(b"//" + headers.get(b"host", b"")).hostname or b""
+    try:
+        is_local = host == b"localhost" or ipaddress.ip_address(host.decode()).is_loopback
+    except ValueError:
+        is_local = False
+    return None if is_local else "the clock is set from this machine only: use 127.0.0.1"
+
+
+def _encode(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
