@@ -9,7 +9,7 @@ from cli.options import BrokerOptions, broker_options, json_option, now_ms, run_
 from cli.output import format_count, print_json
 from client.admin import Admin
 from client.errors import InvalidTime
-from client.times import format_time, parse_time
+from client.times import format_time, parse_duration, parse_time
 
 
 class _WhenType(click.ParamType[str]):
@@ -35,13 +35,10 @@ class _DurationType(click.ParamType[int]):
         """Milliseconds; negative with a minus sign."""
         if isinstance(value, int):
             return value
-        text = value if value[:1] in ("-", "+") else f"+{value}"
         try:
-            if text[1:].isdigit():
-                raise InvalidTime("it has no unit")
-            return parse_time(text, now_ms=0)
-        except InvalidTime:
-            self.fail(f"{value!r} is not a duration: write 500ms, 90s, 15m, 8d or 1h30m")
+            return parse_duration(value)
+        except InvalidTime as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.group()

@@ -4,9 +4,9 @@ Two clocks in one. What the broker stores and deletes follows the settable one. 
 socket follows the real one, so that a long poll ends, and a client stays connected, while the
 clock is frozen. docs/time.md lists what follows which.
 
-Both settable readings, wall and elapsed, move at `rate` times the speed of the real monotonic clock;
-0 freezes them. `advance` moves both, so everything sees time that has passed: `TrustedTime` has no
-step to distrust. `jump` moves the wall clock alone, as a wrong clock does.
+Both settable readings, wall and elapsed, run at `rate` times the speed of the real monotonic
+clock; 0 freezes them. `advance` moves both, so everything sees time that has passed: `TrustedTime`
+has no step to distrust. `jump` moves the wall clock alone, as a wrong clock does.
 
 An advance fires each timer that falls due once, at the new time and in the order of their due
 times. A job that would have run a hundred times meanwhile runs once, as after a sleep of the
