@@ -46,6 +46,7 @@ from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, render
 from broker.operator.http import Command, MetricsServer, Query, refused
+from broker.operator.retention import RetentionForecast
 from broker.operator.segments import list_segments
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
@@ -65,6 +66,9 @@ logger = logging.getLogger("tidelog.broker.node")
 
 STOP_GRACE_S = 5.0
 """The time that requests have to finish once the stop has begun."""
+
+SETTLE_S = 5.0
+"""How long a change of the settable clock waits for the disk."""
 
 _ANY_HOST = ("", "0.0.0.0", "::")
 
@@ -433,18 +437,14 @@ class Broker:
         queries: dict[str, Query] = {
             "/explain": partial(explain, self.topics),
             "/segments": partial(list_segments, self.topics),
+            "/retention": RetentionForecast(self.topics, self.space, self.time.now_ms).answer,
         }
         commands: dict[str, Command] = {}
         if isinstance(self.clock, SettableClock):
             from broker.operator.clock import ClockControl
 
             control = ClockControl(
-                self.clock,
-                self.jobs,
-                self.group_commit,
-                self.groups,
-                self.metrics,
-                self._save_clock,
+                self.clock, self.groups, self.metrics, settle=self._settle, save=self._save_clock
             )
             queries["/clock"] = control.show
             commands = {"/clock": control.change} if shows_names else {}
@@ -457,6 +457,16 @@ class Broker:
         )
         await server.start(bound)
         self._stack.push_async_callback(server.stop)
+
+    async def _settle(self) -> None:
+        """Wait until what a moved clock made due has run and is on disk."""
+        await self.jobs.settle()
+        await self.jobs.run_now("clock")
+        await self.jobs.run_now("coordinators")
+        # Without the time limit a client that keeps writing would keep the caller waiting.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_S):
+                await self.group_commit.drain()
 
     def _offline_partition(self, *, shows_names: bool) -> str | None:
         for log in self.topics.logs():

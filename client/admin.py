@@ -349,6 +349,7 @@ class Admin:
         topic: str,
         settings: Mapping[str, str] | None = None,
         *,
+        partition: int | None = None,
         metrics_url: str | None = None,
     ) -> dict[str, Any]:
         """When retention deletes each segment of a topic, what keeps it, when the disk is full.
@@ -357,9 +358,9 @@ class Admin:
         of the broker's /retention; raises as `explain_lookup`.
         """
         if metrics_url is None:
-            leader = await self._cluster.leader(TopicPartition(topic, 0))
+            leader = await self._cluster.leader(TopicPartition(topic, partition or 0))
             metrics_url = await self._metrics_url(leader)
-        return await forecast_retention(metrics_url, topic, settings or {})
+        return await forecast_retention(metrics_url, topic, settings or {}, partition)
 
     async def clock(
         self, changes: Mapping[str, float] | None = None, *, metrics_url: str | None = None

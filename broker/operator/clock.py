@@ -26,16 +26,14 @@ Read next: `broker.clocks.settable_clock`.
 import asyncio
 import ipaddress
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from broker.clocks.settable_clock import RATE_MAX, SettableClock
 
 if TYPE_CHECKING:
-    from broker.group_commit import GroupCommit
     from broker.groups.coordinator import GroupCoordinator
-    from broker.jobs.scheduler import JobScheduler
     from broker.metrics import Metrics
 
 HEADER: Final = b"x-tidelog-clock"
@@ -43,9 +41,6 @@ STEP_MAX_MS: Final = 10 * 365 * 86_400_000
 """The most that one command moves the clock: ten years, beyond which a unit is wrong."""
 WALL_MAX_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""
-
-SETTLE_S: Final = 5.0
-"""How long an answer waits for the disk when clients keep writing."""
 
 _RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "rate": (0, RATE_MAX),
@@ -63,16 +58,15 @@ class ClockControl:
     def __init__(
         self,
         clock: SettableClock,
-        jobs: "JobScheduler",
-        group_commit: "GroupCommit",
         groups: "GroupCoordinator",
         metrics: "Metrics",
+        *,
+        settle: Callable[[], Awaitable[None]],
         save: Callable[[], object],
     ) -> None:
-        """Move `clock`, wait for the others, call `save` after each change."""
+        """Move `clock`; after each change `save` it, and `settle` what fell due."""
         self._clock = clock
-        self._jobs = jobs
-        self._group_commit = group_commit
+        self._settle = settle
         self._groups = groups
         self._metrics = metrics
         self._save = save
@@ -120,17 +114,6 @@ class ClockControl:
             "segments_deleted": sum(self._metrics.segments_deleted.values()) - deleted,
             "groups_expired": self._groups.cleanup.deleted - expired,
         }
-
-    async def _settle(self) -> None:
-        """Wait until what fell due has run and is on disk."""
-        await self._jobs.settle()
-        await self._jobs.run_now("clock")
-        await self._jobs.run_now("coordinators")
-        try:
-            async with asyncio.timeout(SETTLE_S):
-                await self._group_commit.drain()
-        except TimeoutError:
-            pass  # Clients keep writing; what the jobs wrote is durable by now.
 
     def _reading(self) -> dict[str, float]:
         clock = self._clock

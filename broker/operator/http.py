@@ -10,10 +10,11 @@ once. `broker.operator.http_connection` reads the requests.
 | /readyz   | clients are being accepted                                | starting, or stopping    |
 | /explain  | a lookup was explained: `broker.operator.explain`         | its partition is offline |
 | /segments | a topic's segments are listed: `broker.operator.segments` |                          |
+| /retention | a topic's segments have a future: `broker.operator.retention` |                    |
 | /clock    | the clock is settable: `broker.operator.clock`, also POST |                          |
 
 Names of topics and groups and times of records are data, and this port knows no users. With an
-authorizer, a port that is not on loopback shows none: /explain and /segments are 403, /metrics
+authorizer, a port that is not on loopback shows none: the paths with names are 403, /metrics
 leaves out the figures of partitions and groups, /healthz names no partition.
 """
 
@@ -34,8 +35,8 @@ _JSON: Final = "application/json"
 Probe = Callable[[], str | None]
 """A check: None when all is well, else the reason."""
 
-Query = Callable[[str], tuple[int, bytes]]
-"""From a query string to HTTP status and JSON."""
+Query = Callable[[str], tuple[int, bytes] | Awaitable[tuple[int, bytes]]]
+"""From a query string to HTTP status and JSON; awaitable when it takes turns."""
 
 Command = Callable[[str, Mapping[bytes, bytes]], Awaitable[tuple[int, bytes]]]
 """From a query string and the headers of a POST to HTTP status and JSON."""
@@ -105,14 +106,15 @@ class MetricsServer:
         if path == "/metrics":
             return Answer(200, _EXPOSITION, await self._exposition())
         if path in self._queries:
-            status, document = self._queries[path](query)
+            found = self._queries[path](query)
+            status, document = found if isinstance(found, tuple) else await found
             return Answer(status, _JSON, document)
         if path in self._probes:
             problem = self._probes[path]()
             if problem is None:
                 return Answer(200, _TEXT, b"ok\n")
             return Answer(503, _TEXT, f"{problem}\n".encode())
-        known = b"there are /metrics, /healthz, /readyz, /explain and /segments\n"
+        known = b"there are /metrics, /healthz, /readyz, /explain, /segments and /retention\n"
         return Answer(404, _TEXT, known)
 
     async def _command(self, target: str, headers: Mapping[bytes, bytes]) -> "Answer":

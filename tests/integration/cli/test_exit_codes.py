@@ -39,6 +39,17 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["offsets", "t", "--earliest", "--latest"], USAGE),
     (["offsets", "t", "--at", "now", "--max-timestamp"], USAGE),
     (["offsets", "t", "--at", "-1M"], USAGE),
+    (["retention"], USAGE),
+    (["retention", "t", "--set", "retention.ms"], USAGE),
+    (["retention", "there", "--set", "retention.ms=x"], USAGE),
+    (["clock", "show", "x"], USAGE),
+    (["clock", "freeze", "soon"], USAGE),
+    (["clock", "set"], USAGE),
+    (["clock", "advance", "8"], USAGE),
+    (["clock", "advance", "-1d"], USAGE),
+    (["clock", "jump"], USAGE),
+    (["clock", "resume", "--rate", "0"], USAGE),
+    (["serve", "--clock-sessions", "settable"], USAGE),
     (["group", "list", "x"], USAGE),
     (["group", "describe"], USAGE),
     (["group", "delete", "g"], USAGE),
@@ -93,6 +104,13 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["group", "describe", "g", *NOWHERE], UNREACHABLE),
     (["group", "delete", "g", "-y", *NOWHERE], UNREACHABLE),
     (["group", "reset", "g", "--to-earliest", *NOWHERE], UNREACHABLE),
+    (["retention", "t", *NOWHERE], UNREACHABLE),
+    (["clock", "show", *NOWHERE], UNREACHABLE),
+    (["clock", "freeze", *NOWHERE], UNREACHABLE),
+    (["clock", "set", "now", *NOWHERE], UNREACHABLE),
+    (["clock", "advance", "8d", *NOWHERE], UNREACHABLE),
+    (["clock", "jump", "8d", *NOWHERE], UNREACHABLE),
+    (["clock", "resume", *NOWHERE], UNREACHABLE),
     (["spark", "skew", "--topic", "t", "--dry-run", *NOWHERE], UNREACHABLE),
     # What is named does not exist: a topic, a partition, a group, a setting, a file.
     (["serve", "--config", "nowhere.properties"], NOT_FOUND),
@@ -108,6 +126,8 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["consume", "there", "-p", "9"], NOT_FOUND),
     (["offsets", "nope"], NOT_FOUND),
     (["offsets", "there", "-p", "9"], NOT_FOUND),
+    (["retention", "nope"], NOT_FOUND),
+    (["retention", "there", "-p", "9"], NOT_FOUND),
     (["group", "describe", "nope"], NOT_FOUND),
     (["group", "delete", "nope", "-y"], NOT_FOUND),
     (["group", "reset", "nope", "--to-earliest", "-t", "there"], NOT_FOUND),
@@ -128,6 +148,7 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["topic", "create", "there"], ExitCode.FAILED),
     (["topic", "alter", "there", "--set", "nope=1"], ExitCode.FAILED),
     (["consume", "there", "--from", "offset:99"], ExitCode.FAILED),
+    (["clock", "show"], ExitCode.FAILED),
 ]
 
 
@@ -223,6 +244,7 @@ CANNOT: dict[ExitCode, set[tuple[str, ...]]] = {
         ("doctor",),
         ("version",),
         ("spark",),
+        *(("clock", word) for word in ("show", "freeze", "set", "advance", "jump", "resume")),
     },
 }
 

@@ -13,7 +13,13 @@ from tests.support.broker import RunningBroker, running_broker
 from tests.support.requests import create_topic
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-PATHS = ["/metrics", "/explain?topic=secret&partition=0&at=0", "/segments?topic=secret", "/healthz"]
+PATHS = [
+    "/metrics",
+    "/explain?topic=secret&partition=0&at=0",
+    "/segments?topic=secret",
+    "/retention?topic=secret",
+    "/healthz",
+]
 
 
 async def answers(running: RunningBroker) -> list[tuple[int, bytes]]:

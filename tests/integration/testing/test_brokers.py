@@ -51,15 +51,17 @@ def test_a_restart_and_a_kill_keep_port_and_records() -> None:
             ]
 
 
-async def topics_of(broker: RunningBroker) -> dict[str, TopicInfo]:
-    async with Admin(broker.bootstrap, request_timeout_ms=300, timeout_ms=300) as admin:
+async def topics_of(broker: RunningBroker, timeout_ms: int = 30_000) -> dict[str, TopicInfo]:
+    async with Admin(
+        broker.bootstrap, request_timeout_ms=timeout_ms, timeout_ms=timeout_ms
+    ) as admin:
         return await admin.topics()
 
 
 def test_a_paused_broker_answers_later() -> None:
     with running_broker() as broker:
         with broker.paused(), pytest.raises(BrokerUnreachable):
-            asyncio.run(topics_of(broker))
+            asyncio.run(topics_of(broker, 300))
         assert asyncio.run(topics_of(broker)) == {}
 
 

@@ -1,0 +1,182 @@
+"""The forecast of a topic's retention, as JSON on the operators' port.
+
+    GET /retention?topic=flights                      every partition
+    GET /retention?topic=flights&partition=0&retention.ms=3600000
+
+Other parameters with the name of a topic setting replace that setting for the answer only. `at` is
+the time that counts as the present, in ms.
+
+    {"topic": "flights", "now_ms": 1767225600000, "check_interval_ms": 300000,
+     "settings": {"retention.ms": 604800000, "retention.bytes": -1, "cleanup.policy": "delete",
+                  "retention.clamp.future": false},
+     "partitions": [{"partition": 0, "bytes_per_day": 5184000, "segments": [
+        {"base_offset": 0, "next_offset": 9000, "size_bytes": 1048301,
+         "min_timestamp": 1766620700000, "max_timestamp": 1766621100000, "active": false,
+         "goes_at_ms": 1767225900001, "reason": "older than retention.ms",
+         "kept_by": "RETENTION", "why": "its records are younger than retention.ms",
+         "held_by": null}, ...]}],
+     "disk": {"free_bytes": 81604378624, "bytes_per_day": 20736000, "full_at_ms": null,
+              "partitions_without_rate": 2}}
+
+Retention deletes a segment when it next runs at or after `goes_at_ms`; null means never by these
+settings. `kept_by` is null for a segment that may go now. `bytes_per_day` is what a partition
+gained in the last week, null while it has too few segments to say. The disk counts all topics of
+the broker at their rates, up to `log.reserved.bytes`, beyond which it takes no records.
+
+Read next: `storage.log.forecast` (the model), `cli.retention` (its table).
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from broker.errors import BrokerError
+from config import ConfigErrors, TopicConfig, topic_config
+from storage.log.forecast import Growth, append_rate, disk_full_at, forecast, growth
+from storage.log.retention import ages_of, rules_of
+from storage.segment.manifest import UNKNOWN_MINIMUM
+
+if TYPE_CHECKING:
+    from broker.space import SpaceGuard
+    from broker.topics.registry import TopicRegistry
+    from storage.log.log import Log
+
+_MS_PER_DAY = 86_400_000
+_SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy", "retention.clamp.future")
+
+Document = dict[str, Any]
+
+
+class _BadQuery(Exception):
+    """The query cannot be answered; the message says what to give."""
+
+
+class RetentionForecast:
+    """Answers to /retention. Loop thread only."""
+
+    def __init__(
+        self,
+        topics: "TopicRegistry",
+        space: "SpaceGuard",
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Forecast the logs of `topics` from `now_ms`, the time by which retention deletes."""
+        self._topics = topics
+        self._interval_ms = topics.broker_config.log_retention_check_interval_ms
+        self._space = space
+        self._now_ms = now_ms
+
+    async def answer(self, query: str) -> tuple[int, bytes]:
+        """HTTP status and JSON for the query string of a request."""
+        try:
+            return 200, _encode(await self._document(dict(parse_qsl(query))))
+        except _BadQuery as error:
+            return 400, _encode({"error": str(error)})
+        except ConfigErrors as error:
+            return 400, _encode({"error": str(error)})
+        except BrokerError as error:
+            return 404, _encode({"error": str(error)})
+
+    async def _document(self, asked: dict[str, str]) -> Document:
+        topic = asked.pop("topic", "")
+        partition = _number(asked, "partition")
+        now_ms = _number(asked, "at")
+        if not topic:
+            raise _BadQuery("topic=NAME is needed; partition, at and topic settings are allowed")
+        if now_ms is None:
+            now_ms = self._now_ms()
+        wanted = self._topics.led_log(topic, partition or 0)
+        found_topic = self._topics.find(topic)
+        assert found_topic is not None, topic
+        overrides = {**found_topic.overrides, **asked}
+        config = topic_config(overrides, self._topics.broker_config)
+        partitions: list[Document] = []
+        grows: list[Growth] = []
+        unknown = 0
+        for log in list(self._topics.logs()):
+            is_shown = log is wanted if partition is not None else log.topic == topic
+            found, grown = _forecast_log(log, config if log.topic == topic else log.config, now_ms)
+            if is_shown:
+                partitions.append(found)
+            unknown += found["bytes_per_day"] is None
+            grows.append(grown)
+            await asyncio.sleep(0)
+        free_bytes = self._space.left_bytes()
+        return {
+            "topic": topic,
+            "now_ms": now_ms,
+            "check_interval_ms": self._interval_ms,
+            "settings": _settings(config),
+            "partitions": partitions,
+            "disk": {
+                "free_bytes": free_bytes,
+                "bytes_per_day": round(sum(one.bytes_per_ms for one in grows) * _MS_PER_DAY),
+                "full_at_ms": disk_full_at(grows, free_bytes=free_bytes, now_ms=now_ms),
+                "partitions_without_rate": unknown,
+            },
+        }
+
+
+def _forecast_log(log: "Log", config: TopicConfig, now_ms: int) -> tuple[Document, Growth]:
+    """The forecast of one log as JSON, and how it grows."""
+    ages, rules, segments = ages_of(log), rules_of(log, config), list(log.segments)
+    minima = [
+        None if one.min_timestamp == UNKNOWN_MINIMUM or one.is_empty else one.min_timestamp
+        for one in segments
+    ]
+    fates = forecast(
+        ages,
+        minima,
+        rules,
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        now_ms=now_ms,
+    )
+    rate = append_rate(ages, now_ms)
+    shown = [
+        {
+            "base_offset": age.base_offset,
+            "next_offset": age.next_base,
+            "size_bytes": age.size_bytes,
+            "min_timestamp": minimum,
+            "max_timestamp": segment.max_timestamp,
+            "active": segment is segments[-1],
+            "goes_at_ms": fate.goes_at_ms,
+            "reason": None if fate.reason is None else fate.reason.value,
+            "kept_by": None if fate.keeper is None else fate.keeper.name,
+            "why": None if fate.keeper is None else fate.keeper.value,
+            "held_by": fate.held_by,
+        }
+        for segment, age, minimum, fate in zip(segments, ages, minima, fates, strict=True)
+    ]
+    found = {
+        "partition": log.partition,
+        "bytes_per_day": None if rate is None else round(rate * _MS_PER_DAY),
+        "segments": shown,
+    }
+    grown = growth(ages, fates, rules, bytes_per_ms=rate or 0.0, segment_bytes=config.segment_bytes)
+    return found, grown
+
+
+def _settings(config: TopicConfig) -> Document:
+    return {
+        "retention.ms": config.retention_ms,
+        "retention.bytes": config.retention_bytes,
+        "cleanup.policy": ",".join(sorted(config.cleanup_policy)),
+        "retention.clamp.future": config.retention_clamp_future,
+    }
+
+
+def _number(asked: dict[str, str], name: str) -> int | None:
+    text = asked.pop(name, None)
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise _BadQuery(f"{name}={text} is not a whole number from 0 on")
+    return int(text)
+
+
+def _encode(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
