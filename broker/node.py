@@ -48,6 +48,7 @@ from broker.operator.exporter import BrokerCollector, render
 from broker.operator.http import Command, MetricsServer, Query, refused
 from broker.operator.retention import RetentionForecast
 from broker.operator.segments import list_segments
+from broker.operator.skew import SkewAudit
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
 from broker.security.tls import TlsContexts
@@ -437,6 +438,7 @@ class Broker:
         queries: dict[str, Query] = {
             "/explain": partial(explain, self.topics),
             "/segments": partial(list_segments, self.topics),
+            "/skew": SkewAudit(self.topics, self._threads.control).answer,
             "/retention": RetentionForecast(self.topics, self.space, self.time.now_ms).answer,
         }
         commands: dict[str, Command] = {}

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "offsets": ("offsets", "Find offsets by time, or the ends of partitions."),
     "group": ("group", "List, describe, delete consumer groups; move them in time."),
     "retention": ("retention", "Forecast what retention deletes, and name what keeps it."),
+    "skew": ("skew", "Audit the times of a topic: disorder, producers that are off."),
     "clock": ("clock", "Set the clock of a broker for tests."),
     "user": ("user", "Add, list and remove users, change passwords."),
     "acl": ("acl", "Give, list, take and explain rights."),

@@ -16,6 +16,7 @@ from typing import Any, Self
 from client.aio.connection import open_cluster
 from client.aio.explain import SETTING as METRICS_SETTING
 from client.aio.explain import (
+    audit_times,
     explain_lookup,
     forecast_retention,
     metrics_address,
@@ -341,7 +342,7 @@ class Admin:
                 here.
         """
         if metrics_url is None:
-            metrics_url = await self._metrics_url(await self._cluster.leader(partition))
+            metrics_url = await self._leaders_metrics_url(partition.topic, partition.partition)
         return await explain_lookup(metrics_url, partition.topic, partition.partition, timestamp_ms)
 
     async def forecast_retention(
@@ -358,9 +359,24 @@ class Admin:
         of the broker's /retention; raises as `explain_lookup`.
         """
         if metrics_url is None:
-            leader = await self._cluster.leader(TopicPartition(topic, partition or 0))
-            metrics_url = await self._metrics_url(leader)
+            metrics_url = await self._leaders_metrics_url(topic, partition)
         return await forecast_retention(metrics_url, topic, settings or {}, partition)
+
+    async def audit_times(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        size_bytes: int = 8 * 1024 * 1024,
+        metrics_url: str | None = None,
+    ) -> dict[str, Any]:
+        """How disordered the times of a topic's newest records are, and which producers are off.
+
+        The broker reads about `size_bytes`. Keys as of its /skew; raises as `explain_lookup`.
+        """
+        if metrics_url is None:
+            metrics_url = await self._leaders_metrics_url(topic, partition)
+        return await audit_times(metrics_url, topic, size_bytes, partition)
 
     async def clock(
         self, changes: Mapping[str, float] | None = None, *, metrics_url: str | None = None
@@ -377,6 +393,11 @@ class Admin:
         if metrics_url is None:
             metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
         return await request_clock(metrics_url, changes or {})
+
+    async def _leaders_metrics_url(self, topic: str, partition: int | None) -> str:
+        """The metrics port of the leader of a partition, of the first one for None."""
+        leader = await self._cluster.leader(TopicPartition(topic, partition or 0))
+        return await self._metrics_url(leader)
 
     async def _metrics_url(self, node_id: int) -> str:
         """The address of a broker's metrics port, by its settings."""

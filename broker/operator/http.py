@@ -1,17 +1,18 @@
-"""The metrics port: the listener and the paths /metrics, /healthz, /readyz, /explain, /segments.
+"""The metrics port: the listener and its paths.
 
 Runs in the broker's loop, with at most `CONNECTIONS_MAX` connections open; one more is closed at
 once. `broker.operator.http_connection` reads the requests.
 
-| path      | 200 when                                                  | 503 when                 |
-|-----------|-----------------------------------------------------------|--------------------------|
-| /metrics  | always                                                    |                          |
-| /healthz  | the event loop runs (there is an answer)                  | a partition is offline   |
-| /readyz   | clients are being accepted                                | starting, or stopping    |
-| /explain  | a lookup was explained: `broker.operator.explain`         | its partition is offline |
-| /segments | a topic's segments are listed: `broker.operator.segments` |                          |
-| /retention | a topic's segments have a future: `broker.operator.retention` |                    |
-| /clock    | the clock is settable: `broker.operator.clock`, also POST |                          |
+| path       | 200 when                                                  | 503 when               |
+|------------|-----------------------------------------------------------|------------------------|
+| /metrics   | always                                                    |                        |
+| /healthz   | the event loop runs (there is an answer)                  | a partition is offline |
+| /readyz    | clients are being accepted                                | starting, or stopping  |
+| /explain   | a lookup was explained: `broker.operator.explain`         | a partition is offline |
+| /segments  | a topic's segments are listed: `broker.operator.segments` |                        |
+| /retention | retention is forecast: `broker.operator.retention`        |                        |
+| /skew      | a topic's times are audited: `broker.operator.skew`       | records are damaged    |
+| /clock     | the clock is settable, also POST: `broker.operator.clock` |                        |
 
 Names of topics and groups and times of records are data, and this port knows no users. With an
 authorizer, a port that is not on loopback shows none: the paths with names are 403, /metrics
@@ -114,7 +115,7 @@ class MetricsServer:
             if problem is None:
                 return Answer(200, _TEXT, b"ok\n")
             return Answer(503, _TEXT, f"{problem}\n".encode())
-        known = b"there are /metrics, /healthz, /readyz, /explain, /segments and /retention\n"
+        known = b"there are /metrics, /healthz, /readyz, /explain, /segments, /retention, /skew\n"
         return Answer(404, _TEXT, known)
 
     async def _command(self, target: str, headers: Mapping[bytes, bytes]) -> "Answer":

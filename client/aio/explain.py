@@ -53,6 +53,19 @@ async def forecast_retention(
     return _decode(await _request(metrics_url, f"GET /retention?{urlencode(asked)}"))
 
 
+async def audit_times(
+    metrics_url: str, topic: str, size_bytes: int, partition: int | None = None
+) -> dict[str, Any]:
+    """How disordered the newest `size_bytes` of a topic are, and which producers are off.
+
+    Keys as of the broker's /skew. Raises as `explain_lookup`.
+    """
+    asked: dict[str, object] = {"topic": topic, "bytes": size_bytes}
+    if partition is not None:
+        asked["partition"] = partition
+    return _decode(await _request(metrics_url, f"GET /skew?{urlencode(asked)}"))
+
+
 async def request_clock(metrics_url: str, changes: Mapping[str, float]) -> dict[str, Any]:
     """Apply `changes` to the broker's settable clock, none to read it; the clock's answer.
 
