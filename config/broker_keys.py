@@ -163,7 +163,7 @@ _NETWORK = (
         type=ValueType.STRING,
         default="127.0.0.1:9464",
         doc=(
-            "Tidelog's own. HOST:PORT of /metrics, /healthz, /readyz, /explain and /segments; port "
+            "Tidelog's own. HOST:PORT of /metrics, probes and operators' queries; port "
             "0 picks a free one, empty serves none."
         ),
     ),

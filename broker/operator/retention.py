@@ -23,7 +23,7 @@ settings. `kept_by` is null for a segment that may go now. `bytes_per_day` is wh
 gained in the last week, null while it has too few segments to say. The disk counts all topics of
 the broker at their rates, up to `log.reserved.bytes`, beyond which it takes no records.
 
-Read next: `storage.log.forecast` (the model), `cli.retention` (its table).
+Read next: `storage.log.forecast` (the model), `cli.time.retention` (its table).
 """
 
 import asyncio

@@ -79,23 +79,10 @@ async def read(bootstrap: str, topic: str) -> "list[ConsumerRecord]":
 def run(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     """The result of a coroutine, also where this thread already runs an event loop."""
     import asyncio
-    from threading import Thread
+    from concurrent.futures import ThreadPoolExecutor
 
-    results: list[_T] = []
-    errors: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            results.append(asyncio.run(work()))
-        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-            errors.append(error)
-
-    thread = Thread(target=body, name="tidelog-testing")
-    thread.start()
-    thread.join()
-    for error in errors:
-        raise error
-    return results[0]
+    with ThreadPoolExecutor(1, "tidelog-testing") as pool:
+        return pool.submit(lambda: asyncio.run(work())).result()
 
 
 def _bytes(text: str | bytes | None) -> bytes | None:

@@ -12,6 +12,8 @@ import pytest
 
 from broker.clocks.settable_clock import SettableClock
 from broker.errors import DataDirUnusable
+from cli.exit_codes import ExitCode
+from cli.main import run
 from client.admin import Admin
 from client.consumer import Consumer
 from client.errors import ClientError, InvalidUse, UnsupportedByBroker
@@ -188,6 +190,17 @@ async def test_a_restarted_broker_continues_from_its_time(tmp_path: Path) -> Non
         assert not running.broker.metrics.wall_clock_distrusted
         log = running.broker.topics.led_log("t", 0)
         assert log.newest_append_ms == NEW_YEAR_MS + 400 * DAY_MS
+
+
+async def test_a_directory_of_made_up_times_is_not_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with settable_broker(tmp_path / "data"):
+        pass
+    words = ["export-kraft", str(tmp_path / "data"), str(tmp_path / "kafka")]
+    assert await asyncio.to_thread(run, words) == ExitCode.FAILED
+    assert "settable clock" in capsys.readouterr().err
+    assert not (tmp_path / "kafka").exists()
 
 
 async def test_a_directory_with_real_records_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ _KEPT = {
     "OLDER": "segment {held_by} before it stays",
     "ACTIVE": "expired records beside newer ones; a smaller segment.ms closes it earlier",
     "NEWER_RECORDS": "expired records beside newer ones, since {span}",
-    "RETENTION": "",
 }
 """What the table says about a segment that stays, by the broker's `kept_by`."""
 
@@ -144,7 +143,7 @@ def _why(segment: dict[str, Any]) -> str:
     if segment["kept_by"] is None:
         return str(segment["reason"])
     span_ms = segment["max_timestamp"] - (segment["min_timestamp"] or 0)
-    text = _KEPT.get(segment["kept_by"], segment["why"])
+    text = _KEPT.get(segment["kept_by"]) or str(segment["why"])
     return text.format(held_by=segment["held_by"], span=f"it spans {format_duration(span_ms)}")
 
 
