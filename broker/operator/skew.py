@@ -19,7 +19,7 @@ its append, or `behind_ms` older: `storage.audit.record_times`. `late_p99_ms` is
 histogram in `protocol.records.lateness`, -1 beyond the last. `stamped` records have the broker's
 time. `producer_id` -1 is every producer that is not idempotent.
 
-Read next: `cli.time.skew` (its table); `pipeline.jobs.skew` does the same for whole topics on Spark.
+Read next: `cli.time.skew` (its table), `pipeline.jobs.skew` (the same for whole topics, on Spark).
 """
 
 import json

@@ -2,19 +2,10 @@
 
 import subprocess
 import sys
-import tomllib
-from importlib import import_module
 from pathlib import Path
 
 from tests.integration.testing.test_documentation import pytest_in
-from tests.support.cli import ROOT, environment
-
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-
-def test_the_entry_point_names_the_plugin() -> None:
-    (module,) = PROJECT["entry-points"]["pytest11"].values()
-    assert hasattr(import_module(module), "tidelog_broker")
+from tests.support.cli import environment
 
 
 def test_loading_the_plugin_loads_neither_broker_nor_client() -> None:
