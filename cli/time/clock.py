@@ -1,12 +1,12 @@
 """``tidelog clock``: set the clock of a broker that runs with ``--clock settable``, for tests."""
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from cli.options import BrokerOptions, broker_options, json_option, now_ms, run_async
+from cli.options import BrokerOptions, now_ms, run_async
 from cli.output import format_count, print_json
+from cli.time.options import metrics_options
 from client.admin import Admin
 from client.errors import InvalidTime
 from client.times import format_time, parse_duration, parse_time
@@ -50,23 +50,8 @@ def command() -> None:
     """
 
 
-def _clock_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for decorator in (
-        json_option,
-        broker_options,
-        click.option(
-            "--metrics",
-            "metrics_url",
-            metavar="HOST:PORT",
-            help="The broker's metrics port, if it is not found by itself.",
-        ),
-    ):
-        function = decorator(function)
-    return function
-
-
 @command.command()
-@_clock_options
+@metrics_options
 def show(**options: Any) -> None:
     """Show where the clock stands and how fast it runs."""
     _run(**options)
@@ -74,7 +59,7 @@ def show(**options: Any) -> None:
 
 @command.command()
 @click.argument("when", type=_WhenType(), required=False)
-@_clock_options
+@metrics_options
 def freeze(*, when: str | None, **options: Any) -> None:
     """Stop the clock, where it stands or at a TIME.
 
@@ -85,7 +70,7 @@ def freeze(*, when: str | None, **options: Any) -> None:
 
 @command.command(name="set")
 @click.argument("when", type=_WhenType())
-@_clock_options
+@metrics_options
 def set_clock(*, when: str, **options: Any) -> None:
     """Advance to a TIME, or jump back to it; +8d and the like count from the broker's clock."""
     _run(when=when, **options)
@@ -93,7 +78,7 @@ def set_clock(*, when: str, **options: Any) -> None:
 
 @command.command()
 @click.argument("duration_ms", metavar="DURATION", type=_DurationType())
-@_clock_options
+@metrics_options
 def advance(*, duration_ms: int, **options: Any) -> None:
     """Let a DURATION pass, such as 8d or 1h30m."""
     if duration_ms < 0:
@@ -103,7 +88,7 @@ def advance(*, duration_ms: int, **options: Any) -> None:
 
 @command.command(context_settings={"ignore_unknown_options": True})
 @click.argument("duration_ms", metavar="DURATION", type=_DurationType())
-@_clock_options
+@metrics_options
 def jump(*, duration_ms: int, **options: Any) -> None:
     """Move the wall clock alone, as a clock that is set wrong does; -8d moves it back.
 
@@ -120,7 +105,7 @@ def jump(*, duration_ms: int, **options: Any) -> None:
     show_default=True,
     help="How fast, as a multiple of real time.",
 )
-@_clock_options
+@metrics_options
 def resume(*, rate: float, **options: Any) -> None:
     """Let the clock run again from where it stands."""
     _run(rate=rate, **options)

@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from cli.options import BrokerOptions, broker_options, json_option, parse_pairs, run_async
+from cli.options import BrokerOptions, parse_pairs, run_async
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
+from cli.time.options import partitions_of, topic_options
 from client.admin import Admin
-from client.errors import NotThere
 from client.times import format_duration, format_time
 
 _DAY_MS = 86_400_000
@@ -26,8 +26,7 @@ _KEPT = {
 
 
 @click.command()
-@click.argument("topic")
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
+@topic_options
 @click.option(
     "--set",
     "pairs",
@@ -36,14 +35,6 @@ _KEPT = {
     help="As if the topic had this setting, such as retention.ms=3600000; repeatable.",
 )
 @click.option("--all", "is_whole", is_flag=True, help=f"Every segment, not the first {_ROWS}.")
-@click.option(
-    "--metrics",
-    "metrics_url",
-    metavar="HOST:PORT",
-    help="The broker's metrics port, if it is not found by itself.",
-)
-@broker_options
-@json_option
 def command(
     *,
     topic: str,
@@ -76,9 +67,7 @@ async def _ask(
     metrics_url: str | None,
 ) -> dict[str, Any]:
     async with Admin(**broker) as admin:
-        numbers = (await admin.describe_topic(topic)).partitions
-        if partition is not None and partition not in numbers:
-            raise NotThere.partition(topic, partition, len(numbers))
+        await partitions_of(admin, topic, partition)
         return await admin.forecast_retention(
             topic, settings, partition=partition, metrics_url=metrics_url
         )

@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from cli.options import BrokerOptions, broker_options, json_option, run_async
+from cli.options import BrokerOptions, run_async
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
+from cli.time.options import partitions_of, topic_options
 from client.admin import Admin
-from client.errors import NotThere
 from client.times import find_unit_mistake, format_duration
 
 _AHEAD_MS = 60_000
@@ -15,8 +15,7 @@ _AHEAD_MS = 60_000
 
 
 @click.command()
-@click.argument("topic")
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
+@topic_options
 @click.option(
     "--bytes",
     "size_bytes",
@@ -25,14 +24,6 @@ _AHEAD_MS = 60_000
     show_default=True,
     help="How much to read, the newest records of all partitions together.",
 )
-@click.option(
-    "--metrics",
-    "metrics_url",
-    metavar="HOST:PORT",
-    help="The broker's metrics port, if it is not found by itself.",
-)
-@broker_options
-@json_option
 def command(
     *,
     topic: str,
@@ -84,9 +75,7 @@ async def _ask(
     metrics_url: str | None,
 ) -> dict[str, Any]:
     async with Admin(**broker) as admin:
-        numbers = (await admin.describe_topic(topic)).partitions
-        if partition is not None and partition not in numbers:
-            raise NotThere.partition(topic, partition, len(numbers))
+        await partitions_of(admin, topic, partition)
         return await admin.audit_times(
             topic, partition=partition, size_bytes=size_bytes, metrics_url=metrics_url
         )
