@@ -439,7 +439,9 @@ class Broker:
             "/explain": partial(explain, self.topics),
             "/segments": partial(list_segments, self.topics),
             "/skew": SkewAudit(self.topics, self._threads.control).answer,
-            "/retention": RetentionForecast(self.topics, self.space, self.time.now_ms).answer,
+            "/retention": RetentionForecast(
+                self.topics, self.space, self._threads.control, self.time.now_ms
+            ).answer,
         }
         commands: dict[str, Command] = {}
         if isinstance(self.clock, SettableClock):
