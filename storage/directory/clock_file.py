@@ -1,8 +1,8 @@
 """The file `settable-clock`: the mark of a directory for tests, and where its clock stood.
 
 A broker with a settable clock may delete everything as too old, so it starts only on a directory
-that was made with one. The file is that mark. It also lets a restarted broker go on from the time
-at which the clock stood; without it LogAppendTime would fall back to the present.
+that was made with one. The file is that mark. It also lets a restarted broker continue from the
+time at which the clock stood; without it LogAppendTime would fall back to the present.
 
 Read next: `broker.clocks.settable_clock`.
 """

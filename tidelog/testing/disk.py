@@ -1,7 +1,7 @@
 """A disk that fails when a test says so, below a real broker: full, or broken.
 
-The files are real; only the outcome of writing is made up. What a power cut leaves behind is
-another question, which `kill` and a restart answer.
+The files are real; only the outcome of writing is made up. What a power cut leaves is another
+question, which `kill` and a restart answer.
 """
 
 import errno

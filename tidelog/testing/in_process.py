@@ -27,7 +27,7 @@ class InProcessBroker:
         bootstrap: ``host:port`` for clients.
         data_dir: where it keeps records.
         clock: what it stamps and deletes by; each command is awaited.
-        disk: fails when told to, see `tidelog.testing.disk`.
+        disk: fails on request, see `tidelog.testing.disk`.
     """
 
     def __init__(self, broker: "Broker", ready: "ReadyInfo", disk: "FaultyDisk") -> None:

@@ -94,7 +94,7 @@ async def pass_by(running: RunningBroker, document: dict[str, Any]) -> None:
             {"retention_clamp_future": "true"},
             [(7, "RETENTION"), (10, "RETENTION"), (10, "OLDER")],
         ),
-        # Already expired, and behind one that is not.
+        # Already expired, and after one that is not.
         ([-11, -5, -12], {}, [(0, None), (5, "RETENTION"), (5, "OLDER")]),
         # The size counts at once, whatever the age.
         ([-3, -2, -1], {"retention_bytes": "130"}, [(0, None), (8, "RETENTION"), (9, "RETENTION")]),

@@ -180,16 +180,18 @@ async def test_sessions_follow_it_when_asked(tmp_path: Path) -> None:
             assert group is None or not group.members
 
 
-async def test_a_restarted_broker_continues_from_its_time(tmp_path: Path) -> None:
+async def test_a_restarted_broker_continues_from_its_time_and_trusts_it(tmp_path: Path) -> None:
+    late_ms = NEW_YEAR_MS + 400 * DAY_MS
     async with settable_broker(tmp_path / "data") as running:
-        await fill(running, message_timestamp_type="LogAppendTime", retention_ms=str(DAY_MS))
-        await move(running, rate=0, set_ms=NEW_YEAR_MS + 400 * DAY_MS)
+        await fill(running, message_timestamp_type="LogAppendTime", retention_ms=str(9 * DAY_MS))
+        await move(running, rate=0, set_ms=late_ms)
         await produce(await running.client(), "t", batch("late"))
+        await move(running, advance_ms=8 * DAY_MS)
     async with settable_broker(tmp_path / "data") as running:
-        assert running.broker.clock.wall_ms() == NEW_YEAR_MS + 400 * DAY_MS
+        assert running.broker.clock.wall_ms() == late_ms + 8 * DAY_MS
+        assert running.broker.topics.led_log("t", 0).newest_append_ms == late_ms
         assert not running.broker.metrics.wall_clock_distrusted
-        log = running.broker.topics.led_log("t", 0)
-        assert log.newest_append_ms == NEW_YEAR_MS + 400 * DAY_MS
+        assert (await move(running, advance_ms=2 * DAY_MS))["segments_deleted"] == 1
 
 
 async def test_a_directory_of_made_up_times_is_not_exported(
