@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from client.aio.connection import open_cluster
-from client.aio.explain import SETTING as METRICS_SETTING
-from client.aio.explain import explain_lookup, metrics_address
+from client.aio.explain import SECURITY_SETTING, SETTING, explain_lookup, metrics_address
 from client.aio.positions import to_timestamp
 from client.aio.record_times import first_records
 from client.checks import check_text
@@ -327,7 +326,8 @@ class Admin:
         """The steps of the leader's lookup of a time: segments, index entries, bytes, neighbours.
 
         The leader's metrics port answers; the broker's settings name it unless `metrics_url`
-        (``host:port``) gives another address. Keys as of `client.aio.explain.explain_lookup`.
+        (``host:port`` or ``https://host:port``) gives another address. This client's user and TLS
+        settings count there too. Keys as of `client.aio.explain.explain_lookup`.
 
         Raises:
             BrokerRefused: the partition does not exist.
@@ -337,11 +337,20 @@ class Admin:
         """
         if metrics_url is None:
             node_id = await self._cluster.leader(partition)
-            listener = (await self.broker_configs(node_id)).get(METRICS_SETTING)
-            metrics_url = metrics_address(
+            configs = await self.broker_configs(node_id)
+            listener, security = configs.get(SETTING), configs.get(SECURITY_SETTING)
+            address = metrics_address(
                 listener.value if listener else None, self._cluster.brokers[node_id].host
             )
-        return await explain_lookup(metrics_url, partition.topic, partition.partition, timestamp_ms)
+            scheme = "https" if security is not None and security.value == "tls" else "http"
+            metrics_url = f"{scheme}://{address}"
+        return await explain_lookup(
+            metrics_url,
+            partition.topic,
+            partition.partition,
+            timestamp_ms,
+            self._cluster.options.security,
+        )
 
     async def first_records(
         self,

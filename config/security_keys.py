@@ -273,16 +273,17 @@ def security_problems(config: BrokerConfig) -> list[Problem]:
     problems = []
     for listener in config.listeners:
         security = listener_security(config, listener)
-        for reason, cure in _complaints(security, listener, config):
+        for reason, cure in complaints_about(security, listener, config):
             problems.append(
                 Problem(key="listeners", value=str(listener), origin="", reason=reason, cure=cure)
             )
     return problems
 
 
-def _complaints(
+def complaints_about(
     security: ListenerSecurity, listener: Listener, config: BrokerConfig
 ) -> list[tuple[str, str]]:
+    """What does not fit together on one listener: reasons, each with its cure."""
     found = []
     tls = security.tls
     if tls is not None:

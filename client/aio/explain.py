@@ -5,16 +5,21 @@ owns the request only and passes the broker's answer on unchanged.
 """
 
 import asyncio
-import ipaddress
 import json
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from client.core.options import NOT_SECURED, Security
+from client.core.tls import basic_authorization, is_loopback, tls_context
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import format_address
 
 SETTING: Final = "metrics.listener"
 """The broker setting that names the port."""
+
+SECURITY_SETTING: Final = "metrics.listener.security"
+"""The broker setting that is `tls` where the port speaks https."""
 
 TIMEOUT_S: Final = 30.0
 
@@ -22,11 +27,16 @@ _ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 
 async def explain_lookup(
-    metrics_url: str, topic: str, partition: int, timestamp_ms: int
+    metrics_url: str,
+    topic: str,
+    partition: int,
+    timestamp_ms: int,
+    security: Security = NOT_SECURED,
 ) -> dict[str, Any]:
     """The steps of the lookup of `timestamp_ms`: segments, index entries, bytes, the neighbours.
 
-    `metrics_url` is `http://host:port` of the broker's metrics port. The keys are those of the
+    `metrics_url` is `http://host:port` of the broker's metrics port, or `https://host:port`. The
+    user of `security` is named there, in clear on loopback only. The keys are those of the
     broker's `LookupExplanation`; times are ms, `found`, `before` and `after` are None or have
     `timestamp`, `offset` and `leader_epoch`.
 
@@ -39,12 +49,18 @@ async def explain_lookup(
     if url.hostname is None or url.port is None:
         raise InvalidUse(f"{metrics_url} is no address of a metrics port: write host:port")
     path = f"/explain?topic={quote(topic)}&partition={partition}&at={timestamp_ms}"
-    request = f"GET {path} HTTP/1.1\r\nHost: {url.hostname}\r\nConnection: close\r\n\r\n"
+    host = format_address(url.hostname, url.port)
+    tls = url.scheme == "https"
+    request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+    authorization = basic_authorization(security, url.hostname, tls=tls)
+    if authorization is not None:
+        request += f"Authorization: {authorization}\r\n"
+    context = tls_context(replace(security, tls=True)) if tls else None
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(url.hostname, url.port)
+            reader, writer = await asyncio.open_connection(url.hostname, url.port, ssl=context)
             try:
-                writer.write(request.encode("ascii"))
+                writer.write(f"{request}\r\n".encode("ascii"))
                 answer = await reader.read()
             finally:
                 writer.close()
@@ -71,7 +87,7 @@ def metrics_address(listener: str | None, broker_host: str) -> str:
     host = url.hostname or ""
     if host in _ANY_HOST:
         host = broker_host
-    elif _is_loopback(host) and not _is_loopback(broker_host):
+    elif is_loopback(host) and not is_loopback(broker_host):
         raise UnsupportedByBroker(
             f"the metrics port of {broker_host} listens on {listener}, for that machine only: "
             f"ask there, or set {SETTING} to an address that others reach"
@@ -79,15 +95,13 @@ def metrics_address(listener: str | None, broker_host: str) -> str:
     return format_address(host, url.port or 0)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _decode(answer: bytes) -> dict[str, Any]:
     head, _, body = answer.partition(b"\r\n\r\n")
+    if head.startswith(b"HTTP/1.1 401"):
+        raise InvalidUse(
+            "the metrics port asks who you are: give a user and a password that it knows, and "
+            "https or an address on this machine"
+        )
     try:
         document: dict[str, Any] = json.loads(body)
     except ValueError:

@@ -25,7 +25,9 @@ async def measured(tmp_path: Path) -> AsyncIterator[RunningBroker]:
 async def get(broker: RunningBroker, path: str, method: str = "GET") -> tuple[int, bytes]:
     assert broker.ready.metrics_port is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.ready.metrics_port)
-    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(
+        f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    )
     answer = await asyncio.wait_for(reader.read(), 10)
     writer.close()
     await writer.wait_closed()
