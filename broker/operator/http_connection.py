@@ -80,8 +80,10 @@ class HttpConnection:
             else:
                 answer = Answer(405, _TEXT, b"GET or HEAD\n")
         except h11.RemoteProtocolError as error:
-            logger.debug("a request to the metrics port cannot be read: %s", error)
-            answer = Answer(error.error_status_hint, _TEXT, f"{error}\n".encode())
+            # Not its text, which has the line of a header: maybe that with a password.
+            status = error.error_status_hint
+            logger.debug("a request to the metrics port cannot be read (%d)", status)
+            answer = Answer(status, _TEXT, b"the request is malformed, or too long\n")
         async with asyncio.timeout(PATIENCE_S):
             await self._send(answer, is_head=request is not None and request.method == b"HEAD")
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
