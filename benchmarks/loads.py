@@ -61,7 +61,8 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **config: str) -> 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Deletes a topic, so that one cell's data does not fill the disk of the next."""
-    _admin(bootstrap).delete_topics([topic], operation_timeout=20)[topic].result(30)
+    admin = _admin(bootstrap)  # kept: the request ends with it
+    admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
 
 
 def _admin(bootstrap: str) -> AdminClient:
@@ -115,12 +116,16 @@ def java_produce(
 
 def java_consume(bootstrap: str, topic: str, *, records: int) -> float:
     """kafka-consumer-perf-test over the whole topic; records per second while fetching."""
-    properties = [f"{key}={value}" for key, value in secured.java_settings().items()]
+    properties = [
+        word
+        for key, value in secured.java_settings().items()
+        for word in ("--command-property", f"{key}={value}")
+    ]
     output = _tool(
         "org.apache.kafka.tools.ConsumerPerformance",
         *["--bootstrap-server", bootstrap, "--topic", topic],
         *["--num-records", str(records), "--hide-header", "--timeout", "30000"],
-        *(["--command-property", *properties] if properties else []),
+        *properties,
     )
     cells = [cell.strip() for cell in output.strip().splitlines()[-1].split(",")]
     if len(cells) < 10 or int(cells[4]) < records:
