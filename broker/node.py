@@ -413,7 +413,7 @@ class Broker:
             },
         )
         secure = None
-        if guard is not None:
+        if guard is not None and guard.tls is not None:
             secure = partial(
                 TlsAcceptor,
                 contexts=guard.tls,

@@ -367,7 +367,7 @@ async def test_metrics_show_each_limit_and_its_use(tmp_path: Path, clock: Frozen
     async with running_broker(tmp_path / "data", clock=clock, **settings) as running:
         client = await running.client()
         await create_topic(client, "t", retention_ms="-1")
-        both = {"user": "ANONYMOUS", "client-id": "test"}
+        both: dict[str, str | None] = {"user": "ANONYMOUS", "client-id": "test"}
         await alter(client, both, producer_byte_rate=1e6, controller_mutation_rate=2.0)
         await alter(client, {"client-id": None}, consumer_byte_rate=5.0, request_percentage=50.0)
         await alter(client, {"ip": "127.0.0.1"}, connection_creation_rate=100.0)

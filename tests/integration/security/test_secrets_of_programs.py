@@ -32,8 +32,8 @@ class Outputs:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
-    def command(self, *words: str, code: int, **variables: str) -> str:
-        done = tidelog(*words, **variables)
+    def command(self, *words: str, code: int) -> str:
+        done = tidelog(*words)
         assert done.returncode == code, (words, done.returncode, done.stderr)
         text = done.stdout + done.stderr
         self.texts[f"{len(self.texts)}: tidelog {' '.join(words)}"] = text
@@ -83,7 +83,8 @@ def served(place: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, objec
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=30) == 0
-            process.stdout.close()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 def ask(port: object, place: Path, path: str, authorization: str) -> str:
