@@ -34,7 +34,7 @@ from broker.security.principal_mapping import NoRuleMatches
 from broker.security.session import Session
 from broker.security.tls import reveal
 from config.listeners import METRICS
-from config.metrics_port import TOKEN
+from config.security_keys import METRICS_TOKEN
 from config.values import InvalidValue, Secret
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 
@@ -146,13 +146,13 @@ class PortAccess:
             listener.is_loopback or (security.access is None and config.insecure_allow)
         )
         """Whether anonymous clients see everything."""
-        self._token = config.secrets.get(TOKEN, Secret(""))
+        self._token = config.secrets.get(METRICS_TOKEN, Secret(""))
         if self._auth == "bearer":
             try:
                 self._read_token()
             except AuthenticationFailed as error:
                 raise StartError(
-                    f"{TOKEN} cannot be used: {error.__cause__ or 'it is empty'}",
+                    f"{METRICS_TOKEN} cannot be used: {error.__cause__ or 'it is empty'}",
                     "write the token into the file that it names, readable by this user alone",
                 ) from error
 
