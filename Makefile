@@ -63,6 +63,7 @@ quick: setup ## unit tests only, stop at the first failure
 test: setup ## everything but what needs other languages or a Java
 	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/pipeline \
 		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential \
+		--ignore=tests/tls_check \
 		--deselect tests/rights/test_rights.py::test_both_brokers_refuse_the_same
 
 .PHONY: compat
@@ -111,6 +112,14 @@ differential-requests-core: setup ## the part of differential-requests that CI r
 .PHONY: rights
 rights: setup ## every API under every kind of access rule, of Apache Kafka and of us; what differs
 	$(PYTEST) -q tests/rights
+
+.venv-tls/bin/sslyze:
+	$(PYTHON) -m venv .venv-tls
+	.venv-tls/bin/pip install -q --disable-pip-version-check 'sslyze>=6.3,<7'
+
+.PHONY: tls-check
+tls-check: setup .venv-tls/bin/sslyze ## sslyze against every kind of TLS listener; what it objects to
+	$(PYTEST) -q tests/tls_check
 
 .PHONY: demo
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour

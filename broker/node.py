@@ -45,7 +45,8 @@ from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, render
-from broker.operator.http import Command, MetricsServer, Query, refused
+from broker.operator.http import Command, MetricsServer, Query
+from broker.operator.port_access import PortAccess
 from broker.operator.retention import RetentionForecast
 from broker.operator.segments import list_segments
 from broker.operator.skew import SkewAudit
@@ -169,9 +170,10 @@ class Broker:
         self._stack.callback(self._threads.close)
         self._open_data_dir()
         self.security = Security(self.config, self.data_dir, clock=self.live, metrics=self.metrics)
+        metrics = self.config.metrics_listener
         self._guards = {
             listener.name: self.security.guard(self.config, listener, now_ms=self.clock.wall_ms())
-            for listener in self.config.listeners
+            for listener in (*self.config.listeners, *([metrics] if metrics else []))
             if listener.protocol != "PLAINTEXT"
         }
         self._contexts = {
@@ -420,10 +422,13 @@ class Broker:
         return bound
 
     async def _start_metrics(self, context: Context, bound: socket.socket) -> None:
-        """Serve metrics, probes and explanations; no names past the rules on a network."""
+        """Serve metrics, probes and explanations."""
         listener = self.config.metrics_listener
         assert listener is not None
-        shows_names = context.security.access is None or listener.is_loopback
+        guard = self._guards.get(listener.name)
+        access = PortAccess(
+            self.config, listener, self.security, guard, self.metrics, self._threads.side
+        )
         collector = BrokerCollector(
             self.metrics,
             self.topics,
@@ -433,7 +438,6 @@ class Broker:
             GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
             self.security,
             self._contexts,
-            shows_names=shows_names,
         )
         queries: dict[str, Query] = {
             "/explain": partial(explain, self.topics),
@@ -451,15 +455,25 @@ class Broker:
                 self.clock, self.groups, self.metrics, settle=self._settle, save=self._save_clock
             )
             queries["/clock"] = control.show
-            commands = {"/clock": control.change} if shows_names else {}
+            commands["/clock"] = control.change
         server = MetricsServer(
-            lambda: render(collector),
-            healthy=partial(self._offline_partition, shows_names=shows_names),
+            lambda shows_names: render(collector, shows_names=shows_names),
+            access,
+            healthy=self._offline_partition,
             ready=self._why_not_ready,
-            queries=queries if shows_names else dict.fromkeys(queries, refused),
+            queries=queries,
             commands=commands,
         )
-        await server.start(bound)
+        secure = None
+        if guard is not None and guard.tls is not None:
+            secure = partial(
+                TlsAcceptor,
+                contexts=guard.tls,
+                connections=self.connections,
+                metrics=self.metrics,
+                name=listener.name,
+            )
+        await server.start(bound, secure)
         self._stack.push_async_callback(server.stop)
 
     async def _settle(self) -> None:
@@ -472,7 +486,7 @@ class Broker:
             async with asyncio.timeout(SETTLE_S):
                 await self.group_commit.drain()
 
-    def _offline_partition(self, *, shows_names: bool) -> str | None:
+    def _offline_partition(self, shows_names: bool) -> str | None:
         for log in self.topics.logs():
             if log.offline_reason is not None:
                 if not shows_names:
@@ -480,7 +494,7 @@ class Broker:
                 return f"{log.topic}-{log.partition} is offline: {log.offline_reason}"
         return None
 
-    def _why_not_ready(self) -> str | None:
+    def _why_not_ready(self, _: bool) -> str | None:
         return None if self._is_ready else "not accepting clients"
 
     def _schedule_jobs(self) -> None:

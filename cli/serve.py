@@ -165,8 +165,8 @@ def _secure(settings: dict[str, str], read: "Callable[[], BrokerConfig]") -> "Se
     from storage.disk.files import RealFiles
 
     given = dict(settings)
-    # Only to learn the directory: the listener is secured right below.
-    settings["insecure.allow"] = "true"
+    # Only to learn the directory: the listeners are secured right below.
+    settings |= {"insecure.allow": "true", "metrics.listener.security": "none"}
     data_dir = read().data_dir
     settings.clear()
     settings.update(secure_settings(data_dir, given))

@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from client.aio.connection import open_cluster
-from client.aio.explain import SETTING as METRICS_SETTING
 from client.aio.explain import (
+    SECURITY_SETTING,
+    SETTING,
     audit_times,
     explain_lookup,
     forecast_retention,
@@ -333,7 +334,8 @@ class Admin:
         """The steps of the leader's lookup of a time: segments, index entries, bytes, neighbours.
 
         The leader's metrics port answers; the broker's settings name it unless `metrics_url`
-        (``host:port``) gives another address. Keys as of `client.aio.explain.explain_lookup`.
+        (``host:port`` or ``https://host:port``) gives another address. This client's user and TLS
+        settings count there too. Keys as of `client.aio.explain.explain_lookup`.
 
         Raises:
             BrokerRefused: the partition does not exist.
@@ -343,7 +345,13 @@ class Admin:
         """
         if metrics_url is None:
             metrics_url = await self._leaders_metrics_url(partition.topic, partition.partition)
-        return await explain_lookup(metrics_url, partition.topic, partition.partition, timestamp_ms)
+        return await explain_lookup(
+            metrics_url,
+            partition.topic,
+            partition.partition,
+            timestamp_ms,
+            self._cluster.options.security,
+        )
 
     async def forecast_retention(
         self,
@@ -360,7 +368,9 @@ class Admin:
         """
         if metrics_url is None:
             metrics_url = await self._leaders_metrics_url(topic, partition)
-        return await forecast_retention(metrics_url, topic, settings or {}, partition)
+        return await forecast_retention(
+            metrics_url, topic, settings or {}, partition, self._cluster.options.security
+        )
 
     async def audit_times(
         self,
@@ -376,7 +386,9 @@ class Admin:
         """
         if metrics_url is None:
             metrics_url = await self._leaders_metrics_url(topic, partition)
-        return await audit_times(metrics_url, topic, size_bytes, partition)
+        return await audit_times(
+            metrics_url, topic, size_bytes, partition, self._cluster.options.security
+        )
 
     async def clock(
         self, changes: Mapping[str, float] | None = None, *, metrics_url: str | None = None
@@ -392,7 +404,7 @@ class Admin:
         """
         if metrics_url is None:
             metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
-        return await request_clock(metrics_url, changes or {})
+        return await request_clock(metrics_url, changes or {}, self._cluster.options.security)
 
     async def _leaders_metrics_url(self, topic: str, partition: int | None) -> str:
         """The metrics port of the leader of a partition, of the first one for None."""
@@ -401,10 +413,13 @@ class Admin:
 
     async def _metrics_url(self, node_id: int) -> str:
         """The address of a broker's metrics port, by its settings."""
-        listener = (await self.broker_configs(node_id)).get(METRICS_SETTING)
-        return metrics_address(
+        configs = await self.broker_configs(node_id)
+        listener, security = configs.get(SETTING), configs.get(SECURITY_SETTING)
+        address = metrics_address(
             listener.value if listener else None, self._cluster.brokers[node_id].host
         )
+        scheme = "https" if security is not None and security.value == "tls" else "http"
+        return f"{scheme}://{address}"
 
     async def first_records(
         self,

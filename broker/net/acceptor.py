@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from broker.metrics import Metrics
-from broker.net.connection import Connection, Connections
+from broker.net.connection import Connections
 from broker.security.tls import TlsContexts
 
 logger = logging.getLogger("tidelog.broker.net.acceptor")
@@ -39,7 +39,7 @@ class TlsAcceptor:
         bound: socket.socket,
         contexts: TlsContexts,
         connections: Connections,
-        make: Callable[[], Connection],
+        make: Callable[[], asyncio.BaseProtocol],
         metrics: Metrics,
         name: str,
     ) -> None:

@@ -24,19 +24,19 @@ Read next: `broker.clocks.settable_clock`.
 """
 
 import asyncio
-import ipaddress
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from broker.clocks.settable_clock import RATE_MAX, SettableClock
+from broker.operator.http import names_this_machine
 
 if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.metrics import Metrics
+    from broker.operator.port_access import Question
 
-HEADER: Final = b"x-tidelog-clock"
 STEP_MAX_MS: Final = 10 * 365 * 86_400_000
 """The most that one command moves the clock: ten years, beyond which a unit is wrong."""
 WALL_MAX_MS: Final = 253_402_300_799_999
@@ -72,13 +72,13 @@ class ClockControl:
         self._save = save
         self._alone = asyncio.Lock()
 
-    def show(self, _: str = "") -> Reply:
+    def show(self, _query: str, _viewer: object) -> Reply:
         """The answer to GET: where the clock stands."""
         return 200, _encode(self._reading())
 
-    async def change(self, query: str, headers: Mapping[bytes, bytes]) -> Reply:
+    async def change(self, query: str, question: "Question") -> Reply:
         """The answer to POST: apply `query`, run what falls due, report."""
-        refusal = _refusal(headers)
+        refusal = _refusal(question)
         if refusal is not None:
             return 403, _encode({"error": refusal})
         try:
@@ -147,15 +147,12 @@ def _parse(query: str) -> dict[str, float]:
     return changes
 
 
-def _refusal(headers: Mapping[bytes, bytes]) -> str | None:
-    if HEADER not in headers:
+def _refusal(question: "Question") -> str | None:
+    if not question.sets_clock:
         return "setting the clock needs the header X-Tidelog-Clock: set"
-    host = urlsplit(b"//" + headers.get(b"host", b"")).hostname or b""
-    try:
-        is_local = host == b"localhost" or ipaddress.ip_address(host.decode()).is_loopback
-    except ValueError:
-        is_local = False
-    return None if is_local else "the clock is set from this machine only: use 127.0.0.1"
+    if not names_this_machine(question.host):
+        return "the clock is set from this machine only: use 127.0.0.1"
+    return None
 
 
 def _encode(value: Mapping[str, object]) -> bytes:

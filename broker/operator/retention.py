@@ -39,6 +39,7 @@ from storage.log.retention import RetentionRules, SegmentAge, ages_of, rules_of
 from storage.segment.manifest import UNKNOWN_MINIMUM
 
 if TYPE_CHECKING:
+    from broker.operator.port_access import Viewer
     from broker.space import SpaceGuard
     from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
@@ -71,10 +72,14 @@ class RetentionForecast:
         self._space = space
         self._now_ms = now_ms
 
-    async def answer(self, query: str) -> tuple[int, bytes]:
-        """HTTP status and JSON for the query string of a request."""
+    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
+        """HTTP status and JSON for the query string of a request of `viewer`."""
+        asked = dict(parse_qsl(query))
+        refusal = viewer.refusal_of_topic(asked.get("topic", ""))
+        if refusal is not None:
+            return 403, _encode({"error": refusal})
         try:
-            return 200, _encode(await self._document(dict(parse_qsl(query))))
+            return 200, _encode(await self._document(asked))
         except _BadQuery as error:
             return 400, _encode({"error": str(error)})
         except ConfigErrors as error:

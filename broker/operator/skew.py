@@ -35,6 +35,7 @@ from storage.errors import StorageError
 from storage.log.values import Isolation
 
 if TYPE_CHECKING:
+    from broker.operator.port_access import Viewer
     from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
     from storage.log.log import Log
@@ -56,10 +57,14 @@ class SkewAudit:
         self._topics = topics
         self._threads = threads
 
-    async def answer(self, query: str) -> tuple[int, bytes]:
-        """HTTP status and JSON for the query string of a request."""
+    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
+        """HTTP status and JSON for the query string of a request of `viewer`."""
+        asked = dict(parse_qsl(query))
+        refusal = viewer.refusal_of_topic(asked.get("topic", ""))
+        if refusal is not None:
+            return 403, _encode({"error": refusal})
         try:
-            return 200, _encode(await self._document(dict(parse_qsl(query))))
+            return 200, _encode(await self._document(asked))
         except ValueError as error:
             return 400, _encode({"error": str(error)})
         except BrokerError as error:

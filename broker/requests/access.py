@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from broker.requests.context import Context, RequestContext
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
+from protocol.api_keys import ApiKey
 
 
 class Check:
@@ -37,7 +38,9 @@ class Check:
         if self.sees(operation, resource_type, name):
             return True
         request = self._request
-        self._audit.refused(request.session, request.api_key, operation, resource_type, name)
+        self._audit.refused(
+            request.session, ApiKey(request.api_key).name, operation, resource_type, name
+        )
         return False
 
     def topic(self, operation: Operation, name: str) -> bool:

@@ -1,7 +1,6 @@
 """A broker with a settable clock: what follows it, what does not, who may set it."""
 
 import asyncio
-import json
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -256,7 +255,7 @@ async def test_a_page_in_a_browser_cannot_set_it(
             urllib.request.urlopen(asked, timeout=5)
         with refused.value as answer:
             assert answer.code == 403
-            assert json.load(answer)["error"]
+            assert answer.read()
 
     elapsed_ms = running.broker.clock.monotonic_ms()
     await asyncio.to_thread(post)
