@@ -118,7 +118,7 @@ class Broker:
         self.group_commit = GroupCommit(
             self.fetch_waiters, self.metrics.commits, self._threads.sync
         )
-        self.jobs = JobScheduler(self.clock, self._random, self.metrics)
+        self.jobs = JobScheduler(self.live, self._random, self.metrics)
         self.data_dir: DataDir
         self.time: TrustedClock
         self.space: SpaceGuard

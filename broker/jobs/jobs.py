@@ -1,21 +1,22 @@
 """The broker's background jobs, each in a few lines over its collaborators.
 
-| job             | interval                                  | what it does                   |
-|-----------------|-------------------------------------------|--------------------------------|
-| sweep           | 1 s                                       | idle, trickling, stalled peers |
-| coordinators    | 1 s                                       | offsets, transactions by time  |
-| loop-lag        | 0.5 s                                     | how late the event loop is     |
-| clock           | 1 s                                       | notice that it was set         |
-| flush           | 1 s                                       | `flush.ms` under `os`          |
-| retention *     | `log.retention.check.interval.ms`         | segments by age and size       |
-| producer-ids *  | `producer.id.expiration.check.interval.ms`| expire idle producers          |
-| cleaner *       | `log.cleaner.backoff.ms`                  | compact what is dirty          |
-| segment-stats   | 60 s                                      | statistics of closed segments  |
-| checkpoint      | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
-| pending-files * | 10 s                                      | unlink what was renamed away   |
-| certificates    | 10 s                                      | read changed ones, warn        |
+| job           | interval                                  | what it does                   |
+|---------------|-------------------------------------------|--------------------------------|
+| sweep         | 1 s                                       | idle, trickling, stalled peers |
+| coordinators  | 1 s                                       | offsets, transactions by time  |
+| loop-lag      | 0.5 s                                     | how late the event loop is     |
+| clock         | 1 s                                       | notice that it was set         |
+| flush         | 1 s                                       | `flush.ms` under `os`          |
+| retention     | `log.retention.check.interval.ms`         | segments by age and size       |
+| producer-ids  | `producer.id.expiration.check.interval.ms`| expire idle producers          |
+| cleaner       | `log.cleaner.backoff.ms`                  | compact what is dirty          |
+| segment-stats | 60 s                                      | statistics of closed segments  |
+| checkpoint    | `log.flush.offset.checkpoint.interval.ms` | recovery points, log starts    |
+| pending-files | 10 s                                      | unlink what was renamed away   |
+| certificates  | 10 s                                      | read changed ones, warn        |
 
-Jobs with a star follow the broker's clock, which may be settable; the others follow the real one.
+Retention, producer-ids, cleaner and pending-files follow the broker's clock, which may be settable
+(`broker.clocks.settable_clock`). The others serve sockets and the disk, and follow the real one.
 
 `broker.jobs.scheduler` schedules and supervises; storage decides what may be deleted.
 """
@@ -102,26 +103,29 @@ class BackgroundJobs:
     def schedule(self, scheduler: JobScheduler) -> None:
         """Put every job into `scheduler`."""
         config = self.config
-        for name, interval_ms, run in (
-            ("sweep", SWEEP_INTERVAL_MS, self.connections.sweep),
-            ("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators),
-            ("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag),
-            ("clock", CLOCK_INTERVAL_MS, self.time.now_ms),
-            ("flush", FLUSH_INTERVAL_MS, self.flush_by_age),
-            ("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint),
-            ("segment-stats", SEGMENT_STATS_INTERVAL_MS, self.collect_segment_stats),
-            ("certificates", CERTIFICATES_INTERVAL_MS, self.certificates.run),
-        ):
-            scheduler.add(name, interval_ms, run, clock=self.live)
-        scheduler.add("retention", config.log_retention_check_interval_ms, self.delete_expired)
+        scheduler.add("sweep", SWEEP_INTERVAL_MS, self.connections.sweep)
+        scheduler.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
+        scheduler.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
+        scheduler.add("clock", CLOCK_INTERVAL_MS, self.time.now_ms)
+        scheduler.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
+        clock = self.clock
+        scheduler.add(
+            "retention", config.log_retention_check_interval_ms, self.delete_expired, clock=clock
+        )
         scheduler.add(
             "producer-ids",
             config.producer_id_expiration_check_interval_ms,
             self.expire_producer_ids,
+            clock=clock,
         )
         if config.log_cleaner_enable:
-            scheduler.add("cleaner", self._cleaner_backoff_ms, self._cleaner.run)
-        scheduler.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
+            scheduler.add("cleaner", self._cleaner_backoff_ms, self._cleaner.run, clock=clock)
+        scheduler.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+        scheduler.add("segment-stats", SEGMENT_STATS_INTERVAL_MS, self.collect_segment_stats)
+        scheduler.add(
+            "pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files, clock=clock
+        )
+        scheduler.add("certificates", CERTIFICATES_INTERVAL_MS, self.certificates.run)
 
     def _cleaner_backoff_ms(self) -> int:
         """The pause in force, which may change at run time; 0 means the shortest one."""

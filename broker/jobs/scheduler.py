@@ -4,11 +4,10 @@ A job is a function with an interval, and a coroutine if it is long. It runs in 
 because a log has one writer. A long one awaits after each log or each slice, so that ten thousand
 logs do not delay requests, and awaits calls of `broker.threads` that would block.
 
-Each job has one timer, on elapsed time: that of the broker's clock, or for jobs that serve sockets
-and the disk of its `live` clock (`broker.clocks.settable_clock`). The first run and every interval
-are jittered by up to a tenth, so that jobs do not coincide. A job never runs twice at the same
-time. One that raises is logged, counted and run again after its interval. That boundary is one of
-the two places in the broker that catch everything.
+Each job has one timer, on the elapsed time of the scheduler's clock or of one of its own. The first
+run and every interval are jittered by up to a tenth, so that jobs do not coincide. A job never runs
+twice at the same time. One that raises is logged, counted and run again after its interval. That
+boundary is one of the two places in the broker that catch everything.
 
 Source: Kafka's `KafkaScheduler` and `LogManager.startup`. Read next: `broker.jobs.jobs`.
 """
@@ -81,9 +80,10 @@ class JobScheduler:
         *,
         clock: Clock | None = None,
     ) -> None:
-        """Run `run` every `interval_ms` (> 0) of `clock`, named `name` in log and metrics.
+        """Run `run` every `interval_ms` (> 0), named `name` in log and metrics.
 
-        A function is called before each wait, for an interval that may change.
+        A function is called before each wait, for an interval that may change. `clock` measures it
+        in place of the scheduler's own clock.
         """
         assert name not in self._jobs, name
         job = self._jobs[name] = Job(name, interval_ms, run, clock or self._clock)
