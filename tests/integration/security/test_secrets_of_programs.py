@@ -99,6 +99,7 @@ def ask(port: object, place: Path, path: str, authorization: str) -> str:
         return f"{error.headers}{error.read().decode()}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_no_program_says_a_secret(place: Path) -> None:
     said = Outputs()
