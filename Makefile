@@ -63,7 +63,7 @@ quick: setup ## unit tests only, stop at the first failure
 test: setup ## everything but what needs other languages, a Java or a KDC
 	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/kerberos --ignore=tests/pipeline \
 		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential \
-		--ignore=tests/rights/test_against_kafka.py
+		--ignore=tests/tls_check --ignore=tests/rights/test_against_kafka.py
 
 .PHONY: compat
 compat: setup ## real clients of every kind against the broker (installs them)
@@ -125,6 +125,14 @@ kerberos: $(VENV)/.kerberos ## logins with tickets of a real KDC (Debian's packa
 .PHONY: fuzz
 fuzz: setup ## malformed logins for every state machine of SASL (INPUTS=, default 1000000 each)
 	$(BIN)/python -m tests.fuzz.sasl --inputs $(or $(INPUTS),1000000)
+
+.venv-tls/bin/sslyze:
+	$(PYTHON) -m venv .venv-tls
+	.venv-tls/bin/pip install -q --disable-pip-version-check 'sslyze>=6.3,<7'
+
+.PHONY: tls-check
+tls-check: setup .venv-tls/bin/sslyze ## sslyze against every kind of TLS listener; what it objects to
+	$(PYTEST) -q tests/tls_check
 
 .PHONY: demo
 demo: setup ## 336,776 flights: produce, search by time with five clients, consume an hour

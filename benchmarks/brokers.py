@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks import secured
 from tests.compat.brokers import TidelogProcess
 from tests.support.kafka_peer import (
     KafkaPeer,
@@ -89,9 +90,14 @@ def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextM
 
     @contextlib.contextmanager
     def launch(folder: Path, name: str) -> Iterator[Running]:
-        merged = {**_DELETE_SOON, **named}
-        with KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP) as peer:
-            yield _running(name, peer)
+        tls = secured.server_settings()
+        merged = {**_DELETE_SOON, **named, **tls}
+        listeners = {"SSL": free_ports(1)[0]} if tls else {}
+        with KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP, listeners=listeners) as peer:
+            running = _running(name, peer)
+            if tls:
+                running = replace(running, bootstrap=f"127.0.0.1:{listeners['SSL']}")
+            yield running
 
     return launch
 
@@ -100,6 +106,8 @@ def _tidelog(policy: str) -> Callable[[Path, str], contextlib.AbstractContextMan
     @contextlib.contextmanager
     def launch(folder: Path, name: str) -> Iterator[Running]:
         settings = {"log.flush.policy": policy, "group.initial.rebalance.delay.ms": "0"}
+        if tls := secured.server_settings():
+            settings |= {"listeners": "SSL://127.0.0.1:0", **tls}
         with TidelogProcess(folder, settings={**_DELETE_SOON, **settings}) as broker:
             yield _running(name, broker)
 

@@ -26,7 +26,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks import brokers, cells, loads, machine, report
+from benchmarks import brokers, cells, loads, machine, report, secured
 
 RESULTS = Path(__file__).parent / "results"
 DEFAULT_ROUNDS = 3
@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     RESULTS.mkdir(exist_ok=True)
     result = RESULTS / time.strftime("compare-%Y%m%d-%H%M%S.json")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.disk) as folder:
+        if options.tls:
+            secured.prepare(Path(folder, "tls"))
         document = measure(plan, Path(folder), lambda so_far: _keep(result, so_far))
     _keep(result, document)
     print(report.comparison(document))
@@ -228,12 +230,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     parser.add_argument("--section", default="compare", help="of docs/benchmarks.md")
     parser.add_argument("--seed", type=int, default=1, help="of the order of the brokers")
+    parser.add_argument("--tls", action="store_true", help="between the loads and the brokers")
     parser.add_argument("--no-nice", action="store_true")
     return parser.parse_args(arguments)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    contenders = [*brokers.COMPARED, brokers.LIMIT, brokers.LIMIT_SYNCED]
+    contenders = list(brokers.COMPARED)
+    if not options.tls:  # the bare loops speak in clear
+        contenders += [brokers.LIMIT, brokers.LIMIT_SYNCED]
     chosen = list(cells.smoke_cells() if options.smoke else cells.standard_cells())
     if options.smoke:
         contenders = [brokers.TIDELOG_SYNCED, brokers.LIMIT]

@@ -13,6 +13,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from benchmarks import secured
+
 _WORDS = [
     "accepted",
     "cache",
@@ -73,6 +75,7 @@ def produce(bootstrap: str, topic: str, options: dict[str, str]) -> float:
             "queue.buffering.max.kbytes": 262_144,
             "delivery.report.only.error": True,
             "error_cb": failures.append,
+            **secured.librdkafka_settings(),
         }
     )
 
@@ -108,6 +111,7 @@ def consume(bootstrap: str, topic: str, options: dict[str, str]) -> float:
             "bootstrap.servers": bootstrap,
             "group.id": "benchmark",
             "enable.auto.commit": False,
+            **secured.librdkafka_settings(),
             "fetch.queue.backoff.ms": 2,
             "queued.min.messages": 1_000_000,
         }

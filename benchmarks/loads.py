@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks import wire
+from benchmarks import secured, wire
 from tests.support.kafka_peer import tool_command
 
 TOOL_TIMEOUT_S = 300
@@ -49,7 +49,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **config: str) -> 
     """A new topic, with settings such as `segment_bytes="1048576"`."""
     named = {key.replace("_", "."): value for key, value in config.items()}
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=named)
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    admin = _admin(bootstrap)
     admin.create_topics([new], operation_timeout=20)[topic].result(30)
     for _ in range(200):
         found = admin.list_topics(timeout=10).topics.get(topic)
@@ -61,8 +61,13 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **config: str) -> 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Deletes a topic, so that one cell's data does not fill the disk of the next."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    admin = _admin(bootstrap)  # kept: the request ends with it
     admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    named: dict[str, str | int] = {"bootstrap.servers": bootstrap, "log_level": 2}
+    return AdminClient(named | secured.librdkafka_settings())
 
 
 def java_produce(
@@ -87,6 +92,7 @@ def java_produce(
         "batch.size": str(batch_bytes),
         "buffer.memory": "67108864",
         "compression.type": codec,
+        **secured.java_settings(),
     }
     properties = [f"{key}={value}" for key, value in settings.items()]
     warm_up = ["--warmup-records", str(warm_up_records)] if warm_up_records else []
@@ -110,10 +116,16 @@ def java_produce(
 
 def java_consume(bootstrap: str, topic: str, *, records: int) -> float:
     """kafka-consumer-perf-test over the whole topic; records per second while fetching."""
+    properties = [
+        word
+        for key, value in secured.java_settings().items()
+        for word in ("--command-property", f"{key}={value}")
+    ]
     output = _tool(
         "org.apache.kafka.tools.ConsumerPerformance",
         *["--bootstrap-server", bootstrap, "--topic", topic],
         *["--num-records", str(records), "--hide-header", "--timeout", "30000"],
+        *properties,
     )
     cells = [cell.strip() for cell in output.strip().splitlines()[-1].split(",")]
     if len(cells) < 10 or int(cells[4]) < records:
@@ -123,6 +135,8 @@ def java_consume(bootstrap: str, topic: str, *, records: int) -> float:
 
 def java_end_to_end(bootstrap: str, topic: str, *, records: int, size: int) -> dict[str, float]:
     """kafka-e2e-latency, one record at a time with acks=all: mean, p50, p99 and p99.9 in ms."""
+    if secured.is_on():
+        raise LoadFailed("the latency test is not set up for TLS")
     output = _tool(
         "org.apache.kafka.tools.EndToEndLatency", bootstrap, topic, str(records), "all", str(size)
     )
@@ -170,7 +184,7 @@ def raw_produce(
     batch = wire.record_batch([b"x" * 1_024] * count, [now_ms] * count)
     frame = bytearray(wire.produce_request(topic, 0, batch))
     requests = max(RAW_IN_FLIGHT, total_bytes // len(frame))
-    connection = wire.Connection(bootstrap)
+    connection = wire.Connection(bootstrap, tls=secured.context())
     started = time.perf_counter()
     for number in range(requests + RAW_IN_FLIGHT):
         if number < requests:

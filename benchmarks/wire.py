@@ -6,6 +6,7 @@ topic names), all understood by Apache Kafka 4.x. Record batches come from aioka
 """
 
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 
@@ -112,10 +113,14 @@ def list_offsets_answers(response: bytes) -> list[tuple[int, int, int]]:
 class Connection:
     """A blocking connection; `send` and `receive` may run ahead of each other."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = 60) -> None:
+    def __init__(
+        self, bootstrap: str, timeout_s: float = 60, tls: ssl.SSLContext | None = None
+    ) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
 
     def close(self) -> None:
         """Closes the socket."""

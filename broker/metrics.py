@@ -116,6 +116,7 @@ class Metrics:
         self.loop_lag_max_ns = 0
         self.wall_clock_jumps = 0
         self.wall_clock_distrusted = False
+        self.clock_settable = False
         self.logs_held_by_future = 0
         self.compactions = 0
         self.records_compacted = 0

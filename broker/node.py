@@ -13,6 +13,7 @@ This module builds every part and hands it its collaborators; no part looks anyt
 start that fails half-way undoes its steps, so the directory is unlocked and no port stays taken.
 """
 
+import asyncio
 import contextlib
 import dataclasses
 import errno
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from broker.clocks.clock import Clock, SystemClock
+from broker.clocks.settable_clock import SettableClock
 from broker.clocks.trusted_clock import TrustedClock
 from broker.errors import AddressUnavailable, DataDirUnusable
 from broker.fetch.sessions import FetchSessions
@@ -42,8 +44,11 @@ from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, render
-from broker.operator.http import MetricsServer, Query, refused
+from broker.operator.http import Command, MetricsServer, Query
+from broker.operator.port_access import PortAccess
+from broker.operator.retention import RetentionForecast
 from broker.operator.segments import list_segments
+from broker.operator.skew import SkewAudit
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
 from broker.requests.context import Context, Endpoint
@@ -54,6 +59,7 @@ from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from config import BrokerConfig, ConfigErrors, Listener, plan_reload
+from storage.directory.clock_file import read_clock, write_clock
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
 from storage.errors import DataDirError, StorageError
@@ -63,6 +69,9 @@ logger = logging.getLogger("tidelog.broker.node")
 
 STOP_GRACE_S = 5.0
 """The time that requests have to finish once the stop has begun."""
+
+SETTLE_S = 5.0
+"""How long a change of the settable clock waits for the disk."""
 
 _ANY_HOST = ("", "0.0.0.0", "::")
 
@@ -93,6 +102,7 @@ class Broker:
         """Prepare; `start` is the first to touch anything."""
         self.config = self._given = config
         self.clock = clock or SystemClock()
+        self.live = clock.live if isinstance(clock, SettableClock) else self.clock
         self.metrics = Metrics()
         self._files = files or RealFiles()
         self._random = source or random.Random()
@@ -106,11 +116,11 @@ class Broker:
         self._is_ready = False
         self._threads = Threads()
         self.connections = Connections(config, self._threads.side)
-        self.fetch_waiters = FetchWaiters(self.clock)
+        self.fetch_waiters = FetchWaiters(self.live)
         self.group_commit = GroupCommit(
             self.fetch_waiters, self.metrics.commits, self._threads.sync
         )
-        self.jobs = JobScheduler(self.clock, self._random, self.metrics)
+        self.jobs = JobScheduler(self.live, self._random, self.metrics)
         self.data_dir: DataDir
         self.time: TrustedClock
         self.space: SpaceGuard
@@ -162,10 +172,11 @@ class Broker:
         metrics_socket = self._bind_metrics()
         self._stack.callback(self._threads.close)
         self._open_data_dir()
-        self.security = Security(self.config, self.data_dir, clock=self.clock, metrics=self.metrics)
+        self.security = Security(self.config, self.data_dir, clock=self.live, metrics=self.metrics)
+        metrics = self.config.metrics_listener
         self._guards = {
             listener.name: self.security.guard(self.config, listener, now_ms=self.clock.wall_ms())
-            for listener in self.config.listeners
+            for listener in (*self.config.listeners, *([metrics] if metrics else []))
             if listener.protocol != "PLAINTEXT"
         }
         self._contexts = {
@@ -185,6 +196,7 @@ class Broker:
         services = CoordinatorServices(
             config=self.config,
             clock=self.clock,
+            sessions=self.clock.sessions if isinstance(self.clock, SettableClock) else self.clock,
             time=self.time,
             random=self._random,
             topics=self.topics,
@@ -225,6 +237,7 @@ class Broker:
 
     def _open_data_dir(self) -> None:
         try:
+            self._restore_clock()
             self.data_dir = DataDir.open(
                 self.config.data_dir,
                 files=self._files,
@@ -234,6 +247,7 @@ class Broker:
         except DataDirError as error:
             raise DataDirUnusable(str(error), "") from error
         self._stack.callback(self._close_data_dir)
+        self._save_clock()
         self.space = SpaceGuard(self.data_dir.path, self.config.log_reserved_bytes)
         self.topics = TopicRegistry(
             self.data_dir, config=self.config, clock=self.clock, threads=self._threads.control
@@ -242,7 +256,11 @@ class Broker:
             self.clock,
             self.metrics,
             hold_ms=self.config.log_clock_trust_delay_ms,
-            newest_append_ms=max((log.newest_append_ms for log in self.topics.logs()), default=-1),
+            newest_append_ms=(
+                -1  # A clock that is set on purpose may start at any time.
+                if isinstance(self.clock, SettableClock)
+                else max((log.newest_append_ms for log in self.topics.logs()), default=-1)
+            ),
         )
         self.topics.when_deleted(self._topic_deleted)
         for log in self.topics.logs():
@@ -250,6 +268,28 @@ class Broker:
                 logger.error("%s-%d is offline: %s", log.topic, log.partition, log.offline_reason)
         self._stack.push_async_callback(self.topics.finish)
         self._stack.callback(self._threads.side.close)
+
+    def _restore_clock(self) -> None:
+        """Let a settable clock continue where it stood.
+
+        Raises:
+            DataDirError: the directory was made with the system's clock.
+        """
+        if isinstance(self.clock, SettableClock):
+            self.metrics.clock_settable = True
+            state = read_clock(self.config.data_dir, self._files)
+            if state is not None:
+                self.clock.restore(state)
+            logger.warning(
+                "the clock is settable, for tests: records are stamped and deleted by it; it reads "
+                "%d ms and runs at %g times real time",
+                self.clock.wall_ms(),
+                self.clock.rate,
+            )
+
+    def _save_clock(self) -> None:
+        if isinstance(self.clock, SettableClock):
+            write_clock(self.data_dir.path, self._files, self.clock.state())
 
     def _close_data_dir(self) -> None:
         try:
@@ -270,7 +310,7 @@ class Broker:
             config=self.config,
             cluster_id=self.data_dir.cluster_id,
             endpoint=self._endpoint(listener, bound),
-            clock=self.clock,
+            clock=self.live,
             time=self.time,
             random=self._random,
             topics=self.topics,
@@ -279,7 +319,7 @@ class Broker:
             fetch_waiters=self.fetch_waiters,
             fetch_sessions=FetchSessions(
                 self.config.max_incremental_fetch_session_cache_slots,
-                clock=self.clock,
+                clock=self.live,
                 source=self._random,
             ),
             turns=self.connections.turns,
@@ -401,10 +441,13 @@ class Broker:
         return bound
 
     async def _start_metrics(self, context: Context, bound: socket.socket) -> None:
-        """Serve metrics, probes and explanations; no names past the rules on a network."""
+        """Serve metrics, probes and explanations."""
         listener = self.config.metrics_listener
         assert listener is not None
-        shows_names = context.security.access is None or listener.is_loopback
+        guard = self._guards.get(listener.name)
+        access = PortAccess(
+            self.config, listener, self.security, guard, self.metrics, self._threads.side
+        )
         collector = BrokerCollector(
             self.metrics,
             self.topics,
@@ -414,22 +457,56 @@ class Broker:
             GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
             self.security,
             self._contexts,
-            shows_names=shows_names,
         )
         queries: dict[str, Query] = {
             "/explain": partial(explain, self.topics),
             "/segments": partial(list_segments, self.topics),
+            "/skew": SkewAudit(self.topics, self._threads.control).answer,
+            "/retention": RetentionForecast(
+                self.topics, self.space, self._threads.control, self.time.now_ms
+            ).answer,
         }
+        commands: dict[str, Command] = {}
+        if isinstance(self.clock, SettableClock):
+            from broker.operator.clock import ClockControl
+
+            control = ClockControl(
+                self.clock, self.groups, self.metrics, settle=self._settle, save=self._save_clock
+            )
+            queries["/clock"] = control.show
+            commands["/clock"] = control.change
         server = MetricsServer(
-            lambda: render(collector),
-            healthy=partial(self._offline_partition, shows_names=shows_names),
+            lambda shows_names: render(collector, shows_names=shows_names),
+            access,
+            healthy=self._offline_partition,
             ready=self._why_not_ready,
-            queries=queries if shows_names else dict.fromkeys(queries, refused),
+            queries=queries,
+            commands=commands,
         )
-        await server.start(bound)
+        secure = None
+        if guard is not None and guard.tls is not None:
+            secure = partial(
+                Acceptor,
+                contexts=guard.tls,
+                connections=self.connections,
+                rates=None,
+                metrics=self.metrics,
+                name=listener.name,
+            )
+        await server.start(bound, secure)
         self._stack.push_async_callback(server.stop)
 
-    def _offline_partition(self, *, shows_names: bool) -> str | None:
+    async def _settle(self) -> None:
+        """Wait until what a moved clock made due has run and is on disk."""
+        await self.jobs.settle()
+        await self.jobs.run_now("clock")
+        await self.jobs.run_now("coordinators")
+        # Without the time limit a client that keeps writing would keep the caller waiting.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_S):
+                await self.group_commit.drain()
+
+    def _offline_partition(self, shows_names: bool) -> str | None:
         for log in self.topics.logs():
             if log.offline_reason is not None:
                 if not shows_names:
@@ -437,13 +514,14 @@ class Broker:
                 return f"{log.topic}-{log.partition} is offline: {log.offline_reason}"
         return None
 
-    def _why_not_ready(self) -> str | None:
+    def _why_not_ready(self, _: bool) -> str | None:
         return None if self._is_ready else "not accepting clients"
 
     def _schedule_jobs(self) -> None:
         jobs = BackgroundJobs(
             config=self.config,
             clock=self.clock,
+            live=self.live,
             time=self.time,
             data_dir=self.data_dir,
             topics=self.topics,

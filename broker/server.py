@@ -27,6 +27,7 @@ from collections.abc import Callable
 
 import uvloop
 
+from broker.clocks.clock import Clock
 from broker.errors import StartError
 from broker.node import Broker, ReadyInfo
 from config import BrokerConfig
@@ -46,10 +47,12 @@ def run(
     *,
     announce: Callable[[ReadyInfo], None],
     reread: Reread = lambda: None,
+    clock: Clock | None = None,
 ) -> int:
     """Serve until a stop signal; return the exit status, 0 after a clean stop.
 
-    Calls `announce` once, when it accepts clients, and `reread` with each SIGHUP.
+    Calls `announce` once, when it accepts clients, and `reread` with each SIGHUP. `clock` is the
+    system's unless given.
 
     Raises:
         StartError: the broker cannot start.
@@ -61,7 +64,7 @@ def run(
         )
     _raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(config, announce=announce, reread=reread))
+        runner.run(serve(config, announce=announce, reread=reread, clock=clock))
     return 0
 
 
@@ -70,6 +73,7 @@ async def serve(
     *,
     announce: Callable[[ReadyInfo], None],
     reread: Reread = lambda: None,
+    clock: Clock | None = None,
 ) -> None:
     """Serve in the running loop until a stop signal.
 
@@ -82,7 +86,7 @@ async def serve(
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         # Before the start, which may recover for minutes: by default the signal ends the process.
         loop.add_signal_handler(signal.SIGHUP, stop.set if _has_terminal() else hangup.set)
-    broker = Broker(config)
+    broker = Broker(config, clock=clock)
     ready = await broker.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

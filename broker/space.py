@@ -45,7 +45,7 @@ class SpaceGuard:
         self._credit -= size_bytes
         if self._credit >= 0:
             return
-        left = self._left() - size_bytes
+        left = self.left_bytes() - size_bytes
         if left < 0:
             raise DiskFull(
                 "append", path, f"{os.strerror(errno.ENOSPC)}, what is left is log.reserved.bytes"
@@ -53,7 +53,8 @@ class SpaceGuard:
         # Half of the space left, as others write too: the closer to the limit, the more queries.
         self._credit = min(LOOK_EVERY_BYTES, left // 2)
 
-    def _left(self) -> int:
+    def left_bytes(self) -> int:
+        """How many bytes clients may append before the reserve begins; negative within it."""
         stats = os.statvfs(self._path)
         total_bytes = stats.f_blocks * stats.f_frsize
         reserved_bytes = min(self._reserved_bytes, total_bytes // RESERVE_SHARE_MAX)

@@ -1,8 +1,9 @@
 """``tidelog doctor``: checks of this machine before a broker runs on it.
 
 Each check is a function that examines one point and returns a `Finding`: good, a warning or an
-obstacle, with its cure. Checks change nothing, except that one writes, syncs and removes a file of
-a few kilobytes in the data directory to time a sync.
+obstacle, with its cure; `cli.security.checkup` has the checks of security. Checks change nothing,
+except that one writes, syncs and removes a file of a few kilobytes in the data directory to time a
+sync.
 """
 
 import errno
@@ -15,8 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -24,6 +24,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.options import json_option
 from cli.output import format_size, print_json, print_table
+from cli.security.checkup import Finding, Verdict, examine_security
 from cli.serve import command_line_settings, read_config
 from config import BrokerConfig, Listener, load
 
@@ -32,24 +33,6 @@ SYNC_SLOW_MS = 10.0
 DISK_FREE_MIN_BYTES = 1 << 30
 OPEN_FILES_MIN = 4096
 CLOCK_FLOOR_MS = 1_577_836_800_000  # 2020-01-01: earlier than that, a clock was never set
-
-
-class Verdict(StrEnum):
-    """How bad it is."""
-
-    GOOD = "good"
-    WARN = "warn"
-    BAD = "bad"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The result of one check; `cure` is empty where nothing needs to be done."""
-
-    check: str
-    verdict: Verdict
-    seen: str
-    cure: str = ""
 
 
 @click.command()
@@ -95,6 +78,7 @@ def examine(config: BrokerConfig) -> Iterator[Finding]:
         _ports,
         _directory,
         _clock,
+        examine_security,
     )
     for check in checks:
         yield from check(config)

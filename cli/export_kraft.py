@@ -19,6 +19,7 @@ from cli.options import DirectoryType, json_option, now_ms
 from cli.output import format_size, note, print_json
 from config import load
 from storage.directory.claim import LOCK_FILE, random_uuid
+from storage.directory.clock_file import CLOCK_FILE
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata_journal import JOURNAL_FILE
 from storage.disk.checkpoints import (
@@ -66,6 +67,11 @@ def command(*, directory: Path, target: Path | None, in_place: bool, as_json: bo
     if not (directory / META_PROPERTIES_FILE).exists():
         raise CommandFailed(
             f"{directory} is not a data directory: it has no {META_PROPERTIES_FILE}", ExitCode.USAGE
+        )
+    if (directory / CLOCK_FILE).exists():
+        raise CommandFailed(
+            f"{directory} was written with a settable clock, for tests: Kafka would delete its "
+            "records by the real time; produce them to a broker without --clock settable"
         )
     if target is not None:
         check_new(target)

@@ -14,9 +14,9 @@ from cli.options import (
     run_async,
 )
 from cli.output import RIGHT, print_json, print_table, time_fields
+from cli.time.options import partitions_of
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from client.errors import NotThere
 from client.times import format_duration, format_time
 from client.types import OffsetAndTimestamp, TopicPartition
 
@@ -97,7 +97,7 @@ def _special(which: str | None) -> int:
 
 async def _lookup(broker: BrokerOptions, topic: str, partition: int | None, timestamp: int) -> Hits:
     async with Admin(**broker) as admin:
-        partitions = await _partitions(admin, topic, partition)
+        partitions = await partitions_of(admin, topic, partition)
         return await admin.first_records(dict.fromkeys(partitions, timestamp))
 
 
@@ -111,29 +111,17 @@ async def _explain(
     async with Admin(**broker) as admin:
         return [
             await admin.explain_lookup(tp, timestamp, metrics_url=metrics_url)
-            for tp in await _partitions(admin, topic, partition)
+            for tp in await partitions_of(admin, topic, partition)
         ]
 
 
 async def _ends(broker: BrokerOptions, topic: str, partition: int | None) -> tuple[Hits, Hits]:
     async with Admin(**broker) as admin:
-        partitions = await _partitions(admin, topic, partition)
+        partitions = await partitions_of(admin, topic, partition)
         return (
             await admin.list_offsets(dict.fromkeys(partitions, EARLIEST)),
             await admin.list_offsets(dict.fromkeys(partitions, LATEST)),
         )
-
-
-async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[TopicPartition]:
-    """The requested partitions.
-
-    Raises:
-        NotThere: the topic has no such partition; the lookup itself would wait for it.
-    """
-    numbers = (await admin.describe_topic(topic)).partitions
-    if partition is not None and partition not in numbers:
-        raise NotThere.partition(topic, partition, len(numbers))
-    return [TopicPartition(topic, n) for n in numbers if partition in (None, n)]
 
 
 def _show_ends(ends: tuple[Hits, Hits], topic: str, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from cli.failures import CommandFailed
 from cli.logs import set_up
 
 if TYPE_CHECKING:
+    from broker.clocks.clock import Clock
     from broker.node import ReadyInfo
     from cli.security.secure import Secured
     from config import BrokerConfig
@@ -56,6 +57,21 @@ Clients connect with:
     is_flag=True,
     help="TLS, a user and rights, all set up in the data directory; prints how to connect.",
 )
+@click.option(
+    "--clock",
+    "clock_kind",
+    type=click.Choice(("system", "settable")),
+    default="system",
+    show_default=True,
+    help="For tests, a clock that 'tidelog clock' sets; needs a data directory of its own.",
+)
+@click.option(
+    "--clock-sessions",
+    type=click.Choice(("real", "settable")),
+    default="real",
+    show_default=True,
+    help="With --clock settable: what the sessions of group members follow.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the ready line as JSON.")
 @click.option(
     "--log-level",
@@ -82,6 +98,8 @@ def command(
     pairs: tuple[str, ...],
     insecure: bool,
     secure: bool,
+    clock_kind: str,
+    clock_sessions: str,
     as_json: bool,
     log_level: str,
     log_format: str,
@@ -98,6 +116,8 @@ def command(
 
     if secure and insecure:
         raise click.UsageError("--secure and --insecure contradict each other: give one of them")
+    if clock_sessions == "settable" and clock_kind != "settable":
+        raise click.UsageError("--clock-sessions settable needs --clock settable")
     set_up(level=log_level, form=log_format, file=log_file)
     settings = command_line_settings(data_dir, listen, pairs)
     if insecure:
@@ -124,9 +144,19 @@ def command(
         _announce(ready, as_json, None if secured is None else secured.properties)
 
     try:
-        return run(read(), announce=announce, reread=reread)
+        return run(
+            read(), announce=announce, reread=reread, clock=_clock(clock_kind, clock_sessions)
+        )
     except StartError as error:
         raise CommandFailed(str(error)) from None
+
+
+def _clock(kind: str, sessions: str) -> "Clock | None":
+    if kind == "system":
+        return None
+    from broker.clocks.settable_clock import SettableClock
+
+    return SettableClock(moves_sessions=sessions == "settable")
 
 
 def _secure(settings: dict[str, str], read: "Callable[[], BrokerConfig]") -> "Secured":
@@ -135,8 +165,8 @@ def _secure(settings: dict[str, str], read: "Callable[[], BrokerConfig]") -> "Se
     from storage.disk.files import RealFiles
 
     given = dict(settings)
-    # Only to learn the directory: the listener is secured right below.
-    settings["insecure.allow"] = "true"
+    # Only to learn the directory: the listeners are secured right below.
+    settings |= {"insecure.allow": "true", "metrics.listener.security": "none"}
     data_dir = read().data_dir
     settings.clear()
     settings.update(secure_settings(data_dir, given))

@@ -15,8 +15,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from client.aio.connection import open_cluster
-from client.aio.explain import SETTING as METRICS_SETTING
-from client.aio.explain import explain_lookup, metrics_address
+from client.aio.explain import (
+    SECURITY_SETTING,
+    SETTING,
+    audit_times,
+    explain_lookup,
+    forecast_retention,
+    metrics_address,
+    request_clock,
+)
 from client.aio.positions import to_timestamp
 from client.aio.record_times import first_records
 from client.checks import check_text
@@ -321,7 +328,8 @@ class Admin(GroupAdmin, SecurityAdmin):
         """The steps of the leader's lookup of a time: segments, index entries, bytes, neighbours.
 
         The leader's metrics port answers; the broker's settings name it unless `metrics_url`
-        (``host:port``) gives another address. Keys as of `client.aio.explain.explain_lookup`.
+        (``host:port`` or ``https://host:port``) gives another address. This client's user and TLS
+        settings count there too. Keys as of `client.aio.explain.explain_lookup`.
 
         Raises:
             BrokerRefused: the partition does not exist.
@@ -330,12 +338,82 @@ class Admin(GroupAdmin, SecurityAdmin):
                 here.
         """
         if metrics_url is None:
-            node_id = await self._cluster.leader(partition)
-            listener = (await self.broker_configs(node_id)).get(METRICS_SETTING)
-            metrics_url = metrics_address(
-                listener.value if listener else None, self._cluster.brokers[node_id].host
-            )
-        return await explain_lookup(metrics_url, partition.topic, partition.partition, timestamp_ms)
+            metrics_url = await self._leaders_metrics_url(partition.topic, partition.partition)
+        return await explain_lookup(
+            metrics_url,
+            partition.topic,
+            partition.partition,
+            timestamp_ms,
+            self._cluster.options.security,
+        )
+
+    async def forecast_retention(
+        self,
+        topic: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        partition: int | None = None,
+        metrics_url: str | None = None,
+    ) -> dict[str, Any]:
+        """When retention deletes each segment of a topic, what keeps it, when the disk is full.
+
+        `settings` (``retention.ms`` and the like) replace the topic's for the answer only. Keys as
+        of the broker's /retention; raises as `explain_lookup`.
+        """
+        if metrics_url is None:
+            metrics_url = await self._leaders_metrics_url(topic, partition)
+        return await forecast_retention(
+            metrics_url, topic, settings or {}, partition, self._cluster.options.security
+        )
+
+    async def audit_times(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        size_bytes: int = 8 * 1024 * 1024,
+        metrics_url: str | None = None,
+    ) -> dict[str, Any]:
+        """How disordered the times of a topic's newest records are, and which producers are off.
+
+        The broker reads about `size_bytes`. Keys as of its /skew; raises as `explain_lookup`.
+        """
+        if metrics_url is None:
+            metrics_url = await self._leaders_metrics_url(topic, partition)
+        return await audit_times(
+            metrics_url, topic, size_bytes, partition, self._cluster.options.security
+        )
+
+    async def clock(
+        self, changes: Mapping[str, float] | None = None, *, metrics_url: str | None = None
+    ) -> dict[str, Any]:
+        """Read the settable clock of a broker for tests, or apply `changes` to it.
+
+        `changes` are ``set_ms``, ``advance_ms``, ``jump_ms`` and ``rate``. The answer has
+        ``wall_ms``, ``elapsed_ms``, ``rate``, and after a change its effects.
+
+        Raises:
+            InvalidUse: a change that the broker refuses.
+            UnsupportedByBroker: the broker's clock cannot be set.
+        """
+        if metrics_url is None:
+            metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
+        return await request_clock(metrics_url, changes or {}, self._cluster.options.security)
+
+    async def _leaders_metrics_url(self, topic: str, partition: int | None) -> str:
+        """The metrics port of the leader of a partition, of the first one for None."""
+        leader = await self._cluster.leader(TopicPartition(topic, partition or 0))
+        return await self._metrics_url(leader)
+
+    async def _metrics_url(self, node_id: int) -> str:
+        """The address of a broker's metrics port, by its settings."""
+        configs = await self.broker_configs(node_id)
+        listener, security = configs.get(SETTING), configs.get(SECURITY_SETTING)
+        address = metrics_address(
+            listener.value if listener else None, self._cluster.brokers[node_id].host
+        )
+        scheme = "https" if security is not None and security.value == "tls" else "http"
+        return f"{scheme}://{address}"
 
     async def first_records(
         self,

@@ -205,6 +205,22 @@ def format_duration(duration_ms: int) -> str:
     return " ".join(parts[:2])
 
 
+def parse_duration(text: str) -> int:
+    """A length of time in ms from text such as ``8d``, ``1h30m`` or ``-500ms``.
+
+    Raises:
+        InvalidTime: it is none; the message shows the form.
+    """
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    steps = _STEP.findall(digits)
+    if not steps or "".join(number + unit for number, unit in steps) != digits:
+        raise InvalidTime(
+            f"{text!r} is not a duration: write 500ms, 90s, 15m, 8d or 1h30m "
+            f"(units {', '.join(_UNIT_MS)})"
+        )
+    return sign * sum(int(number) * _UNIT_MS[unit.lower()] for number, unit in steps)
+
+
 def find_unit_mistake(number: int) -> str | None:
     """A sentence that names the apparent unit of `number`, if that is not milliseconds.
 

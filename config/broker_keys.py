@@ -163,8 +163,39 @@ _NETWORK = (
         type=ValueType.STRING,
         default="127.0.0.1:9464",
         doc=(
-            "Tidelog's own. HOST:PORT of /metrics, /healthz, /readyz, /explain and /segments; port "
+            "Tidelog's own. HOST:PORT of /metrics, probes and operators' queries; port "
             "0 picks a free one, empty serves none."
+        ),
+    ),
+    Key(
+        name="metrics.listener.security",
+        type=ValueType.STRING,
+        default="none",
+        choices=("none", "tls"),
+        doc=(
+            "Tidelog's own. tls serves that port as https with the ssl.* settings; "
+            "listener.name.metrics.ssl.* count for this port alone."
+        ),
+    ),
+    Key(
+        name="metrics.auth",
+        type=ValueType.STRING,
+        default="none",
+        choices=("none", "basic", "bearer"),
+        doc=(
+            "Tidelog's own. How clients of that port prove who they are, apart from TLS "
+            "certificates: basic checks name and password against the SCRAM credentials, bearer "
+            "takes the token of metrics.auth.token, which stands for User:metrics. /healthz and "
+            "/readyz need no proof."
+        ),
+    ),
+    Key(
+        name="metrics.auth.token",
+        type=ValueType.PASSWORD,
+        default="",
+        doc=(
+            "Tidelog's own. The token for metrics.auth=bearer, best as file:/PATH; the file is "
+            "read for every request, so a new token needs no restart."
         ),
     ),
 )

@@ -14,6 +14,9 @@ _LISTENER = re.compile(
     r"^(?P<name>[A-Za-z][A-Za-z0-9_.-]*)://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)$"
 )
 _ADDRESS = re.compile(r"^(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)$")
+METRICS = "METRICS"
+"""The name of the metrics port among the listeners, for the settings `listener.name.metrics.*`."""
+
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -64,8 +67,8 @@ def parse_listeners(value: Value, protocols: Mapping[str, str]) -> tuple[Listene
     return tuple(listeners)
 
 
-def parse_address(value: Value) -> Listener | None:
-    """The address `HOST:PORT`, or None for an empty text.
+def parse_address(value: Value, protocol: str) -> Listener | None:
+    """The address `HOST:PORT` of the metrics port, or None for an empty text.
 
     Raises:
         InvalidValue: not of that form.
@@ -76,7 +79,12 @@ def parse_address(value: Value) -> Listener | None:
     match = _ADDRESS.match(text)
     if match is None:
         raise InvalidValue(f"{text!r} is not HOST:PORT")
-    return Listener(name="METRICS", host=match["host"].strip("[]"), port=_port(match["port"]))
+    return Listener(
+        name=METRICS,
+        host=match["host"].strip("[]"),
+        port=_port(match["port"]),
+        protocol=protocol,
+    )
 
 
 def _port(text: str) -> int:

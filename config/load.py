@@ -22,7 +22,12 @@ from config.broker_keys import (
 from config.errors import ConfigErrors, Problem
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
-from config.security_keys import scoped_key, scoped_name, security_problems
+from config.security_keys import (
+    metrics_port_problems,
+    scoped_key,
+    scoped_name,
+    security_problems,
+)
 from config.suggest import nearest
 from config.topic_keys import TOPIC_KEYS
 from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
@@ -68,7 +73,7 @@ def load(
     notices += _replication_notices(settings)
     config = _build(settings, secrets, {}, problems, notices)
     if config is not None:
-        problems += security_problems(config)
+        problems += security_problems(config) + metrics_port_problems(config)
     if problems or config is None:
         raise ConfigErrors(problems)
     return config
@@ -284,10 +289,11 @@ def _addresses(
 
     protocols = attempt("listener.security.protocol.map", parse_protocol_map)
     listeners = attempt("listeners", parse_listeners, dict(protocols))
+    metrics_protocol = "SSL" if values["metrics.listener.security"] == "tls" else "PLAINTEXT"
     return {
         "listeners": listeners,
         "advertised_listeners": attempt("advertised.listeners", parse_listeners, dict(protocols)),
-        "metrics_listener": attempt("metrics.listener", parse_address),
+        "metrics_listener": attempt("metrics.listener", parse_address, metrics_protocol),
         "data_dir": attempt("log.dirs", _one_directory),
     }
 

@@ -127,6 +127,7 @@ class BrokerConfig:
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     metrics_listener: Listener | None
+    metrics_auth: str
     auto_create_topics_enable: bool
     delete_topic_enable: bool
     num_partitions: int

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from config.errors import Problem
+from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
 from config.rows import flag, number
 from config.values import INT32_MAX, Key, Secret, Value, ValueType
@@ -34,6 +35,7 @@ AUTHORIZERS: Final = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",
 )
+METRICS_TOKEN: Final = "metrics.auth.token"
 _PREFIX: Final = "listener.name."
 
 
@@ -639,3 +641,53 @@ def _complaints_about_stores(tls: TlsSettings) -> list[tuple[str, str]]:
             cure = "write file:/PATH or env:NAME"
             found.append((f"a key store of the type {kind} needs {prefix}.password", cure))
     return found
+
+
+def metrics_port_problems(config: BrokerConfig) -> list[Problem]:
+    """What is wrong with the settings of the metrics port, each with its cure."""
+    listener = config.metrics_listener
+    if listener is None:
+        return []
+    found = [
+        ("metrics.listener.security", "tls", reason, cure)
+        for reason, cure in _complaints(listener_security(config, listener), listener, config)
+        if listener.protocol == "SSL"
+    ]
+    auth = config.metrics_auth
+    if auth == "bearer" and METRICS_TOKEN not in config.secrets:
+        found.append(
+            (
+                "metrics.auth",
+                auth,
+                "no token is given",
+                f"set {METRICS_TOKEN}=file:/PATH or env:NAME",
+            )
+        )
+    if (
+        auth != "none"
+        and listener.protocol != "SSL"
+        and not listener.is_loopback
+        and not config.insecure_allow
+    ):
+        found.append(
+            (
+                "metrics.auth",
+                auth,
+                f"{listener.address} would take secrets in clear over the network",
+                "set metrics.listener.security=tls, listen on 127.0.0.1, or say "
+                "insecure.allow=true where the network itself is trusted",
+            )
+        )
+    if any(other.name == METRICS for other in config.listeners):
+        found.append(
+            (
+                "listeners",
+                METRICS,
+                "the settings listener.name.metrics.* are those of the metrics port",
+                "give the listener another name",
+            )
+        )
+    return [
+        Problem(key=key, value=value, origin="", reason=reason, cure=cure)
+        for key, value, reason, cure in found
+    ]

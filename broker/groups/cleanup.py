@@ -28,7 +28,10 @@ AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 class GroupCleanup:
-    """The end of groups and offsets. Loop thread only; works on its coordinator's tables."""
+    """The end of groups and offsets. Loop thread only; works on its coordinator's tables.
+
+    `deleted` counts the groups that it removed.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class GroupCleanup:
         self._offsets = offsets
         self._state_since_ms = state_since_ms
         self._retention_ms = retention_ms
+        self.deleted = 0
 
     def delete_offsets(
         self,
@@ -158,6 +162,7 @@ class GroupCleanup:
         self._offsets.delete(group_id, partitions, stored, also=tombstones)
 
     def _remove(self, group: AnyGroup) -> None:
+        self.deleted += 1
         if isinstance(group, ConsumerGroup):
             self._consumers.remove(group.group_id)
         else:

@@ -63,13 +63,13 @@ class ConsumerGroupCoordinator:
         config = services.config
         self.groups: dict[str, ConsumerGroup] = {}
         self._registry = services.topics
-        self._clock = services.clock
+        self._clock = services.sessions
         self._topic = topic
         self._config = config
         self._limits = self._resolve_limits({})
         self._policy = MigrationPolicy.of(config.group_consumer_migration_policy)
         self._give_back = give_back
-        self._timers = GroupTimers(services.clock, self._wake)
+        self._timers = GroupTimers(services.sessions, self._wake)
         self._topics: Topics | None = None
 
     def restore(self, group_id: str, stored: StoredConsumerGroup) -> None:

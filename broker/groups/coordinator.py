@@ -74,7 +74,7 @@ class GroupCoordinator:
         config = services.config
         self.classic_groups: dict[str, ClassicGroup] = {}
         self._services = services
-        self._clock = services.clock
+        self._clock = services.sessions
         self._limits = GroupLimits(
             session_timeout_min_ms=config.group_min_session_timeout_ms,
             session_timeout_max_ms=config.group_max_session_timeout_ms,
@@ -104,7 +104,7 @@ class GroupCoordinator:
             self._state_since_ms,
             retention_ms=config.offsets_retention_minutes * _MS_PER_MINUTE,
         )
-        self._timers = GroupTimers(services.clock, self._wake)
+        self._timers = GroupTimers(services.sessions, self._wake)
         self._time = services.time
         self._next_expiry_ms = 0
 
@@ -132,14 +132,14 @@ class GroupCoordinator:
 
     def tick(self) -> None:
         """Expire offsets and groups that are past their retention, once per check interval."""
-        if self._clock.monotonic_ms() < self._next_expiry_ms:
+        if self._services.clock.monotonic_ms() < self._next_expiry_ms:
             return
         self._set_next_expiry()
         self.cleanup.expire(self._time.now_ms())
 
     def _set_next_expiry(self) -> None:
         interval_ms = self._services.config.offsets_retention_check_interval_ms
-        self._next_expiry_ms = self._clock.monotonic_ms() + interval_ms
+        self._next_expiry_ms = self._services.clock.monotonic_ms() + interval_ms
 
     def release_waiters(self) -> None:
         """Answer every waiting request, so that its client sends it again after the restart."""

@@ -43,10 +43,14 @@ _RECORD_OVERHEAD_BYTES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorServices:
-    """The collaborators of a coordinator, which exists before any `Context`."""
+    """The collaborators of a coordinator, which exists before any `Context`.
+
+    `sessions` times members; `clock` times all else. They differ when the clock is settable.
+    """
 
     config: BrokerConfig
     clock: Clock
+    sessions: Clock
     time: TrustedClock
     random: random.Random
     topics: TopicRegistry

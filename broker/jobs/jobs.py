@@ -16,6 +16,9 @@
 | certificates  | 10 s                                      | read changed ones, warn        |
 | identity-keys | 1 s                                       | read keys that tokens need     |
 
+Retention, producer-ids, cleaner and pending-files follow the broker's clock, which may be settable
+(`broker.clocks.settable_clock`). The others serve sockets and the disk, and follow the real one.
+
 `broker.jobs.scheduler` schedules and supervises; storage decides what may be deleted.
 """
 
@@ -75,6 +78,7 @@ class BackgroundJobs:
 
     config: "BrokerConfig"
     clock: Clock
+    live: Clock
     time: TrustedClock
     data_dir: "DataDir"
     topics: "TopicRegistry"
@@ -110,17 +114,23 @@ class BackgroundJobs:
         scheduler.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
         scheduler.add("clock", CLOCK_INTERVAL_MS, self.time.now_ms)
         scheduler.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
-        scheduler.add("retention", config.log_retention_check_interval_ms, self.delete_expired)
+        clock = self.clock
+        scheduler.add(
+            "retention", config.log_retention_check_interval_ms, self.delete_expired, clock=clock
+        )
         scheduler.add(
             "producer-ids",
             config.producer_id_expiration_check_interval_ms,
             self.expire_producer_ids,
+            clock=clock,
         )
         if config.log_cleaner_enable:
-            scheduler.add("cleaner", self._cleaner_backoff_ms, self._cleaner.run)
+            scheduler.add("cleaner", self._cleaner_backoff_ms, self._cleaner.run, clock=clock)
         scheduler.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
         scheduler.add("segment-stats", SEGMENT_STATS_INTERVAL_MS, self.collect_segment_stats)
-        scheduler.add("pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files)
+        scheduler.add(
+            "pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files, clock=clock
+        )
         scheduler.add("certificates", CERTIFICATES_INTERVAL_MS, self.certificates.run)
         if self.security.tokens.are_enabled:
             scheduler.add(
@@ -169,13 +179,13 @@ class BackgroundJobs:
     def measure_loop_lag(self) -> None:
         """Record how late a zero-delay timer runs."""
         scheduled_ns = perf_counter_ns()
-        self.clock.call_later(
+        self.live.call_later(
             0, lambda: self.metrics.observe_loop_lag(perf_counter_ns() - scheduled_ns)
         )
 
     def flush_by_age(self) -> None:
         """Sync logs under `flush.policy=os` that were dirty for `flush.ms`."""
-        now_ms = self.clock.monotonic_ms()
+        now_ms = self.live.monotonic_ms()
         still_dirty: dict[Log, int] = {}
         for log in self.topics.logs():
             if not log.waits_for_disk and log.durable_offset < log.log_end_offset:

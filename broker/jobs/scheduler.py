@@ -4,10 +4,10 @@ A job is a function with an interval, and a coroutine if it is long. It runs in 
 because a log has one writer. A long one awaits after each log or each slice, so that ten thousand
 logs do not delay requests, and awaits calls of `broker.threads` that would block.
 
-Each job has one timer on the monotonic clock. The first run and every interval are jittered by up
-to a tenth, so that jobs do not coincide. A job never runs twice at the same time. One that raises
-is logged, counted and run again after its interval. That boundary is one of the two places in the
-broker that catch everything.
+Each job has one timer, on the elapsed time of the scheduler's clock or of one of its own. The first
+run and every interval are jittered by up to a tenth, so that jobs do not coincide. A job never runs
+twice at the same time. One that raises is logged, counted and run again after its interval. That
+boundary is one of the two places in the broker that catch everything.
 
 Source: Kafka's `KafkaScheduler` and `LogManager.startup`.
 """
@@ -34,11 +34,14 @@ Run: TypeAlias = Callable[[], Any]
 class Job:
     """One job: its name, its interval, and its next or current run."""
 
-    __slots__ = ("_interval_ms", "is_long", "name", "run", "task", "timer")
+    __slots__ = ("_interval_ms", "clock", "is_long", "name", "run", "task", "timer")
 
-    def __init__(self, name: str, interval_ms: int | Callable[[], int], run: Run) -> None:
-        """Keep the facts; the scheduler sets the timer."""
+    def __init__(
+        self, name: str, interval_ms: int | Callable[[], int], run: Run, clock: Clock
+    ) -> None:
+        """Keep the facts; the scheduler sets the timer on `clock`."""
         self.name = name
+        self.clock = clock
         self._interval_ms = interval_ms
         self.run = run
         self.is_long = inspect.iscoroutinefunction(run)
@@ -67,13 +70,21 @@ class JobScheduler:
         """The job of that name."""
         return self._jobs[name]
 
-    def add(self, name: str, interval_ms: int | Callable[[], int], run: Run) -> None:
+    def add(
+        self,
+        name: str,
+        interval_ms: int | Callable[[], int],
+        run: Run,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
         """Run `run` every `interval_ms` (> 0), named `name` in log and metrics.
 
-        A function is called before each wait, for an interval that may change.
+        A function is called before each wait, for an interval that may change. `clock` measures it
+        in place of the scheduler's own clock.
         """
         assert name not in self._jobs, name
-        job = self._jobs[name] = Job(name, interval_ms, run)
+        job = self._jobs[name] = Job(name, interval_ms, run, clock or self._clock)
         assert job.interval_ms > 0, f"{name} would run without a pause"
 
     def start(self, first_delay_ms: int) -> None:
@@ -89,10 +100,13 @@ class JobScheduler:
             if job.timer is not None:
                 job.timer.cancel()
                 job.timer = None
-        tasks = [job.task for job in self._jobs.values() if job.task is not None]
-        for task in tasks:
+        for task in self._tasks():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait for the end of the current runs."""
+        await asyncio.gather(*self._tasks(), return_exceptions=True)
 
     async def run_now(self, name: str) -> None:
         """Run the job `name` to its end, after the current run if there is one; for tests."""
@@ -104,9 +118,12 @@ class JobScheduler:
         else:
             self._run_short(job)
 
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [job.task for job in self._jobs.values() if job.task is not None]
+
     def _schedule(self, job: Job, delay_ms: int) -> None:
         jittered_ms = int(delay_ms * (1 + JITTER * self._random.random()))
-        job.timer = self._clock.call_later(jittered_ms, lambda: self._start(job))
+        job.timer = job.clock.call_later(jittered_ms, lambda: self._start(job))
 
     def _start(self, job: Job) -> None:
         job.timer = None

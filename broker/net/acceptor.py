@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 from broker.metrics import Metrics
-from broker.net.connection import Connection, Connections
+from broker.net.connection import Connections
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.rates import MS_PER_S
 from broker.security.tls import TlsContexts
@@ -48,15 +48,15 @@ class Acceptor:
         bound: socket.socket,
         contexts: TlsContexts | None,
         connections: Connections,
-        make: Callable[[], Connection],
-        rates: AcceptRates,
+        make: Callable[[], asyncio.BaseProtocol],
+        rates: AcceptRates | None,
         metrics: Metrics,
         name: str,
     ) -> None:
         """Accept from `bound`, which listens already, and serve with `make()`.
 
-        Without `contexts` there is no TLS. Handshakes are counted in `metrics` for the listener
-        `name`.
+        Without `contexts` there is no TLS, without `rates` no limit of new connections. Handshakes
+        are counted in `metrics` for the listener `name`.
         """
         self._socket = bound
         self._contexts = contexts
@@ -97,7 +97,7 @@ class Acceptor:
                 return
             client.setblocking(False)
             host = str(address[0])
-            if delay_ms := self._rates.delay_ms(self._name):
+            if self._rates and (delay_ms := self._rates.delay_ms(self._name)):
                 self._waiting = client
                 self._pause_accepting(delay_ms, partial(self._serve, client, host))
                 return
@@ -115,7 +115,7 @@ class Acceptor:
         self._pause = self._loop.call_later(delay_ms / MS_PER_S, resume)
 
     def _serve(self, client: socket.socket, host: str) -> None:
-        if hold_ms := self._rates.address_delay_ms(self._name, host):
+        if self._rates and (hold_ms := self._rates.address_delay_ms(self._name, host)):
             if self._held >= HELD_MAX:
                 client.close()
                 return

@@ -18,12 +18,13 @@ from broker.errors import BrokerError
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from broker.operator.port_access import Viewer
     from broker.topics.registry import TopicRegistry
     from storage.log.lookup import LookupExplanation, TimestampOffset
 
 
-def explain(topics: "TopicRegistry", query: str) -> tuple[int, bytes]:
-    """HTTP status and JSON for the query string of a request to /explain."""
+def explain(topics: "TopicRegistry", query: str, viewer: "Viewer") -> tuple[int, bytes]:
+    """HTTP status and JSON for the query string of the request of `viewer` to /explain."""
     try:
         asked = {name: values[-1] for name, values in parse_qs(query).items()}
         topic, partition = asked["topic"], int(asked.get("partition", "0"))
@@ -32,6 +33,9 @@ def explain(topics: "TopicRegistry", query: str) -> tuple[int, bytes]:
         return 400, _error("topic=NAME, partition=NUMBER and at=MILLISECONDS are needed")
     if timestamp < 0:
         return 400, _error("at is a time in ms since the epoch, 0 or later")
+    refusal = viewer.refusal_of_topic(topic)
+    if refusal is not None:
+        return 403, _error(refusal)
     try:
         explanation = topics.led_log(topic, partition).explain_offset_for_timestamp(timestamp)
     except BrokerError as error:

@@ -13,9 +13,11 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.metrics import Distribution, Metrics
+from broker.quotas.book import ENTITY_TYPES
 
 if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
@@ -40,14 +42,8 @@ class BrokerCollector:
         group_lag: "GroupLag",
         security: "Security",
         contexts: Mapping[str, "TlsContexts"],
-        *,
-        shows_names: bool = True,
     ) -> None:
-        """Read from these parts; nothing is copied until a scrape.
-
-        Without `shows_names` there are no figures of single partitions and groups.
-        """
-        self._shows_names = shows_names
+        """Read from these parts; nothing is copied until a scrape."""
         self._metrics = metrics
         self._topics = topics
         self._connections = connections
@@ -58,14 +54,16 @@ class BrokerCollector:
         self._contexts = contexts
         self._started_s = time.time()
 
-    def collect(self) -> Iterator[Any]:
-        """All metric families; called by the exporter."""
+    def collect(self, *, shows_names: bool) -> Iterator[Any]:
+        """The metric families; without `shows_names` no figures of single groups and clients."""
         yield from self._requests()
         yield from self._traffic()
-        yield from self._quotas()
+        yield from self._throttling()
+        if shows_names:
+            yield from self._quotas()
         yield from self._logins_and_certificates()
         yield from self._commits()
-        if self._shows_names:
+        if shows_names:
             yield from self._groups()
         yield from self._upkeep()
 
@@ -129,7 +127,7 @@ class BrokerCollector:
         yield _gauge("tidelog_fetches_parked", "Fetches that wait", len(self._fetch_waiters))
         yield _gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self._fetch_sessions))
 
-    def _quotas(self) -> Iterator[Any]:
+    def _throttling(self) -> Iterator[Any]:
         from prometheus_client.core import HistogramMetricFamily
 
         security = self._security
@@ -144,6 +142,37 @@ class BrokerCollector:
             buckets, total = distribution.cumulative(1e3)
             delays.add_metric([kind], buckets, total)
         yield delays
+
+    def _quotas(self) -> Iterator[Any]:
+        """The limits of entities and their use; `<default>` stands for a default, as in Kafka."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        labels = ["kind", *ENTITY_TYPES]
+        bound = GaugeMetricFamily(
+            "tidelog_quota_bound",
+            "Limits per second: bytes, percent of the event loop, partitions, connections",
+            labels=[label.replace("-", "_") for label in labels],
+        )
+        rate = GaugeMetricFamily(
+            "tidelog_quota_rate", "What is used of a limit, in its unit", labels=bound._labelnames
+        )
+        tokens = GaugeMetricFamily(
+            "tidelog_quota_tokens",
+            "Partitions that may be created or deleted now",
+            labels=bound._labelnames,
+        )
+        throttle = self._security.throttle
+        for used in () if throttle is None else throttle.usage():
+            names = {kind: "<default>" if name is None else name for kind, name in used.entity}
+            values = [used.key, *(names.get(kind, "") for kind in ENTITY_TYPES)]
+            bound.add_metric(values, used.bound)
+            if used.rate is not None:
+                rate.add_metric(values, used.rate)
+            if used.tokens is not None:
+                tokens.add_metric(values, used.tokens)
+        yield bound
+        yield rate
+        yield tokens
 
     def _logins_and_certificates(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -194,8 +223,6 @@ class BrokerCollector:
         Formatted here, because ten thousand partitions are 70,000 lines: a second of work in one
         go. A family's lines must be contiguous, so they are gathered before they are yielded.
         """
-        if not self._shows_names:
-            return
         families: list[list[str]] = [
             [
                 f"# HELP tidelog_partition_{name} {help_text}\n",
@@ -259,6 +286,9 @@ class BrokerCollector:
             "tidelog_wall_clock_distrusted",
             "1 while nothing is deleted by the wall clock, because it was set or started wrong",
             int(metrics.wall_clock_distrusted),
+        )
+        yield _gauge(
+            "tidelog_clock_settable", "1 with serve --clock settable", int(metrics.clock_settable)
         )
         yield _gauge(
             "tidelog_partitions_held_by_future",
@@ -347,11 +377,21 @@ def _histogram(name: str, help_text: str, distribution: Distribution, scale: flo
     return family
 
 
-def render(collector: BrokerCollector) -> Iterator[bytes]:
-    """The exposition in Prometheus' text format, in pieces; other work may run between them."""
+class _Families(NamedTuple):
+    """What the registry asks for the metric families of one scrape."""
+
+    collect: Callable[[], Iterator[Any]]
+
+
+def render(collector: BrokerCollector, *, shows_names: bool) -> Iterator[bytes]:
+    """The exposition in Prometheus' text format, in pieces; other work may run between them.
+
+    Without `shows_names` there are no figures of single partitions, groups and clients.
+    """
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
+    registry.register(_Families(partial(collector.collect, shows_names=shows_names)))
     yield generate_latest(registry)
-    yield from collector.partitions()
+    if shows_names:
+        yield from collector.partitions()

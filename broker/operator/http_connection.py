@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 
 import h11
 
+from broker.operator.port_access import Question
+
 logger = logging.getLogger("tidelog.broker.operator.http_connection")
 
 REQUEST_BYTES_MAX: Final = 8192
@@ -27,11 +29,12 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Answer(NamedTuple):
-    """A status, the type of the body, and the body."""
+    """A status, the type of the body, the body, and further headers."""
 
     status: int
     content_type: str
     body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class HttpConnection:
@@ -41,9 +44,9 @@ class HttpConnection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        answer: Callable[[str], Awaitable[Answer]],
+        answer: Callable[[Question], Awaitable[Answer]],
     ) -> None:
-        """Serve GET and HEAD; `answer` is given the request's target, its query included."""
+        """Serve GET, HEAD and POST, whose answers come from `answer`."""
         self._reader = reader
         self._writer = writer
         self._respond = answer
@@ -72,13 +75,15 @@ class HttpConnection:
                 request = await self._next_request()
             if request is None:
                 return False
-            if request.method in (b"GET", b"HEAD"):
-                answer = await self._respond(request.target.decode("ascii"))
+            if request.method in (b"GET", b"HEAD", b"POST"):
+                answer = await self._respond(self._question(request))
             else:
                 answer = Answer(405, _TEXT, b"GET or HEAD\n")
         except h11.RemoteProtocolError as error:
-            logger.debug("a request to the metrics port cannot be read: %s", error)
-            answer = Answer(error.error_status_hint, _TEXT, f"{error}\n".encode())
+            # Not its text, which has the line of a header: maybe that with a password.
+            status = error.error_status_hint
+            logger.debug("a request to the metrics port cannot be read (%d)", status)
+            answer = Answer(status, _TEXT, b"the request is malformed, or too long\n")
         async with asyncio.timeout(PATIENCE_S):
             await self._send(answer, is_head=request is not None and request.method == b"HEAD")
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
@@ -99,9 +104,29 @@ class HttpConnection:
         self._http.next_event()  # the end of a request without a body, after which one may follow
         return event
 
+    def _question(self, request: h11.Request) -> Question:
+        peer = self._writer.get_extra_info("peername")
+        ssl_object = self._writer.get_extra_info("ssl_object")
+        headers = dict(request.headers)
+        host = headers.get(b"host")
+        return Question(
+            method=request.method.decode("ascii"),
+            sets_clock=b"x-tidelog-clock" in headers,
+            target=request.target.decode("ascii"),
+            host=None if host is None else host.decode("latin-1"),
+            authorization=headers.get(b"authorization", b""),
+            peer_host=str(peer[0]) if peer else "unknown",
+            certificate=ssl_object.getpeercert(binary_form=True) if ssl_object else None,
+        )
+
     async def _send(self, answer: Answer, *, is_head: bool) -> None:
-        status, content_type, body = answer
-        headers = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
+        status, content_type, body, more = answer
+        headers = [
+            ("Content-Type", content_type),
+            ("Content-Length", str(len(body))),
+            ("X-Content-Type-Options", "nosniff"),
+            *more,
+        ]
         if self._http.their_state is not h11.DONE:
             headers.append(("Connection", "close"))
         reason = HTTPStatus(status).phrase

@@ -30,6 +30,7 @@ from broker.errors import BrokerError
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
 
 if TYPE_CHECKING:
+    from broker.operator.port_access import Viewer
     from broker.topics.registry import TopicRegistry
     from storage.log.log import Log
     from storage.segment.segment import Segment
@@ -37,14 +38,17 @@ if TYPE_CHECKING:
 Document = dict[str, object]
 
 
-def list_segments(topics: "TopicRegistry", query: str) -> tuple[int, bytes]:
-    """HTTP status and JSON for the query string of a request to /segments."""
+def list_segments(topics: "TopicRegistry", query: str, viewer: "Viewer") -> tuple[int, bytes]:
+    """HTTP status and JSON for the query string of the request of `viewer` to /segments."""
     try:
         asked = {name: values[-1] for name, values in parse_qs(query).items()}
         topic = asked["topic"]
         partition = int(asked["partition"]) if "partition" in asked else None
     except (KeyError, ValueError):
         return 400, _encode({"error": "topic=NAME is needed, and partition=NUMBER is allowed"})
+    refusal = viewer.refusal_of_topic(topic)
+    if refusal is not None:
+        return 403, _encode({"error": refusal})
     try:
         if partition is not None:
             log = topics.led_log(topic, partition)

@@ -111,6 +111,11 @@ class TokenBucket:
         self.tokens -= count
         return self._delay_ms()
 
+    def left(self, now_ms: int) -> float:
+        """The tokens in the bucket."""
+        self._fill(now_ms)
+        return self.tokens
+
     def _delay_ms(self) -> int:
         return max(0, round(-self.tokens / self._rate * MS_PER_S))
 

@@ -26,17 +26,21 @@ import heapq
 import itertools
 import time
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from types import CoroutineType, GeneratorType, coroutine
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from broker.errors import ThrottlingQuotaExceeded
 from broker.quotas.book import (
+    CLIENT_ID,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
+    IP,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    USER,
+    Entity,
     QuotaBook,
 )
 from broker.quotas.rates import MS_PER_S, Rate, TokenBucket
@@ -81,6 +85,20 @@ class Request(Protocol):
     @property
     def session(self) -> Session:
         """Who the client is, and its connection."""
+
+
+class Usage(NamedTuple):
+    """One limit of an entity, and what is used of it.
+
+    `rate` is in the unit of the bound, for the token bucket of partitions `tokens` are those left;
+    both are None for defaults, which every client uses for itself.
+    """
+
+    entity: Entity
+    key: str
+    bound: float
+    rate: float | None = None
+    tokens: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +292,25 @@ class Throttle:
     def buckets(self) -> int:
         """How many buckets there are."""
         return len(self._rates) + len(self._tokens)
+
+    def usage(self) -> Iterator[Usage]:
+        """Every limit that is set."""
+        now_ms = self._clock.monotonic_ms()
+        for entity, limits in self._book:
+            names = dict(entity)
+            user, client_id = names.get(USER), names.get(CLIENT_ID)
+            for key, bound in limits.items():
+                rate = tokens = None
+                if None in names.values():
+                    pass
+                elif key == CONTROLLER_MUTATION_RATE:
+                    bucket = self._tokens.get((user, client_id, bound))
+                    tokens = None if bucket is None else bucket.left(now_ms)
+                else:
+                    sharer = ("ip", names[IP]) if IP in names else (key, user, client_id)
+                    used = self._rates.get(sharer)
+                    rate = 0.0 if used is None else used.measure(now_ms)
+                yield Usage(entity, key, bound, rate, tokens)
 
     def quotas_changed(self) -> None:
         """Look every limit up again; what the clients have used stays."""

@@ -12,6 +12,7 @@ from typing import Final
 from broker.requests.context import Context, RequestContext
 from broker.security.acls import Decided
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
+from protocol.api_keys import ApiKey
 
 _NOTHING_DECIDED: Final[Decided] = {}
 _TOPIC: Final = ResourceType.TOPIC
@@ -49,7 +50,9 @@ class Check:
         if self.sees(operation, resource_type, name):
             return True
         request = self._request
-        self._audit.refused(request.session, request.api_key, operation, resource_type, name)
+        self._audit.refused(
+            request.session, ApiKey(request.api_key).name, operation, resource_type, name
+        )
         return False
 
     def topic(self, operation: Operation, name: str) -> bool:

@@ -68,14 +68,13 @@ def refuse(
     assert sasl is not None
     name = sasl.exchange.claimed_name if sasl.exchange is not None else ""
     context.metrics.authentications[session.listener, sasl.mechanism or "none", "failed"] += 1
-    logger.warning(
-        "%s failed to authenticate with %s on listener %s: %s%s",
+    context.security.audit.login_failed(
         session.peer_host,
         sasl.mechanism or "no mechanism",
         session.listener,
         error.reason,
         # Names of unknown users are not written down: people type passwords into this field.
-        f" (user {name})" if name and context.security.credentials.has_user(name) else "",
+        name if name and context.security.credentials.has_user(name) else "",
     )
     return close_after(context, session, f"authentication failed: {error.reason}", answer)
 

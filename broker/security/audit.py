@@ -1,8 +1,9 @@
 """The audit log: logins, refusals and changes by administrators.
 
-Lines go to the logger `tidelog.audit`, which has a level of its own. Equal refusals are folded: the
-first is logged at once, further ones are counted, and the count is on the next line after
-`FOLD_MS`. So a client that asks for 100,000 forbidden topics writes one line.
+Lines go to the logger `tidelog.audit`, which has a level of its own. Equal refusals and failed
+logins are folded: the first is logged at once, further ones are counted, and the count is on the
+next line after `FOLD_MS`. So a client that asks for 100,000 forbidden topics, or tries 100,000
+passwords, writes one line in that time.
 
 Nothing secret is ever handed to this module: no passwords, tokens or keys, and no names that a
 stranger claims.
@@ -14,7 +15,6 @@ from typing import Final
 
 from broker.security.session import Session
 from protocol.acl import Operation, ResourceType
-from protocol.api_keys import ApiKey
 
 logger = logging.getLogger("tidelog.audit")
 
@@ -29,38 +29,48 @@ class Audit:
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         """Fold equal refusals by the clock `monotonic_ms`."""
         self._monotonic_ms = monotonic_ms
-        self._refused: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._folded: dict[tuple[object, ...], tuple[int, int]] = {}
         self.refusals = 0
 
     def refused(
         self,
         session: Session,
-        api_key: int,
+        api: str,
         operation: Operation,
         resource_type: ResourceType,
         name: str,
     ) -> None:
-        """A client may not do something."""
+        """A client may not do something; `api` is the name of what it asked."""
         self.refusals += 1
-        kind = (session.principal, session.peer_host, api_key, operation, resource_type)
-        now_ms = self._monotonic_ms()
-        since_ms, folded = self._refused.get(kind, (now_ms - FOLD_MS, 0))
-        if now_ms - since_ms < FOLD_MS:
-            self._refused[kind] = (since_ms, folded + 1)
-            return
-        if len(self._refused) >= _KINDS_MAX:
-            self._refused.clear()
-        self._refused[kind] = (now_ms, 0)
-        logger.info(
-            "%s at %s may not %s the %s %r (%s)%s",
-            session.principal,
-            session.peer_host,
-            operation.name,
-            resource_type.name.lower().replace("_", " "),
-            name[:_NAME_MAX],
-            ApiKey(api_key).name,
-            f"; {folded} more like it before" if folded else "",
-        )
+        kind = (session.principal, session.peer_host, api, operation, resource_type)
+        suffix = self._suffix(kind)
+        if suffix is not None:
+            logger.info(
+                "%s at %s may not %s the %s %r (%s)%s",
+                session.principal,
+                session.peer_host,
+                operation.name,
+                resource_type.name.lower().replace("_", " "),
+                name[:_NAME_MAX],
+                api,
+                suffix,
+            )
+
+    def login_failed(
+        self, peer_host: str, mechanism: str, listener: str, reason: str, known_user: str = ""
+    ) -> None:
+        """A client has not proved its identity; it claimed to be `known_user`, if there is one."""
+        suffix = self._suffix((peer_host, mechanism, listener, reason, known_user))
+        if suffix is not None:
+            logger.warning(
+                "%s failed to authenticate with %s on listener %s: %s%s%s",
+                peer_host,
+                mechanism,
+                listener,
+                reason,
+                f" (user {known_user})" if known_user else "",
+                suffix,
+            )
 
     def showed_certificate(self, session: Session) -> None:
         """A client has logged in with a certificate."""
@@ -78,3 +88,15 @@ class Audit:
     def changed(self, session: Session, what: str) -> None:
         """An administrator has changed something."""
         logger.info("%s at %s %s", session.principal, session.peer_host, what)
+
+    def _suffix(self, kind: tuple[object, ...]) -> str | None:
+        """The end of the line about an event, or None while lines like it are folded."""
+        now_ms = self._monotonic_ms()
+        since_ms, count = self._folded.get(kind, (now_ms - FOLD_MS, 0))
+        if now_ms - since_ms < FOLD_MS:
+            self._folded[kind] = (since_ms, count + 1)
+            return None
+        if len(self._folded) >= _KINDS_MAX:
+            self._folded.clear()
+        self._folded[kind] = (now_ms, 0)
+        return f"; {count} more like it before" if count else ""

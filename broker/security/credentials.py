@@ -12,14 +12,16 @@ Source: KIP-554; Kafka `ScramControlManager`.
 
 import base64
 import binascii
+import hmac
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.security.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
+    SALT_BYTES,
     SCRAM_BY_NAME,
     ScramCredential,
     ScramMechanism,
@@ -32,8 +34,6 @@ KIND_SCRAM: Final = "scram"
 KIND_SECURITY: Final = "security"
 KEY_SECRET: Final = "unknown-user-secret"
 """The document with the secret from which salts of unknown users are derived."""
-
-DEFAULT_ITERATIONS: Final = ITERATIONS_MIN
 
 Document = dict[str, Any] | None
 """A value of the journal; None removes it."""
@@ -124,6 +124,14 @@ class Plan:
     outcomes: Sequence[Outcome]
 
 
+class _Look(NamedTuple):
+    """What a client can find out about the credential of a name: it sees it, or measures it."""
+
+    mechanism: ScramMechanism
+    iterations: int
+    salt_bytes: int
+
+
 class Credentials:
     """The credentials in force. Loop thread only, but `of` may be called from any thread."""
 
@@ -139,10 +147,12 @@ class Credentials:
         """
         assert len(secret) >= 16
         self._secret = secret
+        self._looks: dict[ScramMechanism | None, list[_Look]] = {}
         self._known: dict[tuple[ScramMechanism, str], ScramCredential] = {}
         for key, document in documents.items():
             mechanism, name, credential = parse_credential(key, document)
             self._known[mechanism, name] = credential
+        self._note_looks()
 
     def __len__(self) -> int:
         """How many credentials there are; a user may have one for each mechanism."""
@@ -150,19 +160,52 @@ class Credentials:
 
     def of(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
         """The credential of a user, or for an unknown one a credential that no password fits."""
-        return self._known.get((mechanism, name)) or self.of_unknown(mechanism, name)
+        # Both are looked for, so that the time does not say which one it was.
+        unknown = self._unknown(self._look(mechanism, mechanism, name), name)
+        return self._known.get((mechanism, name), unknown)
 
     def of_unknown(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
         """A credential that no password fits, always the same one for a name."""
-        return unknown_user_credential(mechanism, name, self._secret, DEFAULT_ITERATIONS)
+        return self._unknown(self._look(mechanism, mechanism, name), name)
 
     def for_password(self, name: str) -> tuple[ScramMechanism, ScramCredential]:
         """The credential against which a password in clear is checked."""
-        for mechanism in (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256):
-            if (mechanism, name) in self._known:
-                return mechanism, self._known[mechanism, name]
-        mechanism = ScramMechanism.SCRAM_SHA_512
-        return mechanism, self.of(mechanism, name)
+        look = self._look(None, ScramMechanism.SCRAM_SHA_512, name)
+        found = look.mechanism, self._unknown(look, name)
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            known = self._known.get((mechanism, name))
+            if known is not None:
+                found = mechanism, known
+        return found
+
+    def _look(self, asked: ScramMechanism | None, default: ScramMechanism, name: str) -> "_Look":
+        """What the credential of the unknown user `name` shows.
+
+        The looks of known users are dealt out to names as often as users have them, so what a
+        client sees or measures does not say that a name is unknown. A change of users moves few
+        names to another look.
+        """
+        looks = self._looks.get(asked)
+        if not looks:
+            return _Look(default, ITERATIONS_MIN, SALT_BYTES)
+        dealt = hmac.digest(self._secret, f"look/{name}".encode(), "sha256")
+        return looks[int.from_bytes(dealt[:8], "big") * len(looks) >> 64]
+
+    def _unknown(self, look: "_Look", name: str) -> ScramCredential:
+        return unknown_user_credential(
+            look.mechanism, name, self._secret, look.iterations, look.salt_bytes
+        )
+
+    def _note_looks(self) -> None:
+        """Keep the looks of known users, by mechanism, and under None those for PLAIN."""
+        looks: dict[ScramMechanism | None, list[_Look]] = {None: []}
+        for (mechanism, name), credential in self._known.items():
+            look = _Look(mechanism, credential.iterations, len(credential.salt))
+            looks.setdefault(mechanism, []).append(look)
+            strongest = ScramMechanism.SCRAM_SHA_512
+            if mechanism is strongest or (strongest, name) not in self._known:
+                looks[None].append(look)
+        self._looks = {asked: sorted(found) for asked, found in looks.items()}
 
     def has_user(self, name: str) -> bool:
         """Whether a user of this name has any credential."""
@@ -231,6 +274,7 @@ class Credentials:
             else:
                 mechanism, name, credential = parse_credential(key, document)
                 self._known[mechanism, name] = credential
+        self._note_looks()
 
     def _complaint_about_deletion(self, deletion: Deletion) -> tuple[int, str | None]:
         if not deletion.name:

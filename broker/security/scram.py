@@ -125,13 +125,13 @@ def new_credential(
 
 
 def unknown_user_credential(
-    mechanism: ScramMechanism, name: str, secret: bytes, iterations: int
+    mechanism: ScramMechanism, name: str, secret: bytes, iterations: int, salt_bytes: int
 ) -> ScramCredential:
     """A credential for a user that does not exist: stable per name, and no password fits it."""
     seed = hmac.digest(secret, f"{mechanism.sasl_name}/{name}".encode(), "sha512")
     size = hashlib.new(mechanism.hash_name).digest_size
     return ScramCredential(
-        salt=seed[:SALT_BYTES],
+        salt=hashlib.shake_256(seed).digest(salt_bytes),
         stored_key=hmac.digest(secret, seed, "sha512")[:size],
         server_key=hmac.digest(secret, b"server" + seed, "sha512")[:size],
         iterations=iterations,

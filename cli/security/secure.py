@@ -68,7 +68,9 @@ def prepare(config: BrokerConfig, files: Files) -> Secured:
         text = _client_properties(f"{directory}/{AUTHORITY}", password)
         files.replace_atomically(properties, text.encode())
         set_user(directory, ADMIN, password, _MECHANISM, _ITERATIONS)
-    ensure_server_certificate(directory, _names(config.listeners), files)
+    metrics = config.metrics_listener
+    served = (*config.listeners, *(() if metrics is None else (metrics,)))
+    ensure_server_certificate(directory, _names(served), files)
     return Secured(properties=properties, password=password)
 
 

@@ -1,5 +1,7 @@
-"""The TLS context of a client, from PEM files."""
+"""What a client's `Security` becomes: a TLS context from PEM files, a header of HTTP."""
 
+import base64
+import ipaddress
 import os
 from typing import TYPE_CHECKING
 
@@ -34,3 +36,22 @@ def tls_context(security: Security) -> "ssl.SSLContext | None":
             field, path = "key_file", security.key_file
         raise BadFile(field, path, error) from error
     return context
+
+
+def basic_authorization(security: Security, host: str, *, tls: bool) -> str | None:
+    """The HTTP header Authorization of a user with a password, None without one.
+
+    A password leaves this machine over TLS only. Source: RFC 7617.
+    """
+    if not security.password or not (tls or is_loopback(host)):
+        return None
+    pair = f"{security.username}:{security.password}".encode()
+    return f"Basic {base64.b64encode(pair).decode()}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is of this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -4,8 +4,8 @@ One row for each partition and hour of event time: the number of records, how ma
 than their predecessor, the largest step back, lateness as a histogram with its quantiles, times in
 the future, and a guess whether the numbers are in milliseconds at all.
 
-*Lateness* of a record is how much older it is than the youngest record before it in its partition.
-The workers compute it, one partition each, in order of offsets; only counts come back.
+`protocol.records.lateness` says what late means. The workers compute it, one partition each, in
+order of offsets; only counts come back.
 
 Read next: `pipeline.plan.reading`.
 """
@@ -13,7 +13,7 @@ Read next: `pipeline.plan.reading`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,12 +31,10 @@ from pipeline.plan.offsets import plan_batch
 from pipeline.plan.segments import read_range
 from pipeline.plan.splits import OffsetRange
 from pipeline.records.batches import DecodeRules
+from protocol.records.lateness import LATENESS_MS, quantile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-LATENESS_MS: Final = (0, 1_000, 60_000, 300_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000)
-"""Upper bounds of the histogram's buckets, inclusive; one more bucket holds the rest."""
 
 _HOUR_MS: Final = 3_600_000
 _FAR: Final = 2**62
@@ -182,17 +180,6 @@ def _row(topic: str, partition: int, row: Mapping[str, Any]) -> dict[str, Any]:
         "log_append_time": row["append_time_sum"],
         "unit": "ms" if unit is None else unit,
     }
-
-
-def quantile(histogram: Sequence[int], share: float) -> int:
-    """The bound (ms) that `share` of the records are below; -1 beyond the last bound."""
-    wanted = share * sum(histogram)
-    below = 0
-    for bound, count in zip((*LATENESS_MS, -1), histogram, strict=True):
-        below += count
-        if below >= wanted:
-            return bound
-    return -1
 
 
 def _joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:

@@ -29,11 +29,12 @@ import json
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from client.core.tls import basic_authorization, tls_context
 from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.splits import OffsetRange
 from protocol.records.checksums import crc32c
@@ -115,7 +116,7 @@ def _statistics(
     if options.segments_statistics:
         try:
             for topic in sorted({one.topic for one in ranges}):
-                known |= _from_broker(options.segments_statistics, topic)
+                known |= _from_broker(options, topic)
         except (OSError, ValueError) as error:
             pruned.problem = f"{options.segments_statistics}: {error}"
     elif options.segments_path:
@@ -174,12 +175,27 @@ def _facts(folder: Path) -> dict[int, dict[str, int]]:
     return found
 
 
-def _from_broker(address: str, topic: str) -> dict[TopicPartition, list[SegmentTimes]]:
-    """The segments of `topic` by the broker's metrics port; raises OSError or ValueError."""
-    query = urllib.parse.urlencode({"topic": topic})
+def _from_broker(options: SourceOptions, topic: str) -> dict[TopicPartition, list[SegmentTimes]]:
+    """The segments of `topic` by the broker's metrics port; raises OSError or ValueError.
+
+    The user of the source's connection is named there, in clear on loopback only.
+    """
+    address, security = options.segments_statistics, options.connection.security
+    url = urllib.parse.urlsplit(address if "://" in address else f"http://{address}")
+    tls = url.scheme == "https"
     # The broker's neighbour, like its port for clients: never by way of a proxy of the environment.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://{address}/segments?{query}", timeout=_TIMEOUT_S) as answer:
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if tls:
+        handlers.append(
+            urllib.request.HTTPSHandler(context=tls_context(replace(security, tls=True)))
+        )
+    query = urllib.parse.urlencode({"topic": topic})
+    request = urllib.request.Request(f"{url.scheme}://{url.netloc}/segments?{query}")
+    authorization = basic_authorization(security, url.hostname or "", tls=tls)
+    if authorization is not None:
+        request.add_unredirected_header("Authorization", authorization)
+    opener = urllib.request.build_opener(*handlers)
+    with opener.open(request, timeout=_TIMEOUT_S) as answer:
         return parse_segments(topic, json.load(answer))
 
 

@@ -383,6 +383,23 @@ def read_topics(content: bytes) -> dict[str, TopicMetadata]:
     return topics
 
 
+def read_documents(content: bytes, kind: str) -> dict[str, Json]:
+    """The documents of one kind in a journal's content, as far as it is sound; changes nothing."""
+    found: dict[str, Json] = {}
+    for _, parsed in _parse_lines(content):
+        if parsed is None:
+            break
+        line_kind, key, document = parsed
+        changes: object = [[line_kind, key, document]]
+        if line_kind == _KIND_CHANGES:
+            changes = document
+        for change in changes if isinstance(changes, list) else ():
+            match change:
+                case [changed_kind, str(changed_key), value] if changed_kind == kind:
+                    found[changed_key] = value
+    return {key: value for key, value in found.items() if value is not None}
+
+
 def _is_deleted(document: Json) -> bool:
     return isinstance(document, dict) and document.get("deleted") is True
 

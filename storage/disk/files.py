@@ -179,14 +179,14 @@ class RealFiles:
         """See `Files.create`."""
         self._make_room()
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
-        file = RealFile(self, path, 0)
+        file = self._new_file(path, 0)
         file._adopt(fd)
         self._open[file] = None
         return file
 
     def open(self, path: str) -> "RealFile":
         """See `Files.open`. No descriptor is opened before the first use."""
-        return RealFile(self, path, os.stat(path).st_size)
+        return self._new_file(path, os.stat(path).st_size)
 
     def exists(self, path: str) -> bool:
         """See `Files.exists`."""
@@ -268,6 +268,10 @@ class RealFiles:
             os.close(fd)
             raise
         return RealLock(fd)
+
+    def _new_file(self, path: str, size: int) -> "RealFile":
+        """A file that is not open yet; a kind of its own in `tidelog.testing`."""
+        return RealFile(self, path, size)
 
     def _open_again(self, file: "RealFile") -> int:
         self._make_room()

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from config import TopicConfig
 from storage.errors import storage_failure
 from storage.log.log import Log
 from storage.segment.swap import SwapFailed
@@ -135,16 +136,10 @@ def delete_expired(log: Log, now_ms: int) -> list[DeletedSegment]:
         log.go_offline(error)
     except OSError as error:
         raise storage_failure("delete", log.path, error) from error
-    ages = _ages_of(log)
+    ages = ages_of(log)
     plan = plan_retention(
         ages,
-        RetentionRules(
-            retention_ms=log.config.retention_ms,
-            retention_bytes=log.config.retention_bytes,
-            deletes=log.config.is_deleted_by_retention,
-            clamps_future=log.config.retention_clamp_future,
-            stamps=log.append_rules.stamps,
-        ),
+        rules_of(log, log.config),
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
         now_ms=now_ms,
@@ -169,7 +164,18 @@ def delete_expired(log: Log, now_ms: int) -> list[DeletedSegment]:
     ]
 
 
-def _ages_of(log: Log) -> list[SegmentAge]:
+def rules_of(log: Log, config: TopicConfig) -> RetentionRules:
+    """The rules for `log` as if `config` were its topic's."""
+    return RetentionRules(
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        deletes=config.is_deleted_by_retention,
+        clamps_future=config.retention_clamp_future,
+        stamps=log.append_rules.stamps,
+    )
+
+
+def ages_of(log: Log) -> list[SegmentAge]:
     """The facts that retention needs, oldest segment first."""
     segments = list(log.segments)
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]

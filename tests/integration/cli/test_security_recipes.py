@@ -14,6 +14,7 @@ import pytest
 from tests.support.certificates import authority, signed
 from tests.support.cli import ROOT, environment
 from tests.support.identity_provider import identity_provider
+from tests.support.kafka_peer import free_ports
 
 COMMANDS = re.compile(r"^ {4}(.+)$", re.M)
 ENVIRONMENT = {"TIDELOG_METRICS_LISTENER": "127.0.0.1:0"}
@@ -62,6 +63,41 @@ def run(commands: list[str], port: str, place: Path) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_recipe_of_the_metrics_port(tmp_path: Path) -> None:
+    serve, asks = recipe("The metrics port")
+    ports = [str(port) for port in free_ports(2)]
+
+    def here(text: str) -> str:
+        for written, own in (("0.0.0.0", "127.0.0.1"), ("9092", ports[0]), ("9464", ports[1])):
+            assert written in text or written == "0.0.0.0", text
+            text = text.replace(written, own)
+        return text
+
+    broker = subprocess.Popen(
+        ["bash", "-c", f"{PATH} exec {here(serve)}"], cwd=tmp_path, env=environment(None),
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert broker.stdout is not None
+        assert broker.stdout.readline().startswith("Tidelog is ready")
+        *before, last = here("\n".join(asks)).split("\n")
+        commands = "\n".join([*before, "! " + last.replace("prometheus:", "stranger:"), last])
+        done = subprocess.run(
+            ["bash", "-e", "-c", f"set -o pipefail; {PATH}{commands}"],
+            cwd=tmp_path, env=environment(None), capture_output=True, text=True, check=False,
+            timeout=200,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "tidelog_request_seconds" in done.stdout
+    finally:
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(timeout=30) == 0
+        assert broker.stdout is not None
+        broker.stdout.close()
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ import pytest
 from broker.operator import http, http_connection
 from tests.support.broker import RunningBroker, running_broker
 
-KEPT = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-LAST = b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+KEPT = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LAST = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture
@@ -77,11 +77,11 @@ async def test_head_has_the_length_and_no_body(broker: RunningBroker) -> None:
     [
         (b"nonsense\r\n\r\n", b"400"),
         (b"GET /metrics HTTP/1.1\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", b"501"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 9000, b"431"),
-        (b"POST /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", b"405"),
-        (b"GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", b"200"),
-        (b"GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n", b"200"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", b"501"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 9000, b"431"),
+        (b"POST /readyz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", b"405"),
+        (b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", b"200"),
+        (b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n", b"200"),
     ],
 )
 async def test_a_bad_request_is_answered_and_closed(
@@ -92,7 +92,7 @@ async def test_a_bad_request_is_answered_and_closed(
     assert answer.count(b"HTTP/1.1") == 1
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /readyz HTTP/1.1\r\nHost: x\r\nX: ", KEPT])
+@pytest.mark.parametrize("sent", [b"", b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nX: ", KEPT])
 async def test_a_peer_that_does_not_finish_a_request_is_closed(
     broker: RunningBroker, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -25,12 +26,14 @@ async def measured(tmp_path: Path) -> AsyncIterator[RunningBroker]:
 async def get(broker: RunningBroker, path: str, method: str = "GET") -> tuple[int, bytes]:
     assert broker.ready.metrics_port is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.ready.metrics_port)
-    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(
+        f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    )
     answer = await asyncio.wait_for(reader.read(), 10)
     writer.close()
     await writer.wait_closed()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), body
+    status, _, body = answer.partition(b"\r\n\r\n")
+    return int(status.split()[1]), body
 
 
 async def samples(broker: RunningBroker) -> dict[tuple[str, ...], float]:
@@ -163,12 +166,13 @@ async def test_scrape_of_many_partitions_lets_others_have_their_turn(
     await asyncio.sleep(0)
     before = turns
     pieces = MetricsServer(
-        lambda: (turns.to_bytes(4, "big") for _ in range(5)),
-        healthy=lambda: None,
-        ready=lambda: None,
+        lambda _: (turns.to_bytes(4, "big") for _ in range(5)),
+        Mock(),
+        healthy=lambda _: None,
+        ready=lambda _: None,
         queries={},
     )
-    assert len(await pieces._exposition()) == 20
+    assert len(await pieces._exposition(shows_names=True)) == 20
     assert turns - before >= 5
     task.cancel()
     found = await samples(measured)

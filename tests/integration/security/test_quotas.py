@@ -1,11 +1,13 @@
 """Quotas in force: the clock stands still unless a test moves it, so that delays are exact."""
 
 import asyncio
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from protocol.api.api_versions import ApiVersionsRequest
@@ -358,3 +360,41 @@ async def test_automatic_creation_is_limited_too(still: RunningBroker) -> None:
         response = await client.request(MetadataRequest(topics=topics), 9)
     assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert response.throttle_time_ms == 1_000
+
+
+async def test_metrics_show_each_limit_and_its_use(tmp_path: Path, clock: FrozenClock) -> None:
+    settings: dict[str, Any] = {"quota.window.num": "3", "metrics.listener": "127.0.0.1:0"}
+    async with running_broker(tmp_path / "data", clock=clock, **settings) as running:
+        client = await running.client()
+        await create_topic(client, "t", retention_ms="-1")
+        both: dict[str, str | None] = {"user": "ANONYMOUS", "client-id": "test"}
+        await alter(client, both, producer_byte_rate=1e6, controller_mutation_rate=2.0)
+        await alter(client, {"client-id": None}, consumer_byte_rate=5.0, request_percentage=50.0)
+        await alter(client, {"ip": "127.0.0.1"}, connection_creation_rate=100.0)
+        await create_topic(client, "u", partitions=3)
+        message = produced(4_000)
+        await client.request(message, PRODUCE)
+        await running.client()
+        url = f"http://127.0.0.1:{running.ready.metrics_port}/metrics"
+        answer = await asyncio.to_thread(urllib.request.urlopen, url)
+        found = {
+            (
+                sample.name.removeprefix("tidelog_quota_"),
+                *(sample.labels[name] for name in ("kind", "user", "client_id", "ip")),
+            ): sample.value
+            for family in text_string_to_metric_families(answer.read().decode())
+            if family.name.startswith("tidelog_quota_")
+            for sample in family.samples
+        }
+        names = ("ANONYMOUS", "test", "")
+        rate = found.pop(("rate", "producer_byte_rate", *names))
+        assert 4_000 / 2 < rate < 4_200 / 2, "bytes of the frame over two windows"
+        assert found == {
+            ("bound", "producer_byte_rate", *names): 1e6,
+            ("bound", "controller_mutation_rate", *names): 2.0,
+            ("tokens", "controller_mutation_rate", *names): 2 * 11 - 3,
+            ("bound", "consumer_byte_rate", "", "<default>", ""): 5.0,
+            ("bound", "request_percentage", "", "<default>", ""): 50.0,
+            ("bound", "connection_creation_rate", "", "", "127.0.0.1"): 100.0,
+            ("rate", "connection_creation_rate", "", "", "127.0.0.1"): 1 / 2,
+        }

@@ -3,10 +3,12 @@
 import logging
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.api.sasl_authenticate import SaslAuthenticateRequest
 from tests.integration.security.test_sasl import add_users, handshake, log_in, plain, scram
 from tests.support.broker import RawClient, running_broker
 from tests.support.certificates import authority, openssl, signed
@@ -36,6 +38,8 @@ async def test_no_secret_is_logged_shown_or_described(
         "ssl_keystore_certificate_chain": "env:SECRET_CHAIN",
         "ssl_key_password": "env:SECRET_PASSWORD",
         "metrics_listener": "127.0.0.1:0",
+        "metrics_auth": "bearer",
+        "metrics_auth_token": "env:SECRET_PASSWORD",
     }
     async with running_broker(tmp_path / "data", **settings) as running:
         add_users(running)
@@ -46,6 +50,18 @@ async def test_no_secret_is_logged_shown_or_described(
         for name in ("alice", CANARY):  # people type passwords into the field for names
             await log_in(await fresh(), name, CANARY)
             await scram(await fresh(), name, CANARY)
+        undecodable = await fresh()
+        assert await handshake(undecodable, "PLAIN") == 0
+        undecodable.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0\xff" + CANARY.encode()), 2)
+        await undecodable.receive()
+        bug = RuntimeError("a bug")
+        with monkeypatch.context() as planted:
+            planted.setattr("broker.security.plain.PlainExchange.step", Mock(side_effect=bug))
+            broken = await fresh()
+            assert await handshake(broken, "PLAIN") == 0
+            broken.send(plain("alice", CANARY), 2)
+            shown_by_bug = repr(await broken.receive())
+        assert "a bug" in caplog.text
         broken = await fresh()
         assert await handshake(broken) == 0
         broken.send_raw(b"\0\0\0\x20" + CANARY.encode() + bytes(32 - len(CANARY)))
@@ -71,12 +87,17 @@ async def test_no_secret_is_logged_shown_or_described(
         (resource,) = answer.results
         assert resource.error_code == 0, resource.error_message
         described = {entry.name: entry for entry in resource.configs}
-        for name in ("ssl.key.password", "ssl.keystore.key", "ssl.keystore.certificate.chain"):
+        for name in (
+            "ssl.key.password",
+            "ssl.keystore.key",
+            "ssl.keystore.certificate.chain",
+            "metrics.auth.token",
+        ):
             entry = described[name]
             assert (entry.value, entry.is_sensitive) == (None, True), name
             assert {synonym.value for synonym in entry.synonyms} <= {None}, name
         assert not described["listeners"].is_sensitive
-        shown = [repr(answer), repr(running.broker.config), caplog.text]
+        shown = [shown_by_bug, repr(answer), repr(running.broker.config), caplog.text]
     shown += [
         path.read_bytes().decode("latin-1") for path in (tmp_path / "data").rglob("*")
         if path.is_file()

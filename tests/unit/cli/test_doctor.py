@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli import doctor
-from cli.doctor import Verdict, command, examine
+from cli.doctor import command, examine
+from cli.security.checkup import Finding, Verdict
 from config import load
 
 
-def findings(**settings: str) -> dict[str, doctor.Finding]:
+def findings(**settings: str) -> dict[str, Finding]:
     config = load(command_line={name.replace("_", "."): text for name, text in settings.items()})
     return {finding.check: finding for finding in examine(config)}
 

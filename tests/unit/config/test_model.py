@@ -11,7 +11,11 @@ from config.topic_keys import TOPIC_KEYS
 from config.values import ValueType, format_value
 
 _RESOLVED_AWAY = {"message_timestamp_difference_max_ms"}
-_RENAMED = {"log_dirs": "data_dir", "listener_security_protocol_map": "listeners"}
+_RENAMED = {
+    "log_dirs": "data_dir",
+    "listener_security_protocol_map": "listeners",
+    "metrics_listener_security": "metrics_listener",
+}
 _DERIVED = {"settings", "secrets", "dynamic", "notices"}
 _NO_CHANGE = "Accepted for compatibility"
 """How the description of a setting begins that changes nothing, and has no field."""

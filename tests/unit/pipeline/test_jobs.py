@@ -1,6 +1,7 @@
 """The parts of jobs that decide: names, dates, completeness, lateness, refusals, exit codes."""
 
 import json
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +35,7 @@ from pipeline.jobs.files import WrittenFile, file_name, split_by_date  # noqa: E
 from pipeline.jobs.lake import ParquetLake  # noqa: E402
 from pipeline.jobs.outcome import JobCode, code_of  # noqa: E402
 from pipeline.jobs.restore import find_spoilers  # noqa: E402
-from pipeline.jobs.skew import judge, quantile  # noqa: E402
+from pipeline.jobs.skew import judge  # noqa: E402
 from pipeline.launch import duration_ms, main  # noqa: E402
 from pipeline.net.cluster import Cluster  # noqa: E402
 from pipeline.options.options import TopicChoice, TopicPartition, parse_source_options  # noqa: E402
@@ -42,6 +43,7 @@ from pipeline.options.reader import spark_path  # noqa: E402
 from pipeline.plan.journal import Journal  # noqa: E402
 from pipeline.plan.splits import OffsetRange  # noqa: E402
 from pipeline.records.batches import COLUMN_TYPES  # noqa: E402
+from protocol.records.lateness import Lateness, quantile  # noqa: E402
 
 DAY_MS = 86_400_000
 JULY_4_MS = 1_372_896_000_000
@@ -110,8 +112,19 @@ def test_seconds_are_recognised_for_what_they_are() -> None:
     assert "looks like seconds" in row["unit"]
 
 
-def test_a_quantile_beyond_the_last_bound_is_said_so() -> None:
-    assert quantile([1, 0, 0, 0, 0, 0, 0, 0, 9], 0.99) == -1
+def test_the_columns_say_the_same_as_the_broker() -> None:
+    chance = random.Random(5)
+    for _ in range(50):
+        hour = [chance.randrange(3_600_000) for _ in range(chance.randrange(1, 40))]
+        core = Lateness()
+        for timestamp in hour:
+            core.add(timestamp)
+        (row,) = judge("t", 0, [times(*hour)], newest_ms=2**60)
+        assert row["records"] == core.records
+        assert row["out_of_order"] == core.out_of_order
+        assert row["largest_step_back_ms"] == core.largest_step_back_ms
+        assert row["late_p50_ms"] == quantile(core.histogram, 0.5)
+        assert row["late_p99_ms"] == quantile(core.histogram, 0.99)
 
 
 def test_a_topic_that_would_spoil_a_restore_is_refused() -> None:

@@ -188,6 +188,7 @@ class World:
         return CoordinatorServices(
             config=config,
             clock=self.clock,
+            sessions=self.clock,
             time=TrustedClock(self.clock, Metrics(), hold_ms=config.log_clock_trust_delay_ms),
             random=random.Random(1),
             topics=cast(Any, self.topics),

@@ -28,6 +28,7 @@ def jobs_of(logs: Callable[[], Iterable[Log]], threads: Pool) -> BackgroundJobs:
     return BackgroundJobs(
         config=load(),
         clock=FrozenClock(),
+        live=FrozenClock(),
         time=others,
         data_dir=others,
         topics=cast(Any, SimpleNamespace(logs=logs)),

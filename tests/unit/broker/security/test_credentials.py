@@ -1,5 +1,7 @@
 """Users' credentials: Kafka's refusals, all or nothing for each user, and documents."""
 
+from collections import Counter
+
 import pytest
 
 from broker.security.credentials import (
@@ -109,6 +111,47 @@ def test_passwords_are_checked_against_the_stronger_mechanism() -> None:
     assert credentials.for_password("carol")[0] is SHA_256
     mechanism, unknown = credentials.for_password("nobody")
     assert unknown == credentials.of(mechanism, "nobody")
+
+
+class TestNamesThatNobodyHas:
+    """What a client sees or measures does not say that a user is unknown."""
+
+    def shown(
+        self, credentials: Credentials, mechanism: ScramMechanism
+    ) -> Counter[tuple[int, int]]:
+        found = (credentials.of(mechanism, f"stranger-{n}") for n in range(2000))
+        return Counter((one.iterations, len(one.salt)) for one in found)
+
+    def test_they_look_like_the_only_kind_of_user(self) -> None:
+        credentials = with_users()
+        assert self.shown(credentials, SHA_512) == {(4096, 24): 2000}
+        assert credentials.for_password("nobody")[0] is SHA_512
+        usual = format_credential(new_credential(SHA_256, "x", iterations=8192, salt=b"s" * 20))
+        credentials.apply({"SCRAM-SHA-256/alice": usual})
+        assert self.shown(credentials, SHA_256) == {(8192, 20): 2000}
+        assert self.shown(credentials, SHA_512) == {(4096, 24): 2000}
+        mechanism, unknown = credentials.for_password("nobody")
+        assert (mechanism, unknown.iterations) == (SHA_256, 8192)
+        credentials.apply({"SCRAM-SHA-256/alice": None})
+        assert self.shown(credentials, SHA_256) == {(4096, 24): 2000}
+
+    def test_they_look_like_the_kinds_there_are_as_often_as_users(self) -> None:
+        documents = {
+            f"SCRAM-SHA-512/user-{n}": format_credential(
+                new_credential(SHA_512, "x", iterations=4096 if n < 5 else 8192, salt=b"s" * 24)
+            )
+            for n in range(20)
+        }
+        credentials = Credentials(documents, secret=SECRET)
+        found = self.shown(credentials, SHA_512)
+        assert 400 < found[4096, 24] < 600
+        assert found[4096, 24] + found[8192, 24] == 2000
+        assert credentials.of(SHA_512, "x") == credentials.of(SHA_512, "x")
+        before = {n: credentials.of(SHA_512, f"stranger-{n}") for n in range(2000)}
+        one_more = format_credential(new_credential(SHA_512, "x", iterations=4096, salt=b"s" * 24))
+        credentials.apply({"SCRAM-SHA-512/new": one_more})
+        moved = sum(credentials.of(SHA_512, f"stranger-{n}") != was for n, was in before.items())
+        assert moved < 120
 
 
 def test_documents() -> None:

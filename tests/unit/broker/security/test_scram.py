@@ -163,9 +163,10 @@ def test_a_forged_final_message_fails(change: "object") -> None:
 
 def test_an_unknown_user_looks_like_any_other_until_the_proof() -> None:
     secret = b"s" * 32
-    first = unknown_user_credential(SHA_512, "nobody", secret, ITERATIONS_MIN)
-    assert first == unknown_user_credential(SHA_512, "nobody", secret, ITERATIONS_MIN)
-    assert first.salt != unknown_user_credential(SHA_512, "nobodz", secret, ITERATIONS_MIN).salt
+    first = unknown_user_credential(SHA_512, "nobody", secret, ITERATIONS_MIN, 24)
+    assert first == unknown_user_credential(SHA_512, "nobody", secret, ITERATIONS_MIN, 24)
+    assert first.salt != unknown_user_credential(SHA_512, "nobodz", secret, ITERATIONS_MIN, 24).salt
+    assert len(first.salt) == 24
     known = new_credential(SHA_512, "x", iterations=ITERATIONS_MIN)
     assert [len(first.salt), len(first.stored_key), len(first.server_key)] == [
         len(known.salt),

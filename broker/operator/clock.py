@@ -1,0 +1,159 @@
+"""The settable clock over HTTP, on the operators' port: read it, set it, let time pass.
+
+    GET /clock                                    where it stands
+    POST /clock?rate=0&set_ms=1767225600000       freeze it, at a time
+
+| parameter  | meaning                                                                           |
+|------------|-----------------------------------------------------------------------------------|
+| rate       | its speed as a multiple of real time; 0 freezes it, 1 resumes it                  |
+| set_ms     | advance to this time since the epoch, or jump back to it                          |
+| advance_ms | let so much time pass                                                             |
+| jump_ms    | move the wall clock alone, also back, as a clock that is set wrong does           |
+
+They are applied in the order of the table. The answer comes when the jobs that fell due have run
+and what they wrote is durable, so that a test sees their effect at once:
+
+    {"wall_ms": 1767225600000, "elapsed_ms": 812345, "rate": 0.0, "fired": 4,
+     "segments_deleted": 2, "groups_expired": 0}
+
+`fired` is the number of jobs, of session deadlines with ``--clock-sessions settable``, and the two
+others are their effects. A page in a browser cannot move the clock: a POST needs the header
+`X-Tidelog-Clock` and a Host on this machine. The path exists only with ``serve --clock settable``.
+
+Read next: `broker.clocks.settable_clock`.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
+
+from broker.clocks.settable_clock import RATE_MAX, SettableClock
+from broker.operator.http import names_this_machine
+
+if TYPE_CHECKING:
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.metrics import Metrics
+    from broker.operator.port_access import Question
+
+STEP_MAX_MS: Final = 10 * 365 * 86_400_000
+"""The most that one command moves the clock: ten years, beyond which a unit is wrong."""
+WALL_MAX_MS: Final = 253_402_300_799_999
+"""The end of the year 9999."""
+
+_RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    "rate": (0, RATE_MAX),
+    "set_ms": (0, WALL_MAX_MS),
+    "advance_ms": (0, STEP_MAX_MS),
+    "jump_ms": (-STEP_MAX_MS, STEP_MAX_MS),
+}
+
+Reply = tuple[int, bytes]
+
+
+class ClockControl:
+    """Commands to a settable clock, one at a time."""
+
+    def __init__(
+        self,
+        clock: SettableClock,
+        groups: "GroupCoordinator",
+        metrics: "Metrics",
+        *,
+        settle: Callable[[], Awaitable[None]],
+        save: Callable[[], object],
+    ) -> None:
+        """Move `clock`; after each change `save` it, and `settle` what fell due."""
+        self._clock = clock
+        self._settle = settle
+        self._groups = groups
+        self._metrics = metrics
+        self._save = save
+        self._alone = asyncio.Lock()
+
+    def show(self, _query: str, _viewer: object) -> Reply:
+        """The answer to GET: where the clock stands."""
+        return 200, _encode(self._reading())
+
+    async def change(self, query: str, question: "Question") -> Reply:
+        """The answer to POST: apply `query`, run what falls due, report."""
+        refusal = _refusal(question)
+        if refusal is not None:
+            return 403, _encode({"error": refusal})
+        try:
+            changes = _parse(query)
+            async with self._alone:
+                return 200, _encode(await self._apply(changes))
+        except ValueError as error:
+            return 400, _encode({"error": str(error)})
+
+    async def _apply(self, changes: Mapping[str, float]) -> dict[str, float]:
+        clock = self._clock
+        target_ms = changes.get("set_ms", clock.wall_ms())
+        if abs(target_ms - clock.wall_ms()) > STEP_MAX_MS:
+            raise ValueError(
+                f"set_ms={target_ms:.0f} is more than ten years from {clock.wall_ms()}, where the "
+                "clock stands; go there in several steps"
+            )
+        deleted = sum(self._metrics.segments_deleted.values())
+        expired = self._groups.cleanup.deleted
+        fired = 0
+        if "rate" in changes:
+            clock.set_rate(changes["rate"])
+        if "set_ms" in changes:
+            fired += clock.set_wall(int(target_ms))
+        if "advance_ms" in changes:
+            fired += clock.advance(int(changes["advance_ms"]))
+        if "jump_ms" in changes:
+            clock.jump(int(changes["jump_ms"]))
+        self._save()
+        await self._settle()
+        return self._reading() | {
+            "fired": fired,
+            "segments_deleted": sum(self._metrics.segments_deleted.values()) - deleted,
+            "groups_expired": self._groups.cleanup.deleted - expired,
+        }
+
+    def _reading(self) -> dict[str, float]:
+        clock = self._clock
+        return {
+            "wall_ms": clock.wall_ms(),
+            "elapsed_ms": clock.monotonic_ms(),
+            "rate": clock.rate,
+        }
+
+
+def _parse(query: str) -> dict[str, float]:
+    """The changes that `query` asks for.
+
+    Raises:
+        ValueError: an unknown parameter, or a value out of range.
+    """
+    changes: dict[str, float] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name not in _RANGES:
+            raise ValueError(f"{name} is not a parameter; there are {', '.join(_RANGES)}")
+        low, high = _RANGES[name]
+        try:
+            value = float(text) if name == "rate" else int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise ValueError(f"{name}={text} is not a number from {low} to {high}")
+        changes[name] = value
+    if not changes:
+        raise ValueError(f"give at least one of {', '.join(_RANGES)}")
+    return changes
+
+
+def _refusal(question: "Question") -> str | None:
+    if not question.sets_clock:
+        return "setting the clock needs the header X-Tidelog-Clock: set"
+    if not names_this_machine(question.host):
+        return "the clock is set from this machine only: use 127.0.0.1"
+    return None
+
+
+def _encode(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value).encode() + b"\n"

@@ -1,0 +1,218 @@
+"""The forecast of a topic's retention, as JSON on the operators' port.
+
+    GET /retention?topic=flights                      every partition
+    GET /retention?topic=flights&partition=0&retention.ms=3600000
+
+Other parameters with the name of a topic setting replace that setting for the answer only. `at` is
+the time that counts as the present, in ms.
+
+    {"topic": "flights", "now_ms": 1767225600000, "check_interval_ms": 300000,
+     "settings": {"retention.ms": 604800000, "retention.bytes": -1, "cleanup.policy": "delete",
+                  "retention.clamp.future": false},
+     "partitions": [{"partition": 0, "bytes_per_day": 5184000, "segments": [
+        {"base_offset": 0, "next_offset": 9000, "size_bytes": 1048301,
+         "min_timestamp": 1766620700000, "max_timestamp": 1766621100000, "active": false,
+         "goes_at_ms": 1767225900001, "reason": "older than retention.ms",
+         "kept_by": "RETENTION", "why": "its records are younger than retention.ms",
+         "held_by": null}, ...]}],
+     "disk": {"free_bytes": 81604378624, "bytes_per_day": 20736000, "full_at_ms": null,
+              "partitions_without_rate": 2}}
+
+Retention deletes a segment when it next runs at or after `goes_at_ms`; null means never by these
+settings. `kept_by` is null for a segment that may go now. `bytes_per_day` is what a partition
+gained in the last week, null while it has too few segments to say. The disk counts all topics of
+the broker at their rates, up to `log.reserved.bytes`, beyond which it takes no records.
+
+Read next: `storage.log.forecast` (the model), `cli.time.retention` (its table).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from broker.errors import BrokerError
+from config import ConfigErrors, TopicConfig, topic_config
+from storage.log.forecast import Growth, append_rate, disk_full_at, forecast, growth
+from storage.log.retention import RetentionRules, SegmentAge, ages_of, rules_of
+from storage.segment.manifest import UNKNOWN_MINIMUM
+
+if TYPE_CHECKING:
+    from broker.operator.port_access import Viewer
+    from broker.space import SpaceGuard
+    from broker.threads import Pool
+    from broker.topics.registry import TopicRegistry
+    from storage.log.log import Log
+
+_MS_PER_DAY = 86_400_000
+_SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy", "retention.clamp.future")
+
+Document = dict[str, Any]
+
+
+class _BadQuery(Exception):
+    """The query cannot be answered; the message says what to give."""
+
+
+class RetentionForecast:
+    """Answers to /retention. Loop thread only."""
+
+    def __init__(
+        self,
+        topics: "TopicRegistry",
+        space: "SpaceGuard",
+        threads: "Pool",
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Forecast the logs of `topics` from `now_ms`, the time by which retention deletes."""
+        self._threads = threads
+        self._topics = topics
+        self._interval_ms = topics.broker_config.log_retention_check_interval_ms
+        self._space = space
+        self._now_ms = now_ms
+
+    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
+        """HTTP status and JSON for the query string of a request of `viewer`."""
+        asked = dict(parse_qsl(query))
+        refusal = viewer.refusal_of_topic(asked.get("topic", ""))
+        if refusal is not None:
+            return 403, _encode({"error": refusal})
+        try:
+            return 200, _encode(await self._document(asked))
+        except _BadQuery as error:
+            return 400, _encode({"error": str(error)})
+        except ConfigErrors as error:
+            return 400, _encode({"error": str(error)})
+        except BrokerError as error:
+            return 404, _encode({"error": str(error)})
+
+    async def _document(self, asked: dict[str, str]) -> Document:
+        topic = asked.pop("topic", "")
+        partition = _number(asked, "partition")
+        now_ms = _number(asked, "at")
+        if not topic:
+            raise _BadQuery("topic=NAME is needed; partition, at and topic settings are allowed")
+        if now_ms is None:
+            now_ms = self._now_ms()
+        wanted = self._topics.led_log(topic, partition or 0)
+        found_topic = self._topics.find(topic)
+        assert found_topic is not None, topic
+        overrides = {**found_topic.overrides, **asked}
+        config = topic_config(overrides, self._topics.broker_config)
+        partitions: list[Document] = []
+        grows: list[Growth] = []
+        unknown = 0
+        for log in list(self._topics.logs()):
+            is_shown = log is wanted if partition is not None else log.topic == topic
+            facts = _Facts.of(log, config if log.topic == topic else log.config)
+            # In a thread: a log of 10,000 segments takes tens of milliseconds.
+            found, grown = await self._threads.run(partial(_forecast, facts, now_ms))
+            if is_shown:
+                partitions.append(found)
+            unknown += found["bytes_per_day"] is None
+            grows.append(grown)
+        free_bytes = self._space.left_bytes()
+        return {
+            "topic": topic,
+            "now_ms": now_ms,
+            "check_interval_ms": self._interval_ms,
+            "settings": _settings(config),
+            "partitions": partitions,
+            "disk": {
+                "free_bytes": free_bytes,
+                "bytes_per_day": round(sum(one.bytes_per_ms for one in grows) * _MS_PER_DAY),
+                "full_at_ms": disk_full_at(grows, free_bytes=free_bytes, now_ms=now_ms),
+                "partitions_without_rate": unknown,
+            },
+        }
+
+
+class _Facts(NamedTuple):
+    """What is known of a log and of its segments, oldest first, taken in the loop thread."""
+
+    partition: int
+    ages: list[SegmentAge]
+    rules: RetentionRules
+    minima: list[int | None]
+    maxima: list[int]
+    log_start_offset: int
+    high_watermark: int
+    segment_bytes: int
+
+    @classmethod
+    def of(cls, log: "Log", config: TopicConfig) -> "_Facts":
+        """The facts about `log`, with the rules of `config`."""
+        segments = list(log.segments)
+        return cls(
+            log.partition,
+            ages_of(log),
+            rules_of(log, config),
+            [
+                None if one.min_timestamp == UNKNOWN_MINIMUM or one.is_empty else one.min_timestamp
+                for one in segments
+            ],
+            [one.max_timestamp for one in segments],
+            log.log_start_offset,
+            log.high_watermark,
+            config.segment_bytes,
+        )
+
+
+def _forecast(facts: _Facts, now_ms: int) -> tuple[Document, Growth]:
+    """The forecast of one log as JSON, and how it grows."""
+    ages, rules = facts.ages, facts.rules
+    fates = forecast(
+        ages,
+        facts.minima,
+        rules,
+        log_start_offset=facts.log_start_offset,
+        high_watermark=facts.high_watermark,
+        now_ms=now_ms,
+    )
+    rate = append_rate(ages, now_ms)
+    shown = [
+        {
+            "base_offset": age.base_offset,
+            "next_offset": age.next_base,
+            "size_bytes": age.size_bytes,
+            "min_timestamp": minimum,
+            "max_timestamp": maximum,
+            "active": age is ages[-1],
+            "goes_at_ms": fate.goes_at_ms,
+            "reason": None if fate.reason is None else fate.reason.value,
+            "kept_by": None if fate.keeper is None else fate.keeper.name,
+            "why": None if fate.keeper is None else fate.keeper.value,
+            "held_by": fate.held_by,
+        }
+        for age, minimum, maximum, fate in zip(ages, facts.minima, facts.maxima, fates, strict=True)
+    ]
+    found = {
+        "partition": facts.partition,
+        "bytes_per_day": None if rate is None else round(rate * _MS_PER_DAY),
+        "segments": shown,
+    }
+    grown = growth(ages, fates, rules, bytes_per_ms=rate or 0.0, segment_bytes=facts.segment_bytes)
+    return found, grown
+
+
+def _settings(config: TopicConfig) -> Document:
+    return {
+        "retention.ms": config.retention_ms,
+        "retention.bytes": config.retention_bytes,
+        "cleanup.policy": ",".join(sorted(config.cleanup_policy)),
+        "retention.clamp.future": config.retention_clamp_future,
+    }
+
+
+def _number(asked: dict[str, str], name: str) -> int | None:
+    text = asked.pop(name, None)
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise _BadQuery(f"{name}={text} is not a whole number from 0 on")
+    return int(text)
+
+
+def _encode(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value).encode() + b"\n"

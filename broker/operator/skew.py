@@ -1,0 +1,154 @@
+"""The audit of a topic's times, as JSON on the operators' port: disorder, producers that are off.
+
+    GET /skew?topic=flights
+    GET /skew?topic=flights&partition=0&bytes=67108864
+
+It reads the newest records of each partition, 8 MiB of them in all unless `bytes` says otherwise,
+in threads; nothing is counted while records are produced.
+
+    {"topic": "flights", "bytes_max": 8388608, "partitions": [
+        {"partition": 0, "from_offset": 120, "to_offset": 9000, "records": 8880, "stamped": 0,
+         "out_of_order": 31, "largest_step_back_ms": 5400000, "late_p50_ms": 0,
+         "late_p99_ms": 60000, "producers": [
+            {"producer_id": 4001, "records": 8000, "without_time": 0, "out_of_order": 0,
+             "ahead_ms": 7200000, "ahead": {"offset": 200, "timestamp_ms": 1767232800000},
+             "behind_ms": 0, "behind": null}, ...]}]}
+
+Of a record's append only the segment's is known, so a record is *at least* `ahead_ms` newer than
+its append, or `behind_ms` older: `storage.audit.record_times`. `late_p99_ms` is a bound of the
+histogram in `protocol.records.lateness`, -1 beyond the last. `stamped` records have the broker's
+time. `producer_id` -1 is every producer that is not idempotent.
+
+Read next: `cli.time.skew` (its table), `pipeline.jobs.skew` (the same for whole topics, on Spark).
+"""
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from broker.errors import BrokerError
+from protocol.errors import RecordsError
+from protocol.records.lateness import quantile
+from storage.audit.record_times import RecordTimes
+from storage.errors import StorageError
+from storage.log.values import Isolation
+
+if TYPE_CHECKING:
+    from broker.operator.port_access import Viewer
+    from broker.threads import Pool
+    from broker.topics.registry import TopicRegistry
+    from storage.log.log import Log
+
+BYTES: Final = 8 * 1024 * 1024
+BYTES_MAX: Final = 1024 * 1024 * 1024
+
+_READ_BYTES: Final = 256 * 1024
+_PARAMETERS: Final = ("topic", "partition", "bytes")
+
+Document = dict[str, Any]
+
+
+class SkewAudit:
+    """Answers to /skew. Loop thread only; records are counted in `threads`."""
+
+    def __init__(self, topics: "TopicRegistry", threads: "Pool") -> None:
+        """Audit the logs of `topics`."""
+        self._topics = topics
+        self._threads = threads
+
+    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
+        """HTTP status and JSON for the query string of a request of `viewer`."""
+        asked = dict(parse_qsl(query))
+        refusal = viewer.refusal_of_topic(asked.get("topic", ""))
+        if refusal is not None:
+            return 403, _encode({"error": refusal})
+        try:
+            return 200, _encode(await self._document(asked))
+        except ValueError as error:
+            return 400, _encode({"error": str(error)})
+        except BrokerError as error:
+            return 404, _encode({"error": str(error)})
+        except (RecordsError, StorageError) as error:
+            return 503, _encode({"error": str(error)})
+
+    async def _document(self, asked: dict[str, str]) -> Document:
+        topic = asked.get("topic", "")
+        partition = _number(asked, "partition", 2**31 - 1, None)
+        size_bytes = _number(asked, "bytes", BYTES_MAX, BYTES)
+        assert size_bytes is not None
+        if not topic or set(asked) - set(_PARAMETERS):
+            raise ValueError(f"topic=NAME is needed; there are {', '.join(_PARAMETERS)}")
+        wanted = self._topics.led_log(topic, partition or 0)
+        logs = [wanted]
+        if partition is None:
+            logs = [log for log in self._topics.logs() if log.topic == topic]
+        return {
+            "topic": topic,
+            "bytes_max": size_bytes,
+            "partitions": [await self._audit(log, size_bytes // len(logs)) for log in logs],
+        }
+
+    async def _audit(self, log: "Log", size_bytes: int) -> Document:
+        """Count the newest `size_bytes` of a log, as near as its average record allows."""
+        segments = list(log.segments)
+        times = RecordTimes([(one.base_offset, one.appended_ms) for one in segments])
+        start, end = log.log_start_offset, log.high_watermark
+        total_bytes = sum(segment.size for segment in segments)
+        if total_bytes > size_bytes:
+            start = max(start, end - (end - start) * size_bytes // total_bytes)
+        offset = start
+        while offset < end:
+            # Retention may have passed by meanwhile.
+            offset = max(offset, log.log_start_offset)
+            found = log.read(offset, max_bytes=_READ_BYTES, isolation=Isolation.READ_UNCOMMITTED)
+            if found.next_offset <= offset:
+                break
+            await self._threads.run(partial(times.add, found.records))
+            offset = found.next_offset
+        return _partition(log.partition, start, offset, times)
+
+
+def _partition(partition: int, start: int, end: int, times: RecordTimes) -> Document:
+    lateness = times.lateness
+    return {
+        "partition": partition,
+        "from_offset": start,
+        "to_offset": end,
+        "records": lateness.records,
+        "stamped": times.stamped,
+        "out_of_order": lateness.out_of_order,
+        "largest_step_back_ms": lateness.largest_step_back_ms,
+        "late_p50_ms": quantile(lateness.histogram, 0.5),
+        "late_p99_ms": quantile(lateness.histogram, 0.99),
+        "producers": [
+            {
+                "producer_id": producer_id,
+                "records": one.records,
+                "without_time": one.without_time,
+                "out_of_order": one.out_of_order,
+                "ahead_ms": one.ahead_ms,
+                "ahead": _record(one.ahead),
+                "behind_ms": one.behind_ms,
+                "behind": _record(one.behind),
+            }
+            for producer_id, one in sorted(times.producers.items())
+        ],
+    }
+
+
+def _record(found: tuple[int, int] | None) -> Document | None:
+    return None if found is None else {"offset": found[0], "timestamp_ms": found[1]}
+
+
+def _number(asked: dict[str, str], name: str, most: int, default: int | None) -> int | None:
+    text = asked.get(name)
+    if text is None:
+        return default
+    if not text.isdigit() or int(text) > most:
+        raise ValueError(f"{name}={text} is not a whole number from 0 to {most}")
+    return int(text)
+
+
+def _encode(value: Document) -> bytes:
+    return json.dumps(value).encode() + b"\n"

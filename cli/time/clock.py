@@ -1,0 +1,144 @@
+"""``tidelog clock``: set the clock of a broker that runs with ``--clock settable``, for tests."""
+
+from typing import Any
+
+import click
+
+from cli.options import BrokerOptions, now_ms, run_async
+from cli.output import format_count, print_json
+from cli.time.options import metrics_options
+from client.admin import Admin
+from client.errors import InvalidTime
+from client.times import format_time, parse_duration, parse_time
+
+
+class _WhenType(click.ParamType[str]):
+    """A time whose relative forms count from the broker's clock, so it stays text here."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text itself; text that is no time is a usage error."""
+        try:
+            parse_time(value, now_ms=now_ms())
+        except InvalidTime as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+class _DurationType(click.ParamType[int]):
+    """A duration such as 8d or 1h30m, in milliseconds."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Milliseconds; negative with a minus sign."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_duration(value)
+        except InvalidTime as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.group()
+def command() -> None:
+    """Set the clock of a broker for tests, started with 'serve --clock settable'.
+
+    LogAppendTime, retention, compaction, the expiry of groups, producer ids and transactions
+    follow it; docs/time.md has the table. Each command returns when what fell due has run.
+    """
+
+
+@command.command()
+@metrics_options
+def show(**options: Any) -> None:
+    """Show where the clock stands and how fast it runs."""
+    _run(**options)
+
+
+@command.command()
+@click.argument("when", type=_WhenType(), required=False)
+@metrics_options
+def freeze(*, when: str | None, **options: Any) -> None:
+    """Stop the clock, where it stands or at a TIME.
+
+    Example: tidelog clock freeze 2026-01-01T00:00Z
+    """
+    _run(rate=0, when=when, **options)
+
+
+@command.command(name="set")
+@click.argument("when", type=_WhenType())
+@metrics_options
+def set_clock(*, when: str, **options: Any) -> None:
+    """Advance to a TIME, or jump back to it; +8d and the like count from the broker's clock."""
+    _run(when=when, **options)
+
+
+@command.command()
+@click.argument("duration_ms", metavar="DURATION", type=_DurationType())
+@metrics_options
+def advance(*, duration_ms: int, **options: Any) -> None:
+    """Let a DURATION pass, such as 8d or 1h30m."""
+    if duration_ms < 0:
+        raise click.UsageError("time that has passed is not negative; 'jump' moves a clock back")
+    _run(advance_ms=duration_ms, **options)
+
+
+@command.command(context_settings={"ignore_unknown_options": True})
+@click.argument("duration_ms", metavar="DURATION", type=_DurationType())
+@metrics_options
+def jump(*, duration_ms: int, **options: Any) -> None:
+    """Move the wall clock alone, as a clock that is set wrong does; -8d moves it back.
+
+    The broker distrusts a jump ahead and deletes nothing by it for log.clock.trust.delay.ms.
+    """
+    _run(jump_ms=duration_ms, **options)
+
+
+@command.command()
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True, max=1_000_000),
+    default=1.0,
+    show_default=True,
+    help="How fast, as a multiple of real time.",
+)
+@metrics_options
+def resume(*, rate: float, **options: Any) -> None:
+    """Let the clock run again from where it stands."""
+    _run(rate=rate, **options)
+
+
+def _run(
+    *,
+    broker: BrokerOptions,
+    metrics_url: str | None,
+    as_json: bool,
+    when: str | None = None,
+    **changes: float,
+) -> None:
+    reading = run_async(_ask(broker, metrics_url, when, changes))
+    if as_json:
+        print_json(reading)
+        return
+    rate = reading["rate"]
+    speed = "frozen" if rate == 0 else "running" if rate == 1 else f"running at {rate:g} times"
+    click.echo(f"{format_time(reading['wall_ms'])} ({reading['wall_ms']}), {speed}")
+    if "fired" in reading:
+        click.echo(
+            f"{format_count(reading['fired'], 'job')} ran: "
+            f"{format_count(reading['segments_deleted'], 'segment')} deleted, "
+            f"{format_count(reading['groups_expired'], 'group')} expired"
+        )
+
+
+async def _ask(
+    broker: BrokerOptions, metrics_url: str | None, when: str | None, changes: dict[str, float]
+) -> dict[str, Any]:
+    async with Admin(**broker) as admin:
+        if when is not None:
+            here_ms = (await admin.clock(metrics_url=metrics_url))["wall_ms"]
+            changes["set_ms"] = parse_time(when, now_ms=here_ms)
+        return await admin.clock(changes, metrics_url=metrics_url)

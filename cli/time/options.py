@@ -1,0 +1,42 @@
+"""What the commands share that ask a broker's metrics port about a topic or about its clock."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from cli.options import broker_options, json_option
+from client.admin import Admin
+from client.errors import NotThere
+from client.types import TopicPartition
+
+
+def metrics_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--metrics``, the broker's options and ``--json``."""
+    metrics = click.option(
+        "--metrics",
+        "metrics_url",
+        metavar="HOST:PORT",
+        help="The broker's metrics port, if it is not found by itself.",
+    )
+    return metrics(broker_options(json_option(function)))
+
+
+def topic_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """TOPIC and ``-p``, and `metrics_options`."""
+    partition = click.option(
+        "-p", "--partition", type=click.IntRange(min=0), help="Only this partition."
+    )
+    return click.argument("topic")(partition(metrics_options(function)))
+
+
+async def partitions_of(admin: Admin, topic: str, partition: int | None) -> list[TopicPartition]:
+    """The partitions of `topic`, or only `partition`.
+
+    Raises:
+        NotThere: the topic has no such partition; a request about it would wait for it.
+    """
+    numbers = (await admin.describe_topic(topic)).partitions
+    if partition is not None and partition not in numbers:
+        raise NotThere.partition(topic, partition, len(numbers))
+    return [TopicPartition(topic, n) for n in numbers if partition in (None, n)]

@@ -1,0 +1,123 @@
+"""``tidelog skew``: how disordered a topic's times are, and which producers are off."""
+
+from typing import Any
+
+import click
+
+from cli.options import BrokerOptions, run_async
+from cli.output import RIGHT, format_count, format_size, print_json, print_table
+from cli.time.options import partitions_of, topic_options
+from client.admin import Admin
+from client.times import find_unit_mistake, format_duration
+
+_AHEAD_MS = 60_000
+"""A clock that is so far ahead is named; less is ordinary."""
+
+
+@click.command()
+@topic_options
+@click.option(
+    "--bytes",
+    "size_bytes",
+    type=click.IntRange(1, 1024**3),
+    default=8 * 1024 * 1024,
+    show_default=True,
+    help="How much to read, the newest records of all partitions together.",
+)
+def command(
+    *,
+    topic: str,
+    partition: int | None,
+    size_bytes: int,
+    metrics_url: str | None,
+    broker: BrokerOptions,
+    as_json: bool,
+) -> None:
+    """Audit the times of a topic's newest records: disorder, and producers whose clock is off.
+
+    A record is late by how much it is older than the youngest before it in its partition.
+    'tidelog spark skew' does the same for whole topics.
+    """
+    found = run_async(_ask(broker, topic, partition, size_bytes, metrics_url))
+    if as_json:
+        print_json(found)
+        return
+    partitions = found["partitions"]
+    read = sum(one["records"] + one["stamped"] for one in partitions)
+    click.echo(
+        f"{topic}: {format_count(read, 'record')} read, the newest of "
+        f"{format_count(len(partitions), 'partition')}, {format_size(size_bytes)} at most"
+    )
+    headings = [f"{RIGHT}PARTITION", f"{RIGHT}RECORDS", f"{RIGHT}OUT OF ORDER"]
+    headings += [f"{RIGHT}LATE p50", f"{RIGHT}LATE p99", f"{RIGHT}LATEST BY"]
+    print_table(headings, [_partition_row(one) for one in partitions])
+    stamped = sum(one["stamped"] for one in partitions)
+    if stamped:
+        click.echo(f"{format_count(stamped, 'record')} with LogAppendTime: the broker's own time")
+    rows = [
+        (str(one["partition"]), _name(producer["producer_id"]), producer["records"], sentence)
+        for one in partitions
+        for producer in one["producers"]
+        for sentence in _faults(producer)
+    ]
+    if rows:
+        click.echo("Producers that are off:")
+        print_table([f"{RIGHT}PARTITION", "PRODUCER", f"{RIGHT}RECORDS", "WHAT"], rows)
+    else:
+        click.echo("No producer is off.")
+
+
+async def _ask(
+    broker: BrokerOptions,
+    topic: str,
+    partition: int | None,
+    size_bytes: int,
+    metrics_url: str | None,
+) -> dict[str, Any]:
+    async with Admin(**broker) as admin:
+        await partitions_of(admin, topic, partition)
+        return await admin.audit_times(
+            topic, partition=partition, size_bytes=size_bytes, metrics_url=metrics_url
+        )
+
+
+def _partition_row(one: dict[str, Any]) -> tuple[object, ...]:
+    records = one["records"]
+    share = f"{one['out_of_order']:,} ({one['out_of_order'] / records:.1%})" if records else "-"
+    return (
+        str(one["partition"]),
+        records,
+        share,
+        _bound(one["late_p50_ms"]),
+        _bound(one["late_p99_ms"]),
+        format_duration(one["largest_step_back_ms"]),
+    )
+
+
+def _bound(late_ms: int) -> str:
+    return "0" if late_ms == 0 else "over 7d" if late_ms < 0 else f"to {format_duration(late_ms)}"
+
+
+def _name(producer_id: int) -> str:
+    return "not idempotent" if producer_id < 0 else f"id {producer_id}"
+
+
+def _faults(producer: dict[str, Any]) -> list[str]:
+    """What is wrong with the times of a producer, a sentence for each fault."""
+    faults = []
+    ahead, behind = producer["ahead"], producer["behind"]
+    if ahead is not None and producer["ahead_ms"] > _AHEAD_MS:
+        faults.append(f"ahead by {format_duration(producer['ahead_ms'])} {_where(ahead)}")
+    mistake = None if behind is None else find_unit_mistake(behind["timestamp_ms"])
+    if mistake is not None:
+        faults.append(f"{mistake} {_where(behind)}")
+    if producer["without_time"]:
+        faults.append(f"{format_count(producer['without_time'], 'record')} without a time")
+    if producer["out_of_order"] * 10 > producer["records"]:
+        share = producer["out_of_order"] / producer["records"]
+        faults.append(f"{share:.0%} of its records are older than an earlier one")
+    return faults
+
+
+def _where(record: dict[str, int]) -> str:
+    return f"(offset {record['offset']}, timestamp {record['timestamp_ms']})"

@@ -1,0 +1,43 @@
+"""Equal events of the audit log are folded into one line."""
+
+import pytest
+
+from broker.security.audit import FOLD_MS, Audit
+from broker.security.principal import user
+from broker.security.session import Session
+from protocol.acl import Operation, ResourceType
+
+SESSION = Session(peer_host="10.0.0.1", principal=user("bob"))
+
+
+class Clock:
+    now_ms = 5
+
+
+def test_equal_failures_are_one_line_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "tidelog.audit")
+    clock = Clock()
+    audit = Audit(lambda: clock.now_ms)
+    for _ in range(1000):
+        audit.login_failed("10.0.0.1", "PLAIN", "SASL", "credentials")
+        audit.refused(SESSION, "FETCH", Operation.READ, ResourceType.TOPIC, "a")
+    audit.login_failed("10.0.0.2", "PLAIN", "SASL", "credentials", "bob")
+    assert caplog.messages == [
+        "10.0.0.1 failed to authenticate with PLAIN on listener SASL: credentials",
+        "User:bob at 10.0.0.1 may not READ the topic 'a' (FETCH)",
+        "10.0.0.2 failed to authenticate with PLAIN on listener SASL: credentials (user bob)",
+    ]
+    assert audit.refusals == 1000
+    clock.now_ms += FOLD_MS
+    audit.login_failed("10.0.0.1", "PLAIN", "SASL", "credentials")
+    assert caplog.messages[3:] == [
+        "10.0.0.1 failed to authenticate with PLAIN on listener SASL: credentials; "
+        "999 more like it before"
+    ]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    audit = Audit(lambda: 5)
+    for number in range(3000):
+        audit.login_failed(f"host-{number}", "PLAIN", "SASL", "credentials")
+    assert len(audit._folded) <= 1000
