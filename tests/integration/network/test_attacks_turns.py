@@ -223,10 +223,10 @@ class TestAnswersThatNobodyReads:
             greedy, _ = await _unread(broker.broker, broker.port, 3)
             answers = broker.broker.connections.answers
             for _ in range(100):
-                if answers.cut:
+                if answers.cut >= 2:  # all three were answered; the last one is spared so far
                     break
                 await asyncio.sleep(0.05)
-            assert answers.cut >= 1
+            assert answers.cut >= 2
             assert answers.unread_bytes <= limit + 9_100_000
             assert len(values_of(await fetch(client, TOPIC, partition_max_bytes=1))) == 1
             for writer in greedy:
