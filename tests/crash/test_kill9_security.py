@@ -15,6 +15,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ async def change_users(client: RawClient, users: Kind, source: random.Random) ->
         after = {**users.acked, **dict.fromkeys(names, iterations)}
         for name in gone:
             del after[name]
-        answer = await users.change(lambda r=request: client.request(r, 0), after)
+        answer = await users.change(partial(client.request, request, 0), after)
         assert not any(result.error_code for result in answer.results)
 
 
@@ -115,7 +116,7 @@ async def change_rules(client: RawClient, rules: Kind, source: random.Random) ->
             )  # fmt: skip
             after = {name: one for name, one in rules.acked.items() if name not in present}
             removal = DeleteAclsRequest(filters=[chosen])
-            await rules.change(lambda r=removal: client.request(r, 3), after)
+            await rules.change(partial(client.request, removal, 3), after)
             continue
         topics = [f"topic-{number}" for number in range(AT_ONCE)]
         creation = CreateAclsRequest(
@@ -129,7 +130,7 @@ async def change_rules(client: RawClient, rules: Kind, source: random.Random) ->
             ]
         )  # fmt: skip
         after = {**rules.acked, **{f"{principal}/{topic}": 1 for topic in topics}}
-        answer = await rules.change(lambda r=creation: client.request(r, 3), after)
+        answer = await rules.change(partial(client.request, creation, 3), after)
         assert not any(result.error_code for result in answer.results)
 
 
@@ -143,12 +144,12 @@ async def change_tokens(client: RawClient, tokens: Kind, source: random.Random) 
                 hmac=secrets.pop(lifetime), expiry_time_period_ms=-1
             )
             after = {name: one for name, one in tokens.acked.items() if name != lifetime}
-            answer = await tokens.change(lambda r=request: client.request(r, 2), after)
+            answer = await tokens.change(partial(client.request, request, 2), after)
         else:
             lifetime_ms = source.randrange(1_000_000, 500_000_000)
             request = CreateDelegationTokenRequest(max_lifetime_ms=lifetime_ms)
             after = {**tokens.acked, str(lifetime_ms): 1}
-            answer = await tokens.change(lambda r=request: client.request(r, 3), after)
+            answer = await tokens.change(partial(client.request, request, 3), after)
             secrets[str(lifetime_ms)] = bytes(answer.hmac)
         assert answer.error_code == 0, answer
 

@@ -171,6 +171,7 @@ async def test_scrape_of_many_partitions_lets_others_have_their_turn(
         healthy=lambda _: None,
         ready=lambda _: None,
         queries={},
+        commands={},
     )
     assert len(await pieces._exposition(shows_names=True)) == 20
     assert turns - before >= 5

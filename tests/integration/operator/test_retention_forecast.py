@@ -37,7 +37,7 @@ async def ask(running: RunningBroker, topic: str = "t", **asked: str) -> dict[st
         return await admin.forecast_retention(topic, settings)
 
 
-async def fill(running: RunningBroker, *hours: float, **configs: str) -> None:
+async def fill(running: RunningBroker, *hours: float, **configs: Any) -> None:
     """A topic with a segment for each record; the records' times are in hours from the start."""
     client = await running.client()
     configs = {

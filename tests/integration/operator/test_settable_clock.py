@@ -51,7 +51,7 @@ def segments(running: RunningBroker, topic: str = "t") -> int:
     return len(running.broker.topics.led_log(topic, 0).segments)
 
 
-async def fill(running: RunningBroker, **configs: str) -> None:
+async def fill(running: RunningBroker, **configs: Any) -> None:
     """A topic of five segments, whose records have the broker's time."""
     client = await running.client()
     await create_topic(client, "t", segment_bytes="100", **configs)

@@ -24,7 +24,7 @@ NEW_YEAR_MS = 1_767_225_600_000
 
 def test_a_topic_is_seeded_with_keys_times_and_partitions() -> None:
     with running_broker() as broker:
-        values = [
+        values: list[str | bytes | Seed] = [
             Seed("a", key="k", timestamp_ms=NEW_YEAR_MS, partition=1, headers=(("h", b"1"),)),
             Seed(None, key=b"k", partition=0),
             b"c",

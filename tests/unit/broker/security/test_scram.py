@@ -54,7 +54,7 @@ class Client:
 
 
 def exchange_for(
-    password: str = "secret", mechanism: ScramMechanism = SHA_512, **kwargs: str
+    password: str = "secret", mechanism: ScramMechanism = SHA_512, **kwargs: Any
 ) -> ScramExchange:
     credential = new_credential(mechanism, password, iterations=ITERATIONS_MIN)
     return ScramExchange(mechanism, lambda _mechanism, _name: credential, **kwargs)

@@ -242,7 +242,7 @@ class TestLogin:
         extension: str = ",tokenauth=true",
     ) -> Any:
         def unknown(of: ScramMechanism, who: str) -> Any:
-            return unknown_user_credential(of, who, bytes(32), 4096)
+            return unknown_user_credential(of, who, bytes(32), 4096, 16)
 
         exchange = ScramExchange(
             mechanism,

@@ -1209,7 +1209,8 @@ def test_a_failed_swap_stops_the_log_until_a_restart() -> None:
     log.files.fault = Fault(at=1, errno=5, kinds=frozenset({Operation.SYNC_DIRECTORY}))
     with pytest.raises(LogOffline):
         compact_now(log)
-    assert log.log.offline_reason == f"[Errno 5] Input/output error: '{log.path}'"
+    reason = log.log.offline_reason
+    assert reason == f"[Errno 5] Input/output error: '{log.path}'"
     log.files.fault = None
     log.crash()
     assert log.log.offline_reason is None
