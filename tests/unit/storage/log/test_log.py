@@ -17,6 +17,7 @@ from storage.errors import (
     CorruptLog,
     DiskFull,
     InvalidProducerEpoch,
+    InvalidRecord,
     InvalidTimestamp,
     LogOffline,
     OffsetOutOfRange,
@@ -26,7 +27,7 @@ from storage.errors import (
 from storage.log.retention import delete_expired
 from storage.log.values import Isolation
 from tests.support.clock import DAY_MS
-from tests.support.logs import LogHarness, batch, marker, produced
+from tests.support.logs import LogHarness, batch, marker, messages, produced
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
@@ -129,6 +130,12 @@ def test_rejected_batch_changes_nothing() -> None:
     assert (log.log.log_end_offset, log.log.size_bytes) == before
 
 
+def test_a_request_is_judged_by_the_rules_of_its_version() -> None:
+    log = LogHarness()
+    with pytest.raises(InvalidRecord, match="Produce v9 carries magic 2 only, found 1"):
+        log.write(messages(1, magic=1))
+
+
 def test_leader_epoch_is_noted_once_and_stamped() -> None:
     log = LogHarness()
     log.append(1)
@@ -192,6 +199,8 @@ def test_open_transaction_holds_the_last_stable_offset() -> None:
     assert (log.log.last_stable_offset, log.log.high_watermark) == (1, 3)
     assert [r.offset for r in log.records(COMMITTED)] == [0]
     assert [r.offset for r in log.records()] == [0, 1, 2]
+    read = log.log.read(0, max_bytes=1, isolation=UNCOMMITTED)
+    assert read[1:] == (1, 3, 1, 0, None)
     log.write(marker(commit=True, producer_id=7, timestamp_ms=5), origin=Origin.COORDINATOR)
     assert log.log.last_stable_offset == 4
 
@@ -463,7 +472,7 @@ def test_full_disk_leaves_the_log_as_it_was(short_write: bool) -> None:
     log.append(1)
     size = log.log.size_bytes
     fail_next(log.files, Operation.APPEND, errno=errno.ENOSPC, short_write=short_write)
-    with pytest.raises(DiskFull):
+    with pytest.raises(DiskFull, match=f"append failed on {log.path}: "):
         log.append(2)
     assert (log.log.log_end_offset, log.log.size_bytes) == (1, size)
     assert log.files.size(log.log.segments.active.log.path) == size
@@ -529,7 +538,7 @@ def test_failed_read_is_an_error_and_nothing_more() -> None:
     log = LogHarness()
     log.append(1)
     fail_next(log.files, Operation.READ)
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StorageFailed, match=f"read failed on {log.path}: "):
         log.log.read(0, max_bytes=99, isolation=UNCOMMITTED)
     assert log.log.offline_reason is None
     assert len(log.records()) == 1
@@ -544,7 +553,7 @@ def test_failed_lookup_is_an_error_and_nothing_more() -> None:
         lambda: log.log.explain_offset_for_timestamp(1),
     ):
         fail_next(log.files, Operation.READ)
-        with pytest.raises(StorageFailed):
+        with pytest.raises(StorageFailed, match=f"lookup failed on {log.path}: "):
             question()
         log.files.fault = None
         assert question() is not None
@@ -558,15 +567,31 @@ def test_closing_twice_is_fine_and_ends_appends() -> None:
     log.append(1)
     log.log.close(log.now_ms)
     log.log.close(log.now_ms)
+    assert log.log.offline_reason == "the log was closed"
     with pytest.raises(LogOffline):
         log.append(2)
+
+
+def test_a_closed_log_is_durable() -> None:
+    log = LogHarness()
+    log.append(1, flush=False)
+    log.log.close(log.now_ms)
+    again = LogHarness.after_power_cut(log, 1, Survival.LOST)
+    assert [record.timestamp for record in again.records()] == [1]
+
+
+def test_another_configuration_shows_nothing_that_is_not_durable() -> None:
+    log = LogHarness()
+    log.append(1, flush=False)
+    log.configure(retention_ms=5)
+    assert log.log.high_watermark == 0
 
 
 def test_failed_close_is_reported() -> None:
     log = LogHarness()
     log.append(1)
     fail_next(log.files, Operation.APPEND)
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StorageFailed, match=f"close failed on {log.path}: "):
         log.log.close(log.now_ms)
     log.open(is_clean=False)
     assert len(log.records()) == 1

@@ -222,6 +222,7 @@ def test_leader_epoch_is_that_of_the_batch() -> None:
     assert second is not None
     assert (first.leader_epoch, second.leader_epoch) == (0, 1)
     assert log.log.end_offset_for_epoch(0) == (0, 1)
+    assert log.log.end_offset_for_epoch(1) == (1, 2)
     assert log.log.epoch_at(1) == 1
 
 

@@ -332,7 +332,7 @@ def test_delete_before_outside_of_the_visible_log_is_refused(offset: int) -> Non
     log.append(1)
     log.append(2)
     log.append(3, flush=False)
-    with pytest.raises(OffsetOutOfRange):
+    with pytest.raises(OffsetOutOfRange, match=f"{offset}.*0.*2"):
         log.log.delete_before(offset)
     log.log.delete_before(2)
     log.log.delete_before(1)

@@ -132,6 +132,7 @@ def test_every_lost_segment_is_noticed(
         data_dir = opened(disk)
         log = log_of(data_dir)
         check_quarantined(log, good_until)
+        assert all(each.base_offset <= good_until for each in log.segments)
         assert any(f"t-0: {log.offline_reason}" == notice for notice in data_dir.notices)
         assert serves(log_of(data_dir, "other"))
         run_steps(data_dir.checkpoint())

@@ -646,6 +646,7 @@ def test_damage_behind_the_last_index_entry_of_a_directory_of_kafka_is_named() -
 def test_aborts_of_a_directory_of_kafka_are_found_from_a_snapshot_on() -> None:
     log = LogHarness(index_interval_bytes=0)
     log.write(produced(1, producer_id=7, sequence=0, is_transactional=True))
+    log.write(produced(1, producer_id=8, sequence=0))
     log.log.roll(log.now_ms)
     log.write(marker(commit=False, producer_id=7, timestamp_ms=2), origin=Origin.COORDINATOR)
     log.append(3)
@@ -653,13 +654,13 @@ def test_aborts_of_a_directory_of_kafka_are_found_from_a_snapshot_on() -> None:
     log.append(4)
     of_kafka(log)
     for suffix in (".index", ".txnindex"):
-        log.files.unlink(path_of(1, suffix))
-    assert "00000000000000000001.snapshot" in log.names()
+        log.files.unlink(path_of(2, suffix))
+    assert "00000000000000000002.snapshot" in log.names()
     log.open(is_clean=True)
-    assert [base for base, _ in log.log.recovery_report.rebuilt_indexes] == [1]
+    assert [base for base, _ in log.log.recovery_report.rebuilt_indexes] == [2]
     result = log.log.read(0, max_bytes=1 << 20, isolation=Isolation.READ_COMMITTED)
     assert result.aborted_transactions is not None
-    assert [txn[:3] for txn in result.aborted_transactions] == [(7, 0, 1)]
+    assert [txn[:3] for txn in result.aborted_transactions] == [(7, 0, 2)]
 
 
 def test_without_a_checkpoint_nothing_counts_as_compacted(tmp_path: Path) -> None:
@@ -772,6 +773,7 @@ def test_damage_found_while_rebuilding_an_index_is_quarantined() -> None:
 def test_damage_found_while_rebuilding_an_index_keeps_the_aborts_before_it() -> None:
     log = LogHarness(index_interval_bytes=0)
     log.write(produced(1, producer_id=7, sequence=0, is_transactional=True))
+    log.write(produced(1, producer_id=8, sequence=0))
     log.log.roll(log.now_ms)
     end_of_txn = marker(commit=False, producer_id=7, timestamp_ms=2)
     log.write(end_of_txn, origin=Origin.COORDINATOR)
@@ -780,14 +782,14 @@ def test_damage_found_while_rebuilding_an_index_keeps_the_aborts_before_it() -> 
     log.append(4)
     of_kafka(log)
     for suffix in (".index", ".txnindex"):
-        log.files.unlink(path_of(1, suffix))
-    log.files.damage(path_of(1, ".log"), len(end_of_txn) + 8, b"\x7f")
+        log.files.unlink(path_of(2, suffix))
+    log.files.damage(path_of(2, ".log"), len(end_of_txn) + 8, b"\x7f")
     log.open(is_clean=True)
     assert log.log.quarantine is not None
-    assert log.log.quarantine.good_until == 2
+    assert log.log.quarantine.good_until == 3
     result = log.log.read(0, max_bytes=1 << 20, isolation=Isolation.READ_COMMITTED)
     assert result.aborted_transactions is not None
-    assert [txn[:3] for txn in result.aborted_transactions] == [(7, 0, 1)]
+    assert [txn[:3] for txn in result.aborted_transactions] == [(7, 0, 2)]
 
 
 def test_open_of_a_missing_directory_is_a_storage_error() -> None:
