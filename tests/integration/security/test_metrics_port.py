@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from broker.security.acls import Acl
 from client.admin import Admin
 from client.aio.explain import explain_lookup
 from client.core.options import Security
 from client.errors import InvalidUse
 from client.types import TopicPartition
 from config import ConfigErrors, load
-from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from protocol.acl import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from storage.log.log import Log
 from tests.integration.security.test_sasl import add_users
 from tests.support.broker import RunningBroker, running_broker

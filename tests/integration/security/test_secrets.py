@@ -9,9 +9,10 @@ import pytest
 
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.api.sasl_authenticate import SaslAuthenticateRequest
-from tests.integration.security.test_sasl import add_users, handshake, log_in, plain, scram
+from tests.integration.security.test_sasl import add_users, handshake, log_in, plain
 from tests.support.broker import RawClient, running_broker
 from tests.support.certificates import authority, openssl, signed
+from tests.support.logins import log_in_scram
 
 CANARY = "canary-4711"
 
@@ -49,7 +50,7 @@ async def test_no_secret_is_logged_shown_or_described(
 
         for name in ("alice", CANARY):  # people type passwords into the field for names
             await log_in(await fresh(), name, CANARY)
-            await scram(await fresh(), name, CANARY)
+            await log_in_scram(await fresh(), name, CANARY)
         undecodable = await fresh()
         assert await handshake(undecodable, "PLAIN") == 0
         undecodable.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0\xff" + CANARY.encode()), 2)

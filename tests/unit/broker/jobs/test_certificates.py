@@ -20,8 +20,9 @@ from tests.support.clock import DAY_MS, FrozenClock
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("certificates")
     signer = authority(directory)
-    signed(directory, signer, "one")
+    # The clock of these tests begins with the first second of "one", when "two" has to be valid.
     signed(directory, signer, "two")
+    signed(directory, signer, "one")
     return directory
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import re
+from typing import Any
 
 import pytest
 

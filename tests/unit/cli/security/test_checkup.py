@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.security.acls import Acl, format_acl
+from broker.security.acls import format_acl
 from broker.security.credentials import Upsertion
 from broker.security.service import KIND_ACL
 from cli.security import checkup, offline_users
 from cli.security.checkup import Finding, Verdict, examine_security, why_it_never_matches
 from cli.security.offline_users import set_user
 from config import load
-from protocol.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from protocol.acl import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from storage.directory.offline import open_journal
 from storage.disk.files import RealFiles
 from tests.support.certificates import authority, signed

@@ -200,7 +200,8 @@ def test_open_transaction_holds_the_last_stable_offset() -> None:
     assert [r.offset for r in log.records(COMMITTED)] == [0]
     assert [r.offset for r in log.records()] == [0, 1, 2]
     read = log.log.read(0, max_bytes=1, isolation=UNCOMMITTED)
-    assert read[1:] == (1, 3, 1, 0, None)
+    assert (read.next_offset, read.high_watermark, read.last_stable_offset) == (1, 3, 1)
+    assert (read.log_start_offset, read.aborted_transactions) == (0, None)
     log.write(marker(commit=True, producer_id=7, timestamp_ms=5), origin=Origin.COORDINATOR)
     assert log.log.last_stable_offset == 4
 
